@@ -11,9 +11,9 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
-#include "lockstep/core/error.h"
 #include "lockstep/nn/autocast.h"
 
 namespace lockstep::nn::fused {
@@ -243,10 +243,25 @@ TEST(ConvReluPool, GivesTheSameWithoutGradients) {
   EXPECT_TRUE(pooled.equal(expected));
 }
 
-TEST(ConvReluPool, HasNoSecondDerivative) {
-  const Layer layer(2);
-  const auto pooled = conv_relu_pool(at::randn({1, 1, 4, 4}), layer.weight, layer.bias);
-  EXPECT_THROW(pooled.sum().backward({}, /*retain_graph=*/true, /*create_graph=*/true), Error);
+TEST(ConvReluPool, HasSecondDerivativesAsAten) {
+  torch::manual_seed(9);
+  const Layer layer(4);
+  const auto images = at::randn({3, 1, 6, 8});
+  const std::vector<at::Tensor> wanted{layer.weight, layer.bias};
+  const auto second = [&](const at::Tensor& pooled) {
+    at::Tensor penalty = at::zeros({});
+    for (const auto& gradient :
+        torch::autograd::grad({pooled.pow(3).mean()}, wanted, {}, true, true))
+      penalty = penalty + gradient.square().sum();
+    return torch::autograd::grad({penalty}, wanted);
+  };
+  const auto ours = second(conv_relu_pool(images, layer.weight, layer.bias));
+  const auto theirs = second(plain_chain(images, layer));
+  for (std::size_t i = 0; i < theirs.size(); ++i)
+    expect_near(ours[i], theirs[i], 1e-4, i == 0 ? "weight" : "bias");
+  const Autocast autocast(at::kCPU);
+  const auto mixed = second(conv_relu_pool(images, layer.weight, layer.bias).to(at::kFloat));
+  for (std::size_t i = 0; i < theirs.size(); ++i) expect_near(mixed[i], theirs[i], 0.1, "bf16");
 }
 
 struct Uncovered {

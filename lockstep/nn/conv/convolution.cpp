@@ -1,9 +1,9 @@
 #include "lockstep/nn/conv/convolution.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/convolution_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "lockstep/core/error.h"
 #include "lockstep/core/processor.h"
 #include "lockstep/nn/conv/pointwise.h"
 #include "lockstep/nn/conv/single_pixel.h"
@@ -23,9 +23,9 @@ Multiplier multiplier_of(const at::Tensor& images) {
 }
 
 bool is_pointwise(const ConvolutionCall& call) {
-  return call.groups == 1 && are_both(call.stride, 1) && are_both(call.padding, 0) &&
-         is_plain(call.images, at::kFloat) && call.images.dim() == 4 && call.weight.dim() == 4 &&
-         call.weight.size(2) == 1 && call.weight.size(3) == 1 && is_channels_last(call);
+  return is_usual(call) && are_both(call.stride, 1) && are_both(call.padding, 0) &&
+         call.images.scalar_type() == at::kFloat && call.weight.size(2) == 1 &&
+         call.weight.size(3) == 1;
 }
 
 // See Note [1x1 convolutions of few images].
@@ -44,26 +44,34 @@ at::Tensor conv2d_of_onednn(const ConvolutionCall& call) {
       parts);
 }
 
+// Of LibTorch's operators, so that they can be differentiated again.
+torch::autograd::variable_list differentiable_gradients(const at::Tensor& images,
+    const at::Tensor& weight, bool has_bias, std::int64_t padding, const at::Tensor& gradient) {
+  const auto [of_images, of_weight, of_bias] =
+      at::convolution_backward(gradient, images, weight, at::IntArrayRef{weight.size(0)}, {1, 1},
+          {padding, padding}, {1, 1}, false, {0, 0}, 1, {true, true, has_bias});
+  return {of_images, of_weight, of_bias, {}, {}};
+}
+
 class WinogradConvolution : public torch::autograd::Function<WinogradConvolution> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& images,
       const at::Tensor& weight, const std::optional<at::Tensor>& bias, std::int64_t padding,
       const WinogradKernel* kernel) {
-    const auto pixels = images.contiguous(at::MemoryFormat::ChannelsLast);
-    context->save_for_backward({pixels, weight});
+    context->save_for_backward({images, weight});
     context->saved_data["padding"] = padding;
     context->saved_data["kernel"] = reinterpret_cast<std::intptr_t>(kernel);
     context->saved_data["has_bias"] = bias.has_value();
-    return winograd_forward(*kernel, pixels, weight, bias.value_or(at::Tensor()), padding);
+    return winograd_forward(*kernel, images, weight, bias.value_or(at::Tensor()), padding);
   }
 
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    if (at::GradMode::is_enabled()) {
-      throw Error("conv2d: our convolution has no second derivative; LibTorch's has");
-    }
     const auto saved = context->get_saved_variables();
     const auto padding = context->saved_data["padding"].toInt();
+    const bool has_bias = context->saved_data["has_bias"].toBool();
+    if (at::GradMode::is_enabled())
+      return differentiable_gradients(saved[0], saved[1], has_bias, padding, gradients[0]);
     const auto& kernel =
         *reinterpret_cast<const WinogradKernel*>(context->saved_data["kernel"].toInt());
     const auto gradient = gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
@@ -72,8 +80,7 @@ class WinogradConvolution : public torch::autograd::Function<WinogradConvolution
       images = winograd_input_gradient(kernel, gradient, saved[1], padding);
     if (context->needs_input_grad(1))
       weight = winograd_weight_gradient(kernel, saved[0], gradient, saved[1], padding);
-    if (context->saved_data["has_bias"].toBool() && context->needs_input_grad(2))
-      bias = gradient.sum({0, 2, 3});
+    if (has_bias && context->needs_input_grad(2)) bias = gradient.sum({0, 2, 3});
     return {images, weight, bias, {}, {}};
   }
 };

@@ -13,8 +13,8 @@ namespace lockstep::nn::conv {
 /// stride 1, padding 0 or 1, no dilation, one group.
 bool is_covered(const ConvolutionCall& call);
 
-/// Computes a covered convolution in Winograd's form, differentiable once: its output is
-/// channels-last. A second derivative is an Error.
+/// Computes a covered convolution in Winograd's form, whose output is channels-last. A backward
+/// that is to be differentiated again is LibTorch's.
 at::Tensor own_conv2d(const ConvolutionCall& call, const WinogradKernel& kernel);
 
 /// Computes it by `who`. What is not covered is LibTorch's; unless only that is asked for,

@@ -1,13 +1,21 @@
 #include "lockstep/nn/conv/convolution_call.h"
 
+#include <algorithm>
+
 #include <ATen/ops/conv2d_native.h>
 
 namespace lockstep::nn::conv {
 namespace {
 
-// Of the first or the only value, as LibTorch takes a list.
+// Of the first or the only value, as LibTorch takes a list; 0 of a list that it refuses.
 std::int64_t value_at(at::IntArrayRef list, std::size_t place) {
-  return list.size() == 1 ? list[0] : list[place];
+  if (list.size() == 1) return list[0];
+  return list.size() == 2 ? list[place] : 0;
+}
+
+bool are_lists_usual(const ConvolutionCall& call) {
+  const auto is_usual = [](at::IntArrayRef list) { return list.size() == 1 || list.size() == 2; };
+  return is_usual(call.stride) && is_usual(call.padding) && is_usual(call.dilation);
 }
 
 bool are_types_usual(const ConvolutionCall& call) {
@@ -46,7 +54,7 @@ bool are_both(at::IntArrayRef list, std::int64_t value) {
 
 bool is_plain(const at::Tensor& tensor, at::ScalarType type) {
   return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.scalar_type() == type &&
-         !tensor.is_neg() && !tensor._is_zerotensor();
+         !tensor.is_neg() && !tensor._is_zerotensor() && !tensor._fw_grad(0).defined();
 }
 
 bool is_channels_last(const ConvolutionCall& call) {
@@ -55,9 +63,11 @@ bool is_channels_last(const ConvolutionCall& call) {
 }
 
 bool is_usual(const ConvolutionCall& call) {
-  return call.groups == 1 && are_both(call.dilation, 1) && are_types_usual(call) &&
-         are_sizes_usual(call) && axis_of(call, 0).outputs() > 0 &&
-         axis_of(call, 1).outputs() > 0 && is_channels_last(call);
+  if (!are_lists_usual(call) || call.groups != 1 || !are_both(call.dilation, 1)) return false;
+  if (!are_types_usual(call) || !are_sizes_usual(call) || !is_channels_last(call)) return false;
+  const Axis rows = axis_of(call, 0), columns = axis_of(call, 1);
+  return std::min(rows.padding, columns.padding) >= 0 &&
+         std::min(rows.outputs(), columns.outputs()) > 0;
 }
 
 at::Tensor conv2d_of_libtorch(const ConvolutionCall& call) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/util/FunctionRef.h>
@@ -141,6 +142,7 @@ BatchStatistics BatchNormPasses::statistics() const {
 
 void BatchNormPasses::update(const at::Tensor& running_mean, const at::Tensor& running_var,
     const BatchStatistics& statistics, double momentum) const {
+  const at::AutoDispatchBelowADInplaceOrView without_new_versions;
   const auto variance = statistics.squares / static_cast<double>(statistics.count - 1);
   running_mean.mul_(1 - momentum).add_(statistics.mean.to(at::kFloat), momentum);
   running_var.mul_(1 - momentum).add_(variance.to(at::kFloat), momentum);

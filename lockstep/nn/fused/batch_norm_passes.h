@@ -44,7 +44,8 @@ struct BatchNormPasses {
       const BatchNormAffine& affine, const at::Tensor& addend, bool rectifies) const;
   BatchNormGradients gradients(const BatchNormBackward& given) const;
 
-  /// Moves running statistics towards a batch's, the variance unbiased.
+  /// Moves running statistics towards a batch's, the variance unbiased. Their versions stay, as
+  /// LibTorch's do: a graph of an earlier call that saved them can still run backward.
   void update(const at::Tensor& running_mean, const at::Tensor& running_var,
       const BatchStatistics& statistics, double momentum) const;
 

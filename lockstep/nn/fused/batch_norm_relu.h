@@ -10,7 +10,7 @@ namespace lockstep::nn::fused {
 
 /// Computes relu(norm(input) + addend), of an undefined addend relu(norm(input)), by kernels that
 /// read and write values little more than half as often as LibTorch's operators (see Note [Batch
-/// norm in four passes]); differentiable once.
+/// norm in four passes]). A backward that is to be differentiated again is LibTorch's.
 ///
 /// input and addend are [N, C, H, W]. The kernels take what is_batch_norm_fused() says; everything
 /// else, and all that a rule for batch norm computes in its own way, is LibTorch's. They agree with

@@ -6,12 +6,16 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/max_pool2d_with_indices.h>
+#include <ATen/ops/max_pool2d_with_indices_backward.h>
+#include <ATen/ops/threshold_backward.h>
 #include <ATen/record_function.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "lockstep/core/error.h"
 #include "lockstep/nn/fused/conv_relu_pool_kernel.h"
 #include "lockstep/nn/in_parallel.h"
 
@@ -105,22 +109,36 @@ at::Tensor run_backward(
   return sums.sum(0);
 }
 
+// The gradients of weight and bias by LibTorch's operators, which can be differentiated again.
+torch::autograd::variable_list differentiable_gradients(const at::Tensor& images,
+    const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& gradient) {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  const auto pixels = images.to(at::kFloat);
+  const auto maps = at::conv2d(pixels, weight.detach(), bias.detach(), 1, 1).relu();
+  const auto winners = std::get<1>(at::max_pool2d_with_indices(maps, 2));
+  const auto unpooled = at::max_pool2d_with_indices_backward(
+      gradient.to(at::kFloat), maps, 2, 2, 0, 1, false, winners);
+  const auto [none, of_weight, of_bias] = at::convolution_backward(
+      at::threshold_backward(unpooled, maps, 0), pixels, weight, at::IntArrayRef{bias.size(0)},
+      {1, 1}, {1, 1}, {1, 1}, false, {0, 0}, 1, {false, true, true});
+  return {{}, of_weight, of_bias, {}};
+}
+
 class ConvReluPool : public torch::autograd::Function<ConvReluPool> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& images,
       const at::Tensor& weight, const at::Tensor& bias, at::ScalarType type) {
     const auto pixels = images.contiguous();
     auto pooled = run_forward(pixels, weight.contiguous(), bias.contiguous(), type);
-    context->save_for_backward({pixels, pooled.codes});
+    context->save_for_backward({pixels, pooled.codes, weight, bias});
     return pooled.values;
   }
 
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
-    if (at::GradMode::is_enabled()) {
-      throw Error("conv_relu_pool: the fused kernel has no second derivative");
-    }
     const auto saved = context->get_saved_variables();
+    if (at::GradMode::is_enabled())
+      return differentiable_gradients(saved[0], saved[2], saved[3], gradients[0]);
     const auto sums = run_backward(saved[0], gradients[0].contiguous(), saved[1]);
     const auto weight = sums.narrow(1, 0, 9).reshape({sums.size(0), 1, 3, 3});
     return {{}, weight, sums.select(1, 9).contiguous(), {}};
@@ -141,7 +159,7 @@ bool are_types_covered(const at::Tensor& images) {
 
 bool is_parameter(const at::Tensor& tensor, at::IntArrayRef sizes) {
   return tensor.defined() && tensor.is_cpu() && tensor.scalar_type() == at::kFloat &&
-         tensor.sizes() == sizes;
+         tensor.sizes() == sizes && !tensor._fw_grad(0).defined();
 }
 
 // With one channel LibTorch takes NHWC for NCHW, which is slower; these strides make it clear.
@@ -163,8 +181,9 @@ bool is_conv_relu_pool_fused(
   const bool is_image = images.is_cpu() && images.dim() == 4 && images.size(0) > 0 &&
                         images.size(1) == 1 && images.size(2) >= 2 && images.size(3) >= 2;
   const bool wants_input_gradient = images.requires_grad() && at::GradMode::is_enabled();
-  return is_image && !wants_input_gradient && are_types_covered(images) && channels > 0 &&
-         is_parameter(weight, {channels, 1, 3, 3}) && is_parameter(bias, {channels});
+  return is_image && !wants_input_gradient && !images._fw_grad(0).defined() &&
+         are_types_covered(images) && channels > 0 && is_parameter(weight, {channels, 1, 3, 3}) &&
+         is_parameter(bias, {channels});
 }
 
 at::Tensor conv_relu_pool(

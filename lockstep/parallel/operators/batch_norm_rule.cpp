@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/instance_norm.h>
 #include <ATen/ops/var_mean.h>
@@ -129,8 +130,10 @@ torch::Tensor DeferredBatchNorm::instance_norm(const BatchNormCall& call) {
   return instance_norm_without_running_statistics(call);
 }
 
+// Without new versions, as LibTorch's batch norm.
 void DeferredBatchNorm::commit() {
   const torch::NoGradGuard no_grad;
+  const at::AutoDispatchBelowADInplaceOrView without_new_versions;
   for (const Layer& layer : layers_) {
     const auto type = layer.running_mean.scalar_type();
     const double divisor = layer.unit == Unit::kBatch ? layer.count - 1 : layer.count;

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/batch_norm_update_stats.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
@@ -113,7 +114,9 @@ ChannelStatistics of_all_ranks(const Tensor& input, const ProcessGroup& group) {
   return all;
 }
 
+// Without a new version, as LibTorch's batch norm: graphs of earlier calls may have saved them.
 void update(const Tensor& running, const Tensor& now, double momentum) {
+  const at::AutoDispatchBelowADInplaceOrView without_new_versions;
   if (running.defined()) running.mul_(1 - momentum).add_(now.to(running.scalar_type()), momentum);
 }
 

@@ -1,10 +1,15 @@
 #include "lockstep/nn/conv/convolution.h"
 
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/nn/conv/reference.h"
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_make_dual.h>
+#include <ATen/ops/_unpack_dual.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
@@ -121,12 +126,53 @@ TEST_F(Convolution, HasTheSameBitsWithoutGradients) {
   EXPECT_TRUE(module(images).equal(recorded));
 }
 
-TEST_F(Convolution, RefusesASecondDerivative) {
+// A gradient penalty on the images, by the weights; and with images in another order than the
+// kernels read.
+TEST_F(Convolution, HasSecondDerivativesAsLibTorch) {
+  auto module = module_of(usual_options());
+  for (const bool is_channels_last : {true, false}) {
+    const auto given = images_of({2, 40, 9, 9});
+    const auto images = (is_channels_last ? given : given.contiguous()).set_requires_grad(true);
+    const std::vector<at::Tensor> wanted{images, module->weight, module->bias};
+    const auto second = [&](Kernels who) {
+      const KernelScope scope(who);
+      const auto output = module(images);
+      EXPECT_EQ(is_own(output), who == Kernels::kOwn);
+      at::Tensor penalty = at::zeros({});
+      const auto loss = output.pow(3).mean();
+      for (const auto& gradient : torch::autograd::grad({loss}, wanted, {}, std::nullopt, true))
+        penalty = penalty + gradient.square().sum();
+      return torch::autograd::grad({penalty}, wanted);
+    };
+    const auto ours = second(Kernels::kOwn), theirs = second(Kernels::kLibTorch);
+    for (std::size_t i = 0; i < theirs.size(); ++i) {
+      const double size = theirs[i].abs().max().item<double>();
+      EXPECT_TRUE(ours[i].allclose(theirs[i], 1e-3, 1e-4 * size)) << i;
+    }
+  }
+}
+
+// As LibTorch, which saves the images too.
+TEST_F(Convolution, NoticesThatSavedImagesWereChanged) {
   const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
-  const auto images = images_of({2, 40, 9, 9}).set_requires_grad(true);
-  const auto output = module(images).square().sum();
-  EXPECT_THROW(torch::autograd::grad({output}, {images}, {}, std::nullopt, true), Error);
+  const auto images = images_of({2, 40, 9, 9}).contiguous();
+  const auto output = module(images);
+  EXPECT_TRUE(is_own(output));
+  images.add_(1);
+  EXPECT_THROW(output.sum().backward(), c10::Error);
+}
+
+TEST_F(Convolution, LeavesForwardModeToLibTorch) {
+  auto module = module_of(usual_options());
+  const auto level = static_cast<std::int64_t>(torch::autograd::forward_ad::enter_dual_level());
+  const auto input = at::_make_dual(images_of({2, 40, 9, 9}), images_of({2, 40, 9, 9}), level);
+  const auto tangent = [&](Kernels who) {
+    const KernelScope scope(who);
+    return std::get<1>(at::_unpack_dual(module(input), level)).clone();
+  };
+  EXPECT_TRUE(tangent(Kernels::kOwn).allclose(tangent(Kernels::kLibTorch)));
+  torch::autograd::forward_ad::exit_dual_level(static_cast<std::uint64_t>(level));
 }
 
 // What a training must leave alone; the results are LibTorch's in every bit.
@@ -198,6 +244,49 @@ TEST_F(Convolution, RefusesWhatLibTorchRefuses) {
   EXPECT_THROW(module(images_of({2, 41, 9, 9})), c10::Error);
   auto unpadded = module_of(usual_options().padding(0));
   EXPECT_THROW(unpadded(images_of({2, 40, 2, 9})), c10::Error);
+}
+
+/// What a call gives: its result, or the first line of what it throws.
+struct CallResult {
+  at::Tensor output;
+  std::string error;
+};
+
+CallResult result_of_call(Kernels who, const at::Tensor& images, const at::Tensor& weight,
+    at::IntArrayRef stride, at::IntArrayRef padding, at::IntArrayRef dilation) {
+  const KernelScope scope(who);
+  try {
+    return {at::conv2d(images, weight, {}, stride, padding, dilation), ""};
+  } catch (const c10::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    return {{}, text.substr(0, text.find('\n'))};
+  }
+}
+
+TEST_F(Convolution, TakesEveryListAsLibTorchDoes) {
+  const std::vector<std::vector<std::int64_t>> lists{
+      {}, {1}, {1, 1}, {1, 1, 1}, {0}, {-1}, {-1, 0}};
+  for (const std::int64_t kernel : {1, 2, 3}) {
+    const auto images = images_of({2, 40, kernel + 1, kernel + 1});
+    const auto weight = images_of({24, 40, kernel, kernel});
+    for (const auto& stride : lists) {
+      for (const auto& padding : lists) {
+        for (const auto& dilation : lists) {
+          const auto given = concat("stride ", at::IntArrayRef(stride), " padding ",
+              at::IntArrayRef(padding), " dilation ", at::IntArrayRef(dilation));
+          const auto ours =
+              result_of_call(Kernels::kOwn, images, weight, stride, padding, dilation);
+          const auto theirs =
+              result_of_call(Kernels::kLibTorch, images, weight, stride, padding, dilation);
+          EXPECT_EQ(ours.error, theirs.error) << given;
+          ASSERT_EQ(ours.output.defined(), theirs.output.defined()) << given;
+          if (ours.output.defined()) {
+            EXPECT_TRUE(ours.output.allclose(theirs.output, 1e-4, 1e-3)) << given;
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST_F(Convolution, ByDefaultChoosesByShape) {

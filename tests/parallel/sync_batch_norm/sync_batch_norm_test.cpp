@@ -231,6 +231,19 @@ TEST(SyncBatchNorm, KeepsTheVarianceOfValuesFarFromZero) {
   });
 }
 
+// As LibTorch's batch norm: a graph that saved the running statistics still runs backward.
+TEST(SyncBatchNorm, LeavesGraphsOfEarlierCallsUsable) {
+  testing::run_ranks(2, [](ProcessGroup world) {
+    const auto input = at::randn({4, 3}).requires_grad_();
+    auto mean = at::zeros({3}), var = at::ones({3});
+    const auto first = at::batch_norm(input, {}, {}, mean, var, true, kMomentum, kEps, true);
+    const auto second = sync_batch_norm(input, {}, {}, mean, var, kMomentum, kEps, world);
+    (first.pow(3).sum() + second.pow(3).sum()).backward();
+    EXPECT_TRUE(input.grad().defined());
+    EXPECT_FALSE(mean.equal(at::zeros({3})));
+  });
+}
+
 TEST(SyncBatchNorm, RefusesOneValueInAll) {
   EXPECT_THAT(
       [] {
