@@ -135,7 +135,7 @@ bool GradScaler::step(torch::optim::Optimizer& optimizer) {
   }
   Iteration& iteration = begin_step(optimizer);
   const torch::Tensor found = iteration.found.cpu();
-  check_gradients(found);
+  check_gradients(optimizer, found);
   const bool is_taken = found[kOverflowed].item<float>() == 0;
   if (is_taken) optimizer.step();
   iteration.stage = Stage::kStepped;
@@ -149,7 +149,7 @@ void GradScaler::step_without_wait(torch::optim::Optimizer& optimizer) {
     return;
   }
   Iteration& iteration = begin_step(optimizer);
-  if (!group_has_gradients_) check_gradients(iteration.found.cpu());
+  if (!group_has_gradients_) check_gradients(optimizer, iteration.found.cpu());
   skippable->step_unless(iteration.found[kOverflowed]);
   iteration.stage = Stage::kStepped;
 }
@@ -241,8 +241,12 @@ void GradScaler::check_scaled() {
       "scale(loss)");
 }
 
-void GradScaler::check_gradients(const torch::Tensor& found) {
+// Nothing was unscaled then: once there are gradients, everything may be called as if for the first
+// time.
+void GradScaler::check_gradients(
+    const torch::optim::Optimizer& optimizer, const torch::Tensor& found) {
   group_has_gradients_ = found[kAnyGradient].item<float>() > 0;
+  if (!group_has_gradients_) iterations_.erase(&optimizer);
   check(group_has_gradients_,
       "GradScaler: step() found no gradient of this optimizer's parameters; call backward() first, "
       "or do not call step() for it");

@@ -95,6 +95,10 @@ class GradScaler {
   /// Returns the scale in force; 1 if disabled. Waits for the device.
   double scale_factor() const;
 
+  /// Returns it as a float32 scalar on a device, for use before the next update(). Waits for no
+  /// device. Not of a disabled scaler.
+  torch::Tensor scale_on(const torch::Device& device) const;
+
   /// Returns how many iterations overflowed since this was last asked. Waits for the device.
   std::int64_t take_skipped();
 
@@ -122,13 +126,12 @@ class GradScaler {
   };
 
   torch::TensorOptions on_device(torch::ScalarType type) const;
-  torch::Tensor scale_on(const torch::Device& device) const;
   void copy_scale(Elsewhere& there) const;
   void send_scale();
   Stage stage_of(const torch::optim::Optimizer& optimizer) const;
   Iteration& begin_step(torch::optim::Optimizer& optimizer);
   void check_scaled();
-  void check_gradients(const torch::Tensor& found);
+  void check_gradients(const torch::optim::Optimizer& optimizer, const torch::Tensor& found);
   torch::Tensor found_by_all() const;
   void adapt_scale(const torch::Tensor& found);
 

@@ -85,6 +85,22 @@ TEST_F(GradScalerMisuse, NoGradientsG9) {
       HasSubstr("update() was called before any step()"));
 }
 
+// A refusal changes nothing: once there is a gradient, the iteration goes on.
+TEST_F(GradScalerMisuse, AfterAStepWithoutGradientsAllGoesOn) {
+  for (const bool unscales : {false, true}) {
+    net_.parameter.mutable_grad().reset();
+    scale_something(scaler_);
+    if (unscales) scaler_.unscale_(net_.optimizer);
+    EXPECT_THROW(scaler_.step(net_.optimizer), InvalidArgument);
+    const double before = net_.moved();
+    net_.set_gradient(1);
+    if (unscales) scaler_.unscale_(net_.optimizer);
+    EXPECT_TRUE(scaler_.step(net_.optimizer));
+    EXPECT_EQ(net_.moved() - before, 1.0 / 65536);
+    scaler_.update();
+  }
+}
+
 TEST_F(GradScalerMisuse, HalfGradientsG9) {
   const auto half = at::zeros({3}, at::kHalf).set_requires_grad(true);
   SGD optimizer({net_.parameter, half}, 1.0);
