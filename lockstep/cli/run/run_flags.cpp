@@ -56,8 +56,9 @@ Notes:
   SIGTERM, SIGINT, SIGHUP and SIGQUIT are forwarded; a second one kills at once.
   With as many cores as ranks each rank is pinned to its share of the cores; several runs on one
   host should be given their own cores (taskset) or use --no-pin.
-  OMP_NUM_THREADS is 1 in every rank unless it is set, and glibc keeps freed memory
-  (GLIBC_TUNABLES), which is best for training. Your own values are kept.)";
+  OMP_NUM_THREADS is 1 in every rank unless it is set, glibc keeps freed memory (GLIBC_TUNABLES),
+  and OpenMP's waits are short (GOMP_SPINCOUNT), which is best for training. Your own values are
+  kept.)";
 
 using Options = launch::LaunchOptions;
 using Output = launch::OutputOptions;

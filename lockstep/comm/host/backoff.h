@@ -48,7 +48,8 @@ class Backoff {
   }
 
  private:
-  static constexpr int kMostTurns = 8000, kFewTurns = 64, kTurnsPerLook = 16, kTurnsPerCount = 256;
+  static constexpr int kMostTurns = 20'000, kFewTurns = 64, kTurnsPerLook = 16,
+                       kTurnsPerCount = 256;
   static constexpr std::chrono::milliseconds kFirstSleep{1}, kLongestSleep{16};
 
   static void pause() {

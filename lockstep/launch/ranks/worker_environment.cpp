@@ -90,13 +90,13 @@ std::vector<std::string> with_allocator_tunables(std::vector<std::string> enviro
 
 // Note [OpenMP's waits]
 // OpenMP's threads meet at the end of each loop. libgomp lets them spin there for some ten
-// milliseconds: beside another busy program that is the whole time slice, and a training was ten
-// times slower than its share. Without spinning it is a tenth slower where nothing else runs, as
-// each loop then waits for the kernel to wake the threads. Turns of some 25 us keep both.
+// milliseconds: beside other busy programs that is the whole time slice, and a training had a tenth
+// of its share. Without spinning it is a tenth slower where nothing else runs, as each loop then
+// waits for the kernel to wake the threads. These turns take some 50 us.
 std::vector<std::string> with_openmp_settings(
     std::vector<std::string> environment, int usable, int available) {
   if (find(environment, "OMP_WAIT_POLICY") == environment.end())
-    set_if_missing(environment, "GOMP_SPINCOUNT", "1000");
+    set_if_missing(environment, "GOMP_SPINCOUNT", "2000");
   if (usable < available && find(environment, "MKL_NUM_THREADS") == environment.end())
     set_if_missing(environment, "OMP_NUM_THREADS", std::to_string(usable));
   return environment;

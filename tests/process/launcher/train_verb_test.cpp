@@ -44,11 +44,17 @@ class Installed {
 };
 
 TEST(TrainVerb, BecomesTheTrainerForOneRank) {
-  Installed installed("echo \"$@\" ${RANK-none} $GLIBC_TUNABLES; exit 3");
+  Installed installed("echo \"$@\" ${RANK-none} ${GOMP_SPINCOUNT-none} $GLIBC_TUNABLES; exit 3");
   const auto run = installed.train("--model toy --json --nproc-per-node 1");
   EXPECT_EQ(run.status.code, 3);
-  EXPECT_THAT(run.out, HasSubstr("--model toy --json none glibc.malloc."));
+  EXPECT_THAT(run.out, HasSubstr("--model toy --json none 2000 glibc.malloc."));
   EXPECT_EQ(run.err, "");
+}
+
+TEST(TrainVerb, LeavesOpenMPsWaitsAsTheUserHasSetThem) {
+  Installed installed("echo ${GOMP_SPINCOUNT-none}");
+  EXPECT_EQ(installed.train("--model toy", {"OMP_WAIT_POLICY=active"}).out, "none\n");
+  EXPECT_EQ(installed.train("--model toy", {"GOMP_SPINCOUNT=5"}).out, "5\n");
 }
 
 TEST(TrainVerb, StartsRanksAndShowsRankZeroUnchanged) {
