@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/core/processor.h"
+#include "lockstep/core/machine/processor.h"
 
 namespace lockstep::nn {
 

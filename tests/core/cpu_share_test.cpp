@@ -7,7 +7,7 @@
 
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/core/cgroup.h"
+#include "lockstep/core/machine/cgroup.h"
 
 namespace lockstep {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lockstep/core/processor.h"
+#include "lockstep/core/machine/processor.h"
 
 namespace lockstep::nn::conv {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/core/processor.h"
+#include "lockstep/core/machine/processor.h"
 
 #include <fstream>
 #include <sstream>

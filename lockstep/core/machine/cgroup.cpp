@@ -1,4 +1,4 @@
-#include "lockstep/core/cgroup.h"
+#include "lockstep/core/machine/cgroup.h"
 
 #include <algorithm>
 #include <fstream>
