@@ -6,11 +6,13 @@
 #include <csignal>
 #include <ctime>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <string>
 #include <sys/stat.h>
+#include <system_error>
 #include <unistd.h>
 
 #include "lockstep/core/environment.h"
@@ -87,6 +89,15 @@ std::string host_name() {
   std::array<char, HOST_NAME_MAX + 1> name{};
   const bool is_known = ::gethostname(name.data(), HOST_NAME_MAX) == 0 && name[0] != '\0';
   return is_known ? name.data() : "unknown";
+}
+
+std::string temporary_folder() {
+  std::error_code error;
+  const auto folder = std::filesystem::temp_directory_path(error);
+  if (error)
+    throw std::system_error(error,
+        concat("TMPDIR must name the folder for temporary files: ", system_variable("TMPDIR")));
+  return folder.string();
 }
 
 std::string host_identity() {

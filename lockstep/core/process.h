@@ -32,6 +32,10 @@ std::optional<std::int64_t> parse_peak_memory(std::string_view status);
 /// Returns this host's name; `unknown` where it has none.
 std::string host_name();
 
+/// Returns the folder for temporary files. Throws std::system_error that names TMPDIR if it is
+/// none.
+std::string temporary_folder();
+
 /// Returns a text that is equal in two processes exactly if they can share memory through /proc:
 /// one boot, one pid namespace, one user. In tests LOCKSTEP_TEST_HOST makes hosts of processes.
 std::string host_identity();

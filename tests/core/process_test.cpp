@@ -1,13 +1,30 @@
 #include "lockstep/core/process.h"
 
 #include <cstddef>
+#include <cstdlib>
 #include <gtest/gtest.h>
+#include <string>
+#include <system_error>
 #include <vector>
 
 namespace lockstep {
 namespace {
 
 constexpr std::int64_t kMebibyte = 1 << 20;
+
+TEST(TemporaryFolder, ThatIsNoneIsNamedWithItsVariable) {
+  const std::string before = temporary_folder();
+  ::setenv("TMPDIR", "/no/such/folder", 1);
+  try {
+    temporary_folder();
+    ADD_FAILURE() << "it is no folder";
+  } catch (const std::system_error& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(text.find("TMPDIR must name"), 0U) << text;
+    EXPECT_NE(text.find("/no/such/folder"), std::string::npos) << text;
+  }
+  ::setenv("TMPDIR", before.c_str(), 1);
+}
 
 TEST(PeakMemory, GrowsWithWhatIsTouchedAndStays) {
   const auto before = peak_memory_bytes();

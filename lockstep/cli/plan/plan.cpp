@@ -21,6 +21,7 @@
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/plan/profile/device.h"
@@ -55,7 +56,7 @@ std::string measuring_command(const PlanCommand& command) {
 class WorkFolder {
  public:
   WorkFolder() {
-    std::string name = fs::temp_directory_path() / "lockstep-plan-XXXXXX";
+    std::string name = temporary_folder() + "/lockstep-plan-XXXXXX";
     if (::mkdtemp(name.data()) == nullptr)
       throw std::system_error(errno, std::generic_category(), concat("plan: cannot make ", name));
     path_ = name;

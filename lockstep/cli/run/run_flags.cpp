@@ -1,6 +1,5 @@
 #include "lockstep/cli/run/run_flags.h"
 
-#include <filesystem>
 #include <iostream>
 #include <stdlib.h>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/flag_table.h"
+#include "lockstep/core/process.h"
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/rendezvous/launch_together.h"
@@ -192,7 +192,7 @@ const FlagTable<RunRequest>& run_table() {
 /// left.
 void place_logs(Output& output) {
   if (!output.log_dir.empty() || (output.redirects.empty() && output.tee.empty())) return;
-  output.log_dir = std::filesystem::temp_directory_path() / "lockstep-logs-XXXXXX";
+  output.log_dir = temporary_folder() + "/lockstep-logs-XXXXXX";
   if (::mkdtemp(output.log_dir.data()) == nullptr)
     throw_errno("run: make a folder for logs", output.log_dir);
   std::cerr << "lockstep: logs go to " << output.log_dir << std::endl;

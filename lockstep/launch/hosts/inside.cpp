@@ -2,7 +2,6 @@
 
 #include <exception>
 #include <fcntl.h>
-#include <filesystem>
 #include <fstream>
 #include <poll.h>
 #include <sched.h>
@@ -19,6 +18,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/process.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/hosts/network.h"
 #include "lockstep/launch/ranks/worker_environment.h"
@@ -53,7 +53,7 @@ std::string names_of_hosts() {
 /// Puts a file of our own over /etc/hosts, with names for all hosts: what asks for the name of an
 /// address would wait for a server that is out of reach. It has no name of its own for long.
 void mount_own_names() {
-  std::string path = std::filesystem::temp_directory_path() / "lockstep-hosts-XXXXXX";
+  std::string path = temporary_folder() + "/lockstep-hosts-XXXXXX";
   const FileDescriptor file(::mkostemp(path.data(), O_CLOEXEC));
   if (!file) throw_errno("hosts: make a file of names", path);
   const std::string text = names_of_hosts();
