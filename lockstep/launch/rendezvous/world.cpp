@@ -55,6 +55,9 @@ Directives World::join(NodeId node, const NodeFacts& facts, Time now, std::int64
     gather(now);
   } else if (phase_ == Phase::kRunning && may_grow()) {
     order_end(concat("host ", facts.host, " joins"), true);
+    order(node, {.kind = Order::Kind::kWait,
+                    .plan = plan_of_waiting(),
+                    .text = "until the ranks of the others have saved and ended"});
   } else {
     order(node, {.kind = Order::Kind::kWait,
                     .plan = plan_of_waiting(),

@@ -50,9 +50,10 @@ TEST_F(ChangingWorlds, ThatAreElasticGoOnWithoutALostNode) {
 
 TEST_F(ChangingWorlds, ThatAreElasticTakeInOneThatJoins) {
   start_two(1, 3, 0);
-  join(4);
+  take(world_->join(4, heir(4), now_));
   EXPECT_THAT(told(Kind::kEnd), ElementsAre(2, 3));
   EXPECT_TRUE(order_to(2).gently);
+  EXPECT_THAT(order_to(4).plan.heirs, ElementsAre("10.0.0.4:7")) << "in case this server is lost";
   end(2, ended(75));
   take(world_->fail(3, 1, "it has seen the others end"));
   end(3, failed(1));
