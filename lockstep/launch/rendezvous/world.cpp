@@ -143,13 +143,13 @@ Directives World::leave(NodeId id, int code, Time now) {
     if (dismiss({id})) gather(now);
   } else if (!node.has_ended && !node.facts.serves) {  // a spare
     order(id, {.kind = Order::Kind::kFinish, .code = code});
-    const bool was_awaited = node.had > 0;
     nodes_.erase(found);
-    if (was_awaited) proceed(now);
+    proceed(now);  // where the others waited for it alone
   } else {  // conclude() lets it go
     node.has_ended = true;
     if (phase_ == Phase::kRunning)
       order_end(concat("host ", node.facts.host, " was asked to stop"), true);
+    proceed(now);
   }
   return taken();
 }
