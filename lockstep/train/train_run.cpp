@@ -158,13 +158,6 @@ EpochRule TrainRun::epoch_rule() const {
       .batches_a_step = options.grad_accum_steps};
 }
 
-nn::NamedTensors TrainRun::named_averages() const {
-  nn::NamedTensors averages("Tensor");
-  auto average = ema->averages().begin();
-  for (const std::string& name : replica->state().keys()) averages.insert(name, *average++);
-  return averages;
-}
-
 void TrainRun::check_weights() const {
   double overflows = 0;
   for (const auto& item : replica->state())
@@ -204,7 +197,7 @@ void TrainRun::restore(const SnapshotReader& snapshot) {
   restore_optimizer(replica->optimizer(), own, snapshot.optimizer(), others);
   replica->restore_scaler(state.scaler);
   if (ema) {
-    restore_tensors(named_averages(), snapshot.model_ema(), path + ": model-ema", others);
+    restore_tensors(named_averages(*ema, own), snapshot.model_ema(), path + ": model-ema", others);
     ema->restore(ema->averages(), state.ema_updates);
   }
   restore_rank(snapshot);

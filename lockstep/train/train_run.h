@@ -67,9 +67,6 @@ struct TrainRun {
   /// Returns how the training set is cut into batches and steps.
   EpochRule epoch_rule() const;
 
-  /// Returns the averages by the names of what they are averages of.
-  nn::NamedTensors named_averages() const;
-
   /// Throws DivergedError, on all ranks together, if a weight or a running statistic of any of them
   /// is infinite or NaN: nothing can go on from that. A collective.
   void check_weights() const;

@@ -1,5 +1,6 @@
 // Runs the example programs as a user would and checks what they print.
 
+#include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
@@ -31,6 +32,44 @@ TEST(Examples, HelloSaysOnHowManyRanksItTrainedAndWhatCameOfIt) {
   EXPECT_EQ(again.status, 0) << again.output;
   EXPECT_TRUE(numbers_in(again.output, "epoch \\d: last loss ([0-9.]+)").empty()) << again.output;
   EXPECT_THAT(again.output, ::testing::HasSubstr("trained: the snapshots are in hello-run\n"));
+}
+
+// SIGTERM comes where the first lines of metrics are, within an epoch.
+TEST(Examples, OwnLoopStoppedWithinAnEpochGoesOnAsIfItHadNotBeen) {
+  const testing::TemporaryFolder folder;
+  const std::string run = "lockstep run --nproc-per-node 2 -- $(command -v own_loop) ";
+  const std::string whole = folder.file("whole"), parted = folder.file("parted");
+  const auto undisturbed = run_line(run + whole);
+  ASSERT_EQ(undisturbed.status, 0) << undisturbed.output;
+  const auto stopped = run_line(run + parted + " & pid=$!\nuntil test -s " + parted +
+                                "/metrics.jsonl; do sleep 0.01; done\nkill -TERM $pid; wait $pid");
+  ASSERT_EQ(stopped.status, 75) << stopped.output;
+  EXPECT_THAT(stopped.output, ::testing::ContainsRegex("stopped after [1-9][0-9]* samples"));
+  EXPECT_FALSE(std::filesystem::exists(parted + "/model.safetensors"));
+  const auto report = run_line("lockstep report " + parted);
+  EXPECT_THAT(report.output, ::testing::HasSubstr("stopped by signal")) << report.output;
+  const auto resumed = run_line(run + parted);
+  ASSERT_EQ(resumed.status, 0) << resumed.output;
+  for (const char* weights : {"/model.safetensors", "/model-ema.safetensors"})
+    EXPECT_EQ(testing::contents(parted + weights), testing::contents(whole + weights)) << weights;
+  EXPECT_NE(testing::contents(whole + "/model.safetensors"),
+      testing::contents(whole + "/model-ema.safetensors"));
+}
+
+TEST(Examples, ReportMakesAPageOfOwnLoop) {
+  const testing::TemporaryFolder folder;
+  const auto trained = run_line("own_loop " + folder.file("run"));
+  ASSERT_EQ(trained.status, 0) << trained.output;
+  EXPECT_THAT(
+      numbers_in(trained.output, "accuracy ([0-9.]+)"), ::testing::Each(::testing::Gt(0.7)));
+  const auto report = run_line("lockstep report " + folder.file("run"));
+  EXPECT_EQ(report.status, 0) << report.output;
+  EXPECT_THAT(report.output, ::testing::HasSubstr("own-net on fashion-mnist, ddp"));
+  EXPECT_THAT(report.output, ::testing::HasSubstr("stopped by epochs at step "));
+  const std::string page = testing::contents(folder.file("run") + "/report.html");
+  EXPECT_THAT(page, ::testing::HasSubstr("all epochs done"));
+  EXPECT_THAT(page, ::testing::HasSubstr("averaged weights"));
+  EXPECT_FALSE(std::filesystem::is_empty(folder.file("run") + "/tensorboard"));
 }
 
 TEST(Examples, ToyOnTwoPlacesLearnsAsPyTorch) {

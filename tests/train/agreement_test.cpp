@@ -1,11 +1,16 @@
+#include "lockstep/train/agreement.h"
+
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <gtest/gtest.h>
 #include <thread>
+#include <unistd.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/core/exit_code.h"
 #include "lockstep/core/stopwatch.h"
-#include "lockstep/train/checkpointer.h"
+#include "lockstep/train/graceful_stop.h"
 
 namespace lockstep {
 namespace {
@@ -70,6 +75,24 @@ TEST(Agreement, ChecksRarelyWhenStepsAreShort) {
   EXPECT_EQ(steps_to_next_check(0.002, 0.02), 10) << "not past the end";
   EXPECT_EQ(steps_to_next_check(10, 100), 1);
   EXPECT_EQ(steps_to_next_check(0, 100), 1000);
+}
+
+// In a process of its own, as a signal that came stays: here to one rank of two, which are threads.
+TEST(GracefulStopDeathTest, OneSignalStopsAllRanksAfterTheSameStep) {
+  const auto stopped = [] {
+    std::array<int, 2> steps{};
+    run_ranks(2, [&steps](const ProcessGroup& world) {
+      GracefulStop stop(world);
+      int& mine = steps[static_cast<std::size_t>(world.rank())];
+      for (; !stop.requested(); ++mine) {
+        if (mine == 10 && world.rank() == 1) ::raise(SIGTERM);
+        std::this_thread::sleep_for(std::chrono::microseconds(200 * (world.rank() + 1)));
+      }
+      EXPECT_TRUE(stop.requested()) << "it stays so";
+    });
+    ::_exit(steps[0] == steps[1] && steps[0] >= 10 ? static_cast<int>(ExitCode::kStopped) : 1);
+  };
+  EXPECT_EXIT(stopped(), ::testing::ExitedWithCode(75), "^$");
 }
 
 }  // namespace

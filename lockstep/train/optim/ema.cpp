@@ -78,4 +78,13 @@ void ModelEma::restore(const std::vector<torch::Tensor>& averages, std::int64_t 
   updates_ = updates;
 }
 
+nn::NamedTensors named_averages(const ModelEma& ema, const nn::NamedTensors& state) {
+  check(ema.averages().size() == state.size(), "ema: there are ", ema.averages().size(),
+      " averages, but the model has ", state.size(), " parameters and buffers");
+  nn::NamedTensors averages("Tensor");
+  auto average = ema.averages().begin();
+  for (const auto& item : state) averages.insert(item.key(), *average++);
+  return averages;
+}
+
 }  // namespace lockstep

@@ -5,8 +5,10 @@
 #include <functional>
 #include <vector>
 
+#include <torch/nn/module.h>
 #include <torch/types.h>
 
+#include "lockstep/nn/named_state.h"
 #include "lockstep/train/options/optimizer_settings.h"
 
 namespace lockstep {
@@ -19,12 +21,16 @@ double ema_decay(const EmaSettings& settings, std::int64_t number);
 /// floating-point ones are averaged, running statistics too, others copied. A tensor that is listed
 /// twice (tied weights) has one average.
 ///
-///     ModelEma ema(replica.state().values(), {.decay = 0.999});
+///     ModelEma ema(*net, {.decay = 0.999});
 ///     ...
 ///     ema.update();                              // after each optimizer step
-///     ema.with_averages([&] { evaluate(model); });
+///     ema.with_averages([&] { evaluate(*net); });
 class ModelEma {
  public:
+  /// Follows the parameters and buffers of a module: those of nn::named_state().
+  ModelEma(const torch::nn::Module& module, const EmaSettings& settings)
+      : ModelEma(nn::named_state(module).values(), settings) {}
+
   /// Begins with the tensors as they are; keeps them, and follows them wherever they are.
   ModelEma(std::vector<torch::Tensor> tensors, const EmaSettings& settings);
 
@@ -49,5 +55,9 @@ class ModelEma {
   EmaSettings settings_;
   std::int64_t updates_ = 0;
 };
+
+/// Returns the averages by the names of what they are averages of, which are as many. Throws
+/// InvalidArgument for another number.
+nn::NamedTensors named_averages(const ModelEma& ema, const nn::NamedTensors& state);
 
 }  // namespace lockstep

@@ -48,8 +48,4 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(
   return make<nn::Adam>(settings, parameters, adam_options<AdamOptions>(settings));
 }
 
-void set_lr(torch::optim::Optimizer& optimizer, double lr) {
-  for (auto& group : optimizer.param_groups()) group.options().set_lr(lr);
-}
-
 }  // namespace lockstep

@@ -16,7 +16,4 @@ namespace lockstep {
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(
     const OptimizerSettings& settings, const std::vector<torch::Tensor>& parameters);
 
-/// Sets the learning rate of all groups.
-void set_lr(torch::optim::Optimizer& optimizer, double lr);
-
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 namespace lockstep {
 
 /// Returns the numbers of a record under names for TensorBoard, such as `train/loss`: all that it
-/// has of kScores and kRates.
+/// has of kScores, kRates and its own.
 std::vector<EventScalar> scalars_of(const MetricRecord& record);
 
 /// Removes the event files that a run has made in its folder tensorboard/, and the folder if

@@ -1,16 +1,24 @@
 #include "lockstep/train/record/metrics.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// That json_of() does not always write, or not at all.
+constexpr std::array<std::string_view, 4> kOtherKeys = {"v", "time", "nonfinite", "loss_scale"};
 
 void put(Json& line, Json& nonfinite, const char* name, const std::optional<double>& value) {
   line[name] = nullptr;
@@ -38,6 +46,15 @@ Json json_of(const MetricRecord& record) {
   for (const RateName& rate : kRates) {
     const std::optional<double>& value = record.*rate.value;
     if (value || rate.is_null_if_absent) put(line, nonfinite, rate.name, value);
+  }
+  for (const auto& [name, value] : record.more) {
+    const bool is_taken =
+        line.contains(name) || std::ranges::find(kOtherKeys, name) != kOtherKeys.end();
+    check(!is_taken && is_utf8(name),
+        "metrics: a number of your own needs a UTF-8 name that "
+        "metrics.jsonl does not use itself: ",
+        printable(name));
+    put(line, nonfinite, name.c_str(), value);
   }
   if (!nonfinite.empty()) line["nonfinite"] = nonfinite;
   return line;

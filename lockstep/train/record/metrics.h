@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <set>
@@ -49,6 +50,7 @@ struct MetricRecord {
   std::optional<double> data_ms = {};
   std::optional<double> comm_ms = {};
   std::optional<double> loss_scale = {};  ///< of float16; the only one that is left out there, too
+  std::map<std::string, double> more = {};  ///< numbers of a program's own, by name
 };
 
 /// A member of MetricRecord that is not a score, with its name in the file.
@@ -64,7 +66,7 @@ inline constexpr RateName kRates[] = {{"lr", &MetricRecord::lr},
     {"loss_scale", &MetricRecord::loss_scale, false}};
 
 /// Writes the fields of a record; a value that JSON cannot hold is `null` and named in
-/// `nonfinite`.
+/// `nonfinite`. A name of `more` that is another field's is an InvalidArgument.
 nlohmann::ordered_json json_of(const MetricRecord& record);
 
 /// Writes a record as a line of the file, one JSON object.

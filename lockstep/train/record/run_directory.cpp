@@ -140,29 +140,13 @@ RunRecorder::RunRecorder(const TrainOptions& options, const std::vector<std::str
     const std::string& environment_json, bool replaces, std::int64_t steps)
     : directory_(described(RunDirectory(options.output, options.resume, replaces), options, command,
           environment_json)),
-      metrics_(directory_.file("metrics.jsonl"), continues(options.output, options.resume)) {
-  if (options.tensorboard) events_.emplace(directory_.path(), steps);
-}
-
-void RunRecorder::append(MetricRecord record) {
-  record.restart = metrics_.restarts();
-  metrics_.append(record);
-  if (events_) events_->append(record);
-}
+      metrics_(directory_.path(), {.tensorboard = options.tensorboard,
+                                      .steps = steps,
+                                      .goes_on = continues(options.output, options.resume)}) {}
 
 void RunRecorder::append_missing(const std::vector<MetricRecord>& records) {
   for (const MetricRecord& record : records)
     if (!metrics_.had(record.split, record.step)) append(record);
-}
-
-void RunRecorder::flush() {
-  if (events_) events_->flush();
-  metrics_.flush();
-}
-
-std::string RunRecorder::take_warning() {
-  std::string warning = metrics_.take_warning();
-  return warning.empty() && events_ ? events_->take_warning() : warning;
 }
 
 void RunRecorder::write_profile(const std::string& profile, const std::string& trace) const {
@@ -170,10 +154,6 @@ void RunRecorder::write_profile(const std::string& profile, const std::string& t
   const OpenDirectory folder = OpenDirectory::open(directory_.path()).child(kProfile);
   replace_file(folder.path_of(kProfileFiles[0]), profile + "\n");
   replace_file(folder.path_of(kProfileFiles[1]), trace);
-}
-
-void RunRecorder::finish(const RunSummary& summary) const {
-  directory_.write("summary.json", to_json(summary) + "\n");
 }
 
 }  // namespace lockstep

@@ -8,9 +8,7 @@
 #include "lockstep/formats/open_directory.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/train/options/options.h"
-#include "lockstep/train/record/event_log.h"
-#include "lockstep/train/record/metrics.h"
-#include "lockstep/train/record/summary.h"
+#include "lockstep/train/record/metrics_writer.h"
 
 namespace lockstep {
 
@@ -78,31 +76,24 @@ class RunRecorder {
   /// Counts the starts of the run before this one.
   int restarts() const { return metrics_.restarts(); }
 
-  /// Appends to metrics.jsonl, with the number of this start, and to the events of TensorBoard if
-  /// the options ask for them.
-  void append(MetricRecord record);
+  /// Appends as MetricsWriter does.
+  void append(const MetricRecord& record) { metrics_.append(record); }
 
   /// Appends those of these records that metrics.jsonl did not have when this start opened it.
   void append_missing(const std::vector<MetricRecord>& records);
 
-  /// Writes what a full disk has left. Throws std::system_error when lines of metrics.jsonl still
-  /// have no room.
-  void flush();
-
-  /// Returns why something waits, as MetricsLog does, or why there are no events; empty when there
-  /// is nothing new.
-  std::string take_warning();
+  void flush() { metrics_.flush(); }
+  std::string take_warning() { return metrics_.take_warning(); }
 
   /// Writes profile/profile.json and profile/trace.json. Throws std::system_error.
   void write_profile(const std::string& profile, const std::string& trace) const;
 
   /// Writes summary.json.
-  void finish(const RunSummary& summary) const;
+  void finish(const RunSummary& summary) const { metrics_.finish(summary); }
 
  private:
   RunDirectory directory_;
-  MetricsLog metrics_;
-  std::optional<EventLog> events_;
+  MetricsWriter metrics_;
 };
 
 }  // namespace lockstep

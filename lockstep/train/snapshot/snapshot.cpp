@@ -31,7 +31,9 @@ constexpr const char* kKind = "library";  // as opposed to those of `lockstep tr
 std::string state_text(const SnapshotMoment& moment, std::int64_t step, int ranks) {
   const auto scaler = moment.scaler ? moment.scaler->state() : std::nullopt;
   const json state{{"v", 1}, {"kind", kKind}, {"epoch", moment.epoch}, {"step", step},
-      {"world_size", ranks}, {"scaler", json(json_of(scaler))}, {"values", moment.values}};
+      {"samples", moment.samples}, {"world_size", ranks}, {"scaler", json(json_of(scaler))},
+      {"ema_updates", moment.ema ? json(moment.ema->updates()) : json(nullptr)},
+      {"values", moment.values}};
   try {
     return state.dump(2) + "\n";
   } catch (const json::type_error&) {
@@ -42,7 +44,9 @@ std::string state_text(const SnapshotMoment& moment, std::int64_t step, int rank
 /// The content of state.json.
 struct State {
   SnapshotPosition position;
+  std::int64_t samples = 0;
   std::optional<nn::GradScalerState> scaler;
+  std::optional<std::int64_t> ema_updates;
   std::map<std::string, std::string> values;
 };
 
@@ -56,7 +60,9 @@ State read_state(const SnapshotReader& reader) {
         ": another program saved this, such as `lockstep train`, which continues it with "
         "--resume; choose another folder for this run");
   return {.position = {fields.count("epoch"), fields.count("step")},
+      .samples = fields.count_if("samples").value_or(0),
       .scaler = read_scaler(fields),
+      .ema_updates = fields.count_if("ema_updates"),
       .values = fields.text_map("values")};
 }
 
@@ -69,6 +75,19 @@ void restore_scaler(const std::optional<nn::GradScalerState>& saved, nn::GradSca
                            : ": was saved without a GradScaler: do not pass one to load()"));
   }
   if (saved) scaler->load(saved);
+}
+
+void restore_ema(const SnapshotReader& reader, const std::optional<std::int64_t>& updates,
+    ModelEma* ema, const nn::NamedTensors& named) {
+  const std::string path = reader.path().string();
+  if (updates.has_value() != (ema != nullptr)) {
+    throw DataError(
+        concat(path, updates ? ": was saved with averages: pass the ModelEma to load()"
+                             : ": was saved without averages: do not pass a ModelEma to load()"));
+  }
+  if (ema == nullptr) return;
+  restore_tensors(named_averages(*ema, named), reader.model_ema(), path + ": model-ema");
+  ema->restore(ema->averages(), *updates);
 }
 
 std::vector<torch::Device> devices_of(const torch::nn::Module& module) {
@@ -111,14 +130,17 @@ bool is_sharded(const torch::optim::Optimizer& optimizer) {
 
 // What a rank of that role gives, without the state.
 SnapshotPart part_of(const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
-    const SnapshotRole& role) {
+    const SnapshotMoment& moment, const SnapshotRole& role) {
   const auto named = nn::named_state(module);
   const SnapshotFileNames names = snapshot_file_names(role);
   SnapshotPart part;
   if (!names.model.empty()) part.files[names.model] = {.tensors = named};
+  if (moment.ema && !names.model_ema.empty())
+    part.files[names.model_ema] = {.tensors = named_averages(*moment.ema, named)};
   if (!names.optimizer.empty())
     part.files[names.optimizer] = content_of(optimizer_state(optimizer, named));
   part.files[names.rank] = {.tensors = random_state(devices_of(module))};
+  part.best = moment.best;
   return part;
 }
 
@@ -130,8 +152,8 @@ Snapshot::Snapshot(std::filesystem::path run, ProcessGroup world, SnapshotOption
       options_(options),
       saver_({.run = run_, .keep = options.keep, .required = options.required}, world_) {}
 
-SnapshotPosition Snapshot::load(
-    torch::nn::Module& module, torch::optim::Optimizer& optimizer, nn::GradScaler* scaler) {
+SnapshotPosition Snapshot::load(torch::nn::Module& module, torch::optim::Optimizer& optimizer,
+    nn::GradScaler* scaler, ModelEma* ema) {
   saver_.finish();
   take_folder();
   if (options_.rescue && world_.size() > 1) report_rescue(RescueState::kPossible);
@@ -150,9 +172,11 @@ SnapshotPosition Snapshot::load(
     restore_tensors(named, reader.model(), choice.path.string());
     restore_optimizer(optimizer, named, reader.optimizer());
     restore_scaler(state.scaler, scaler, choice.path.string());
+    restore_ema(reader, state.ema_updates, ema, named);
     if (const auto own = reader.rank(world_.rank()); !own.is_empty())
       restore_random_state(own, devices_of(module));
   });
+  samples_ = state.samples;
   values_ = state.values;
   last_step_ = state.position.step;
   say(world_, concat(choice.path.string(), ": goes on with epoch ", state.position.epoch, ", step ",
@@ -176,18 +200,18 @@ std::int64_t Snapshot::step_of(const SnapshotMoment& moment) const {
   const std::int64_t step = moment.step.value_or(*last_step_ + 1);
   check(step >= *last_step_, "Snapshot::save: steps cannot fall, the highest is the newest: ", step,
       " after ", *last_step_);
+  check(moment.samples >= 0, "Snapshot::save: samples must not be negative: ", moment.samples);
   return step;
 }
 
 void Snapshot::save(const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
     const SnapshotMoment& moment) {
   const std::int64_t step = step_of(moment);
-  SnapshotPart part = part_of(module, optimizer,
+  SnapshotPart part = part_of(module, optimizer, moment,
       {.rank = world_.rank(),
           .replica = world_.rank(),
           .ranks = world_.size(),
           .sharded_optimizer = is_sharded(optimizer)});
-  part.best = moment.best;
   if (world_.rank() == 0) part.state = state_text(moment, step, world_.size());
   saver_.save(step, part);
   last_step_ = step;
@@ -200,8 +224,7 @@ bool Snapshot::save_alone(const torch::nn::Module& module, const torch::optim::O
       "Snapshot::save_alone: the other ranks have their shares of the optimizer's state");
   const std::int64_t step = step_of(moment);
   report_rescue(RescueState::kUnderWay);
-  SnapshotPart part = part_of(module, optimizer, {});
-  part.best = moment.best;
+  SnapshotPart part = part_of(module, optimizer, moment, {});
   part.state = state_text(moment, step, 1);
   const bool is_saved = lockstep::save_alone(run_, options_.keep, step, part);
   report_rescue(is_saved ? RescueState::kDone : RescueState::kNone);

@@ -12,6 +12,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/nn/grad_scaler.h"
+#include "lockstep/train/optim/ema.h"
 #include "lockstep/train/record/run_lock.h"
 #include "lockstep/train/snapshot/snapshot_saver.h"
 
@@ -34,7 +35,11 @@ struct SnapshotPosition {
 struct SnapshotMoment {
   std::int64_t epoch = 0;                 ///< that is under way or begins next
   std::optional<std::int64_t> step = {};  ///< of the run; without it one more than the last one's
+  /// Of the epoch under way, that all ranks together have trained on: DistributedSampler::epoch()
+  /// goes on there, on any number of ranks.
+  std::int64_t samples = 0;
   const nn::GradScaler* scaler = nullptr;
+  const ModelEma* ema = nullptr;                   ///< of the module
   std::map<std::string, std::string> values = {};  ///< the program's own, UTF-8
   bool best = false;  ///< none was better so far: it stays until a better one comes
 };
@@ -48,6 +53,12 @@ struct SnapshotMoment {
 ///       ...
 ///       snapshot.save(*net, optimizer, {.epoch = epoch + 1});
 ///     }
+///
+/// One within an epoch says how far the ranks are in it, and the next start deals out the rest:
+///
+///     snapshot.save(*net, optimizer, {.epoch = epoch, .step = step, .samples = samples});
+///     ...
+///     sampler.epoch(epoch, snapshot.samples())
 ///
 /// Pass the module itself, not what wraps it. All ranks hold it whole, with the same parameters, as
 /// DistributedDataParallel keeps them; rank 0 writes it, and its buffers. The state of a
@@ -72,9 +83,12 @@ class Snapshot {
   ///
   /// A snapshot of another model or optimizer is a DataError that lists the differences. Ranks
   /// beyond those that saved keep the generators that they have. A scaler must be passed if, and
-  /// only if, one was saved.
+  /// only if, one was saved; averages likewise.
   SnapshotPosition load(torch::nn::Module& module, torch::optim::Optimizer& optimizer,
-      nn::GradScaler* scaler = nullptr);
+      nn::GradScaler* scaler = nullptr, ModelEma* ema = nullptr);
+
+  /// Returns SnapshotMoment::samples of the snapshot that load() took; 0 without one.
+  std::int64_t samples() const { return samples_; }
 
   /// Returns SnapshotMoment::values of the snapshot that load() took.
   const std::map<std::string, std::string>& values() const { return values_; }
@@ -111,6 +125,7 @@ class Snapshot {
   std::filesystem::path run_;
   ProcessGroup world_;
   SnapshotOptions options_;
+  std::int64_t samples_ = 0;
   std::map<std::string, std::string> values_;
   std::optional<std::int64_t> last_step_;  // nothing before load()
   std::unique_ptr<const RunLock> lock_;    // of rank 0, from load() on; it outlives the saver

@@ -59,7 +59,7 @@ SnapshotPart run_part(TrainRun& run, const SnapshotRole& role, bool looks_later)
   SnapshotPart part;
   if (!names.model.empty()) part.files[names.model].tensors = what_stays(run, state);
   if (run.ema && !names.model_ema.empty())
-    part.files[names.model_ema].tensors = run.named_averages();
+    part.files[names.model_ema].tensors = named_averages(*run.ema, state);
   if (!names.optimizer.empty())
     part.files[names.optimizer] = content_of(optimizer_state(run.replica->optimizer(), state));
   nn::NamedTensors own = random_state(run.devices);

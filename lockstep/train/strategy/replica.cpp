@@ -10,6 +10,7 @@
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/parallel/pipeline/pipeline_stage.h"
 #include "lockstep/train/optim/optimizer.h"
+#include "lockstep/train/optim/set_lr.h"
 #include "lockstep/train/profile/chain_costs.h"
 #include "lockstep/train/strategy/replica_kinds.h"
 #include "lockstep/train/strategy/stage_balance.h"

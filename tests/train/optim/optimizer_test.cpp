@@ -13,6 +13,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
+#include "lockstep/train/optim/set_lr.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,3 @@
-#include "lockstep/train/record/metrics.h"
-
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +13,7 @@
 #include "tests/train/file_size_limit.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/train/record/metrics_writer.h"
 
 namespace lockstep {
 namespace {
@@ -175,6 +174,39 @@ TEST(Metrics, HalfALineOfAnEarlierStartSpoilsNone) {
   std::string line;
   for (int number = 0; number < 3; ++number) ASSERT_TRUE(std::getline(file, line));
   EXPECT_EQ(nlohmann::json::parse(line)["step"], 300);
+}
+
+TEST(Metrics, NumbersOfAProgramsOwnStandBesideTheOthers) {
+  MetricRecord own = record();
+  own.more = {{"perplexity", 12.5}, {"worst", std::nan("")}};
+  const auto line = nlohmann::json::parse(json_line(own, ""));
+  EXPECT_EQ(line["perplexity"], 12.5);
+  EXPECT_TRUE(line["worst"].is_null());
+  EXPECT_EQ(line["nonfinite"], nlohmann::json{"worst"});
+  const auto scalars = scalars_of(own);
+  EXPECT_THAT(
+      scalars, ::testing::Contains(::testing::Field(&EventScalar::tag, "train/perplexity")));
+  for (const char* taken : {"loss", "step", "v", "time", "nonfinite", "loss_scale", "\xff"}) {
+    own.more = {{taken, 1}};
+    EXPECT_THROW((void)json_line(own, ""), InvalidArgument) << taken;
+  }
+}
+
+TEST(MetricsWriter, MakesTheFolderAndGoesOnWhereItWasStoppedBefore) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder.file("runs/mine");
+  for (int start = 0; start < 2; ++start) {
+    MetricsWriter metrics(run, {.tensorboard = true, .steps = start});
+    EXPECT_EQ(metrics.restarts(), start);
+    MetricRecord each = record();
+    each.step = start + 1;
+    metrics.append(each);
+    metrics.finish({.model = "mine", .epochs = {}, .steps = start + 1});
+  }
+  EXPECT_EQ(steps_in(run + "/metrics.jsonl"), (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(nlohmann::json::parse(testing::contents(run + "/summary.json"))["steps"], 2);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(run + "/tensorboard"), {}), 2);
+  EXPECT_THROW(MetricsWriter(run, {.goes_on = false}), std::system_error);
 }
 
 TEST(Metrics, TimeIsUtc) {

@@ -173,6 +173,46 @@ TEST(Snapshot, KeepsTheScaler) {
   EXPECT_THROW((void)snapshot.load(*training.net, training.optimizer), DataError);
 }
 
+TEST(Snapshot, KeepsThePlaceInTheEpochAndTheAverages) {
+  const TemporaryFolder run;
+  Training first;
+  ModelEma averages(*first.net, {.decay = 0.5});
+  {
+    Snapshot snapshot(run.path(), ProcessGroup());
+    (void)snapshot.load(*first.net, first.optimizer, nullptr, &averages);
+    EXPECT_EQ(snapshot.samples(), 0);
+    for (int step = 0; step < 3; ++step) {
+      train_steps(first.net, first.optimizer, step, step + 1);
+      averages.update();
+    }
+    EXPECT_THROW(snapshot.save(*first.net, first.optimizer, {.samples = -1}), InvalidArgument);
+    snapshot.save(*first.net, first.optimizer, {.samples = 1280, .ema = &averages});
+  }
+  Training second;
+  ModelEma restored(*second.net, {.decay = 0.5});
+  Snapshot snapshot(run.path(), ProcessGroup());
+  (void)snapshot.load(*second.net, second.optimizer, nullptr, &restored);
+  EXPECT_EQ(snapshot.samples(), 1280);
+  EXPECT_EQ(restored.updates(), 3);
+  const auto names = nn::named_state(*first.net);
+  expect_same_bits(named_averages(restored, names), named_averages(averages, names));
+  EXPECT_THROW((void)snapshot.load(*second.net, second.optimizer), DataError);
+}
+
+TEST(Snapshot, AveragesThatWereNotSavedAreNotLoaded) {
+  const TemporaryFolder run;
+  Training training;
+  {
+    Snapshot snapshot(run.path(), ProcessGroup());
+    (void)snapshot.load(*training.net, training.optimizer);
+    snapshot.save(*training.net, training.optimizer, {.epoch = 1});
+  }
+  ModelEma averages(*training.net, {});
+  Snapshot snapshot(run.path(), ProcessGroup());
+  EXPECT_THROW(
+      (void)snapshot.load(*training.net, training.optimizer, nullptr, &averages), DataError);
+}
+
 TEST(Snapshot, WarnsOfWhatCannotBeWrittenAndGoesOn) {
   const TemporaryFolder folder;
   const fs::path run = fs::path(folder.path()) / "run";
