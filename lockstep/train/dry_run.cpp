@@ -11,6 +11,7 @@
 #include "lockstep/train/optim/loss.h"
 #include "lockstep/train/record/run_directory.h"
 #include "lockstep/train/strategy/layout.h"
+#include "lockstep/train/strategy/rehearsal.h"
 #include "lockstep/train/strategy/stage_balance.h"
 #include "lockstep/train/strategy/start_weights.h"
 #include "lockstep/train/strategy/task.h"
@@ -64,6 +65,13 @@ TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_s
   check_inputs(options, layout, task, model);
   check_stages(options, layout, model);
   const StartWeights start = start_with(model, options);
+  const bool shares = options.parallel == Parallel::kDp;
+  const EpochRule rule{.samples = data.train->size(),
+      .replicas = shares ? 1 : layout.replicas,
+      .batch_size = options.batch_size * (shares ? layout.replicas : 1),
+      .limit_batches = options.limit_train_batches,
+      .batches_a_step = options.grad_accum_steps};
+  rehearse(options, task, model, start, to_rehearse(options, layout, rule));
   TrainPlan plan{.options = options,
       .world_size = world_size,
       .train_samples = data.train->size(),

@@ -142,11 +142,13 @@ torch::Tensor Replica::update(double lr) {
 }
 
 std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout& layout,
-    const Task& task, const RankGroups& groups, const std::vector<Place>& given) {
+    const Task& task, const RankGroups& groups, const std::vector<Place>& given,
+    const std::vector<Rehearsed>& rehearsed) {
   const std::vector<Place> places = given.empty() ? std::vector<Place>(1) : given;
   PreparedModel prepared{.model = seeded_model(options, task.classes), .start = {}};
   check_inputs(options, layout, task, prepared.model);
   prepared.start = start_with(prepared.model, options);
+  rehearse(options, task, prepared.model, prepared.start, rehearsed);
   if (layout.stages > 1)
     prepared.balance =
         stage_balance(options, layout, prepared.model, task, places.front().device, groups.world);

@@ -22,6 +22,7 @@
 #include "lockstep/train/profile/profile.h"
 #include "lockstep/train/state/epoch_position.h"
 #include "lockstep/train/strategy/layout.h"
+#include "lockstep/train/strategy/rehearsal.h"
 #include "lockstep/train/strategy/start_weights.h"
 #include "lockstep/train/strategy/task.h"
 
@@ -139,8 +140,10 @@ class Replica {
 };
 
 /// Makes what this rank trains, from the options' seed, computing in `places`, of which there are
-/// as many as the layout gives a rank; without any, where the calling thread is. A collective.
+/// as many as the layout gives a rank; without any, where the calling thread is. First it rehearses
+/// on the whole model. A collective.
 std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout& layout,
-    const Task& task, const RankGroups& groups, const std::vector<Place>& places);
+    const Task& task, const RankGroups& groups, const std::vector<Place>& places,
+    const std::vector<Rehearsed>& rehearsed = {});
 
 }  // namespace lockstep

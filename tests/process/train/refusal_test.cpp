@@ -58,6 +58,26 @@ TEST_F(TrainRefusal, L1L2WhatNoModelMemoryOrMachineCanDo) {
   EXPECT_THAT(refused("--nproc-per-node 1000"), HasSubstr("--oversubscribe"));
 }
 
+// One sample is left over, of which a batch norm over one pixel has no variance.
+TEST_F(TrainRefusal, ABatchThatTheModelCannotTrainOnIsKnownBeforeTheFirstStep) {
+  const std::string net = "--data mock --model resnet18 --image-size 32 --max-steps 1 ";
+  const auto refused = [&](const std::string& flags) {
+    const auto ended = run(net + flags);
+    EXPECT_EQ(ended.code(), 2) << flags << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("Expected more than 1 value per channel")) << flags;
+    return ended.err;
+  };
+  for (const char* when : {"", " --dry-run"}) {
+    EXPECT_THAT(refused(concat("-b 61", when)),
+        HasSubstr("the last batch of an epoch, with 1 sample; give another --batch-size, or leave "
+                  "that batch out by --limit-train-batches 491"));
+    EXPECT_THAT(refused(concat("-b 1", when)), HasSubstr("1 sample at a time"));
+    refused(concat("-b 8 --parallel pp --chunks 8", when));
+  }
+  EXPECT_EQ(run(net + "-b 61 --limit-train-batches 491 --dry-run").code(), 0);
+  EXPECT_EQ(run(net + "-b 61 --freeze bn1.*,layer*.bn*,layer*.downsample.1.* --dry-run").code(), 0);
+}
+
 TEST_F(TrainRefusal, M5AnEmptyRankNeverTrainsAlone) {
   const Words arguments = words("train --model toy --data mock --max-steps 1 --output " + output());
   for (const Words& variables : {Words{"RANK=", "WORLD_SIZE=2"}, Words{"WORLD_SIZE=2"},
