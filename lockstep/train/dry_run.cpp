@@ -71,7 +71,6 @@ TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_s
       .batch_size = options.batch_size * (shares ? layout.replicas : 1),
       .limit_batches = options.limit_train_batches,
       .batches_a_step = options.grad_accum_steps};
-  rehearse(options, task, model, start, to_rehearse(options, layout, rule));
   TrainPlan plan{.options = options,
       .world_size = world_size,
       .train_samples = data.train->size(),
@@ -81,6 +80,7 @@ TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_s
       .start = text_of(start)};
   count_parameters(*model, plan);
   check_memory(plan, local_world_size);
+  rehearse(options, task, model, start, to_rehearse(options, layout, rule));
   return plan;
 }
 

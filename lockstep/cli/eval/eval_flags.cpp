@@ -117,6 +117,8 @@ void check_eval(const GivenFlags& given) {
       "eval: --weights FILE does not say what it is; give --model and --data, or the --run");
   check(!given.has("--which") || (has_run && !has_weights),
       "eval: --which chooses among the weights of a --run, and --weights names them");
+  check(!given.has("--worst") || given.has("--output") || given.has("--json"),
+      "eval: --worst is for --output and --json, which show the samples");
   if (const auto output = given.find("--output")) check_page_file(*output);
 }
 

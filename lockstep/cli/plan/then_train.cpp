@@ -25,12 +25,13 @@ constexpr std::array<std::string_view, 9> kDecided{"--parallel", "--places", "--
     "--batch-size", "--stages", "--schedule", "--chunks", "--balance", "--stages-per-place"};
 // What a few steps are measured with is given by the plan itself; the rest changes no step, as
 // does nothing that the launcher takes.
-constexpr std::array<std::string_view, 15> kNotMeasured{"--model", "--data", "--precision",
+constexpr std::array<std::string_view, 19> kNotMeasured{"--model", "--data", "--precision",
     "--plugin", "--output", "--resume", "--epochs", "--max-steps", "--max-time", "--json",
-    "--dry-run", "--profile", "--tensorboard", "--progress", "--snapshot-interval"};
+    "--dry-run", "--profile", "--tensorboard", "--progress", "--snapshot-interval", "--keep",
+    "--snapshot-copies", "--snapshot-required", "--eval-metric"};
 // Ways of one process refuse them, and could not be compared.
-constexpr std::array<const char*, 4> kOfReplicas{
-    "--sync-batch-norm", "--shard-optimizer", "--comm-hook", "--bucket-mb"};
+constexpr std::array<const char*, 6> kOfReplicas{"--sync-batch-norm", "--shard-optimizer",
+    "--comm-hook", "--bucket-mb", "--find-unused-parameters", "--backend"};
 
 template <std::size_t Count>
 bool is_among(const std::array<std::string_view, Count>& names, const std::string& name) {

@@ -42,6 +42,8 @@ TrainCommand read_train_flags(const GivenFlags& given, const TrainSurroundings& 
       .json = given.has("--json"),
       .names_precision = given.has("--precision"),
       .names_kernels = given.has("--kernels")};
+  check(!command.dry_run || !command.json,
+      "train: --json prints the summary of a run, and --dry-run makes none");
   train_flags().read(command.options, given);
   resolve(command.options, given, surroundings);
   check_options(command.options, surroundings.world_size);

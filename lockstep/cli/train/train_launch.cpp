@@ -81,6 +81,13 @@ void remove_old_logs(const OpenDirectory& folder) {
     if (name.starts_with("rank-")) folder.remove(name);
 }
 
+// The user expects an effect.
+void check_not_launched(const GivenFlags& given) {
+  for (const char* flag : {"--grace-period", "--spares"})
+    check(!given.has(flag), "train: ", flag,
+        " is about ranks that a launcher starts, and one rank without --max-restarts has none");
+}
+
 }  // namespace
 
 void hold_stops(launch::LaunchOptions& options) {
@@ -135,6 +142,7 @@ int train(const std::vector<std::string>& arguments) {
   if (environment(kSpareVariable)) become("train", program, plan.rest, Settings::kForTensors);
   const bool inside_a_launcher = environment("RANK").has_value();
   if (inside_a_launcher || !(plan.needs_a_launcher() || is_of_several_nodes())) {
+    if (!inside_a_launcher) check_not_launched(plan.given);
     cluster::adopt_rank_place();
     become("train", program, plan.rest, Settings::kForTensors);
   }

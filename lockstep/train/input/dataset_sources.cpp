@@ -213,6 +213,8 @@ DatasetSource open_source(const TrainOptions& options) {
   check(options.loading.cache_decoded == 0,
       "train: --cache-decoded is for image files, --data images:DIR; nothing of ", name,
       " is decoded: leave the flag out");
+  check(options.loading.bad_images == BadImages::kFail,
+      "train: --bad-images skip is for image files, --data images:DIR; ", name, " has none");
   if (const auto source = open_plugin_data(options)) return *source;
   if (is_noise(options.data)) return open_noise(options);
   check(name == "fashion-mnist" || name == "mnist" || name == "cifar10" || name == "cifar100" ||

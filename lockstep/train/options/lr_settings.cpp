@@ -131,6 +131,10 @@ void check_lr_settings(const LrSettings& settings, double lr, const TrainLimits&
   check(!settings.warmup_epochs || !settings.warmup_steps,
       "train: --warmup-epochs and --warmup-steps mean the same; give one of them");
   const bool warms_up = settings.warmup_epochs || settings.warmup_steps;
+  const bool is_constant = settings.kind == Kind::kConstant || settings.kind == Kind::kPlateau;
+  check(!settings.on_updates || !is_constant || warms_up,
+      "train: --sched-on-updates changes the rate at every step, but --sched ",
+      name_of(settings.kind), " without a warm-up has one rate");
   check(!settings.warmup_lr || warms_up,
       "train: --warmup-lr needs --warmup-epochs or --warmup-steps");
   check(settings.kind != Kind::kOneCycle || !warms_up,

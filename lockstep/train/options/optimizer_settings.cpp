@@ -48,6 +48,8 @@ void check_beta(double beta) {
 void check_optimizer(const OptimizerSettings& settings, const TrainLimits& limits) {
   check(settings.momentum == 0 || settings.kind == OptimizerKind::kSgd,
       "train: --momentum is for --opt sgd; ", name_of(settings.kind), " has its own");
+  check(settings.weight_decay_on == DecayOn::kAll || settings.weight_decay > 0,
+      "train: --weight-decay-on says which parameters decay, and none does: give --weight-decay");
   check_is_adam("--opt-eps", settings.eps.has_value(), settings.kind);
   check_is_adam("--opt-betas", settings.betas.has_value(), settings.kind);
   if (settings.betas) check_beta(settings.betas->first);

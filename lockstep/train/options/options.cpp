@@ -23,6 +23,22 @@ int chunks_of(const TrainOptions& options) {
   return options.pipeline.chunks.value_or(sequential ? 1 : kDefaultChunks);
 }
 
+namespace {
+
+void check_snapshots(const SnapshotSettings& snapshots) {
+  check(snapshots.unit == SnapshotUnit::kNone || snapshots.unit == SnapshotUnit::kNever ||
+            snapshots.count > 0,
+      "train: the time between snapshots must be above 0: ", snapshots.count);
+  const SnapshotSettings usual;
+  check(
+      snapshots.unit != SnapshotUnit::kNever ||
+          (!snapshots.required && snapshots.copies == usual.copies && snapshots.keep == usual.keep),
+      "train: --snapshot-required, --snapshot-copies and --keep are about snapshots, and "
+      "--snapshot-interval never makes none");
+}
+
+}  // namespace
+
 void check_options(const TrainOptions& options, int world_size) {
   train_flags().check_ranges(options);
   check_optimizer(options.optimizer, options.limits);
@@ -31,10 +47,9 @@ void check_options(const TrainOptions& options, int world_size) {
       "before the end");
   check(options.smoothing == 0 || options.loss == nn::kCrossEntropy,
       "train: --smoothing is for --loss cross-entropy, not for ", options.loss);
-  const SnapshotSettings& snapshots = options.snapshots;
-  check(snapshots.unit == SnapshotUnit::kNone || snapshots.unit == SnapshotUnit::kNever ||
-            snapshots.count > 0,
-      "train: the time between snapshots must be above 0: ", snapshots.count);
+  check(options.eval_metric == EvalMetric::kLoss || options.val_interval >= 0,
+      "train: --eval-metric compares evaluations, and --val-interval never makes none");
+  check_snapshots(options.snapshots);
   plan_layout(options, world_size);
 }
 

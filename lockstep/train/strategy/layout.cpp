@@ -15,9 +15,14 @@ bool is_staged(Parallel way) { return takes_flag(name_of(way), "--stages"); }
 // Flags that mean nothing for the way are refused: the user expects an effect.
 void check_flags_fit(const TrainOptions& options) {
   const std::string way = name_of(options.parallel);
-  check(is_staged(options.parallel) || !options.pipeline.stages,
-      "train: --stages cuts a model, and --parallel ", way,
+  check(is_staged(options.parallel) ||
+            (!options.pipeline.stages && !options.pipeline.stages_a_worker),
+      "train: --stages and --stages-per-place cut a model, and --parallel ", way,
       " does not; use mp, pp, ddp+mp or ddp+pp");
+  const bool is_one_rank =
+      options.parallel == Parallel::kSerial || options.parallel == Parallel::kDp;
+  check(!is_one_rank || options.backend == "auto", "train: --backend ", options.backend,
+      " carries what ranks tell each other, and --parallel ", way, " has one rank");
   check(takes_flag(way, "--chunks") || (!options.pipeline.chunks && !options.pipeline.schedule),
       "train: --chunks and --schedule are for --parallel pp and ddp+pp, not for ", way);
   const auto samples = std::max<std::int64_t>(options.batch_size, 1);

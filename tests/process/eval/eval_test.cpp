@@ -167,6 +167,7 @@ TEST_F(Eval, BadFlagsEndItWithCodeTwo) {
   expect_refused("--weights w.pth --model toy", 2, "give --model and --data, or the --run");
   expect_refused(of_run + " --which first", 2, "--which must be one of best, last");
   expect_refused(of_run + " --which last --weights w.pth", 2, "--which chooses among");
+  expect_refused(of_run + " --worst 3", 2, "--worst is for --output and --json");
   expect_refused(of_run + " --worst 1001", 2, "--worst must be a whole number from 0 to 1000");
   expect_refused(of_run + " --output page.txt", 2, "must be a file that ends in .html");
   expect_refused(of_run + " --output /nowhere/page.html", 2, "there is no folder /nowhere");

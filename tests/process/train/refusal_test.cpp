@@ -38,6 +38,11 @@ TEST_F(TrainRefusal, UnknownFlagsAndValues) {
   EXPECT_EQ(run("--model mnist-smal").code(), 2);
   EXPECT_EQ(run("--data minst").code(), 2);
   EXPECT_EQ(run("--nproc-per-node 2 --parallel serial").code(), 2);
+  for (const std::string flag : {"--spares", "--grace-period 5"}) {
+    const auto without_launcher = run("--max-steps 1 " + flag);
+    EXPECT_EQ(without_launcher.code(), 2) << flag;
+    EXPECT_THAT(without_launcher.err, HasSubstr("is about ranks that a launcher starts"));
+  }
   EXPECT_FALSE(std::filesystem::exists(output()));
 }
 

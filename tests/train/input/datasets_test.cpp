@@ -119,6 +119,9 @@ TEST(Datasets, OfWhichNothingCanBeKeptRefuseToKeepIt) {
   options.loading.cache_decoded = 1;
   options.data = {"mock", ""};
   EXPECT_THAT(refusal(options), HasSubstr("--cache-decoded is for image files"));
+  options.loading.cache_decoded = 0;
+  options.loading.bad_images = BadImages::kSkip;
+  EXPECT_THAT(refusal(options), HasSubstr("--bad-images skip is for image files"));
 }
 
 TEST(Datasets, OfTwoFoldersTestOnTheSecond) {

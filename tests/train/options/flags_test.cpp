@@ -21,7 +21,7 @@ constexpr const char* kMany =
     "--model toy --data mnist:/d:x --repeat 2 --parallel ddp -b 64 --epochs 5 --max-steps 7 "
     "--max-time 1m30s --precision bf16-mixed --opt sgd --lr 0.5 --momentum 0.8 --weight-decay 1e-4 "
     "--lr-scale sqrt --output out --seed 7 --backend gloo --val-interval 0 --log-interval 1 "
-    "--limit-train-batches 9 --progress none --resume never --nproc-per-node 2 --dry-run --json";
+    "--limit-train-batches 9 --progress none --resume never --nproc-per-node 2 --dry-run";
 
 TEST(TrainFlags, NoneGiveTheDefaults) {
   const auto options = parsed("");
@@ -75,7 +75,7 @@ TEST(TrainFlags, AllAreRead) {
   const auto command = cli::parse_train_flags(
       words_of(kMany), {.world_size = 2, .local_world_size = 2, .unix_time = 0});
   const auto& options = command->options;
-  EXPECT_TRUE(command->dry_run && command->json);
+  EXPECT_TRUE(command->dry_run);
   EXPECT_EQ(options.data.name, "mnist");
   EXPECT_EQ(options.data.directory, "/d:x");
   EXPECT_EQ(options.repeat, 2);
@@ -232,6 +232,40 @@ TEST(TrainFlags, EveryWayIsRead) {
   EXPECT_THAT(refusal("--parallel ppp"), HasSubstr("--parallel must be one of serial, dp"));
   EXPECT_THAT(refusal("--parallel pp --balance luck"),
       HasSubstr("--balance must be one of time, size, count: luck"));
+}
+
+// The user expects an effect.
+TEST(TrainFlags, ThoseWithoutEffectAreRefused) {
+  const std::vector<std::string> of_stages = {"--stages 2", "--stages-per-place 2", "--chunks 2",
+      "--schedule gpipe", "--balance count", "--checkpoint always", "--deferred-batch-norm"};
+  const std::vector<std::string> of_ddp = {
+      "--sync-batch-norm", "--bucket-mb 1", "--comm-hook fp16", "--find-unused-parameters"};
+  const auto refused = [](const std::string& way, const std::vector<std::string>& flags) {
+    for (const std::string& flag : flags) {
+      const std::string name = split(flag, ' ').front();
+      EXPECT_THAT(refusal(way + flag), HasSubstr(name)) << way;
+    }
+  };
+  for (const char* way : {"--parallel serial ", "--parallel dp ", "--parallel ddp --places 2 "})
+    refused(way, of_stages);
+  for (const char* way : {"--parallel mp ", "--parallel ddp+mp "})
+    refused(way, {"--chunks 2", "--schedule gpipe"});
+  for (const char* way : {"--parallel serial ", "--parallel dp ", "--parallel mp ",
+           "--parallel pp ", "--parallel ddp+mp ", "--parallel ddp+pp "})
+    refused(way, of_ddp);
+  for (const char* way :
+      {"--parallel serial ", "--parallel dp ", "--parallel mp ", "--parallel pp "})
+    refused(way, {"--shard-optimizer"});
+  for (const char* way : {"--parallel serial ", "--parallel dp "}) refused(way, {"--backend shm"});
+  refused("--opt sgd ", {"--weight-decay-on weights", "--opt-eps 1e-3", "--opt-betas 0.9,0.9"});
+  refused("--opt adam ", {"--momentum 0.5", "--weight-decay-on weights"});
+  refused("--loss mse ", {"--smoothing 0.1"});
+  refused("", {"--sched-on-updates", "--min-lr 1e-6", "--warmup-lr 1e-6", "--decay-rate 0.5",
+                  "--model-ema-decay 0.9"});
+  refused("--val-interval never ", {"--eval-metric top1"});
+  refused("--snapshot-interval never ", {"--keep 3", "--snapshot-required", "--snapshot-copies 2"});
+  refused("--dry-run ", {"--json"});
+  EXPECT_NO_THROW(parsed("--sched-on-updates --warmup-epochs 1"));
 }
 
 TEST(TrainFlags, RanksMustBeThoseThatWereStarted) {

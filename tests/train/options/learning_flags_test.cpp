@@ -62,7 +62,8 @@ TEST(LearningFlags, OneCycleAndPlateauAreRead) {
 
 TEST(LearningFlags, TheRestIsRead) {
   const TrainOptions options = parsed(
-      "--weight-decay-on weights --grad-accum-steps 4 --smoothing 0.1 --model-ema "
+      "--weight-decay 0.1 --weight-decay-on weights --grad-accum-steps 4 --smoothing 0.1 "
+      "--model-ema "
       "--model-ema-decay 0.99 --model-ema-warmup --eval-metric top5");
   EXPECT_EQ(options.optimizer.weight_decay_on, DecayOn::kWeights);
   EXPECT_EQ(options.grad_accum_steps, 4);

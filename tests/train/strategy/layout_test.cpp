@@ -119,7 +119,7 @@ TEST(Layout, FewerPlacesThanStagesIsRefused) {
 TEST(Layout, FlagsThatMeanNothingForTheWayAreRefused) {
   TrainOptions options = way(Parallel::kDdp);
   options.pipeline.stages = 2;
-  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--stages cuts a model"));
+  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--stages and --stages-per-place cut a model"));
   options = way(Parallel::kMp);
   options.pipeline.chunks = 4;
   EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--chunks and --schedule are for"));
