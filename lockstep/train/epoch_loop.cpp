@@ -1,5 +1,6 @@
 #include "lockstep/train/epoch_loop.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "lockstep/core/error.h"
@@ -193,10 +194,13 @@ void EpochLoop::announce_rest() {
   const std::int64_t epoch = run_.state.position.epoch;
   const std::int64_t steps = steps_of(batches_left(run_.epoch_rule(), {}));
   run_.log.progress().begin_epoch(epoch, options.limits.epochs, steps, steps - steps_of(batches_));
-  const std::int64_t epochs_left = options.limits.epochs.value_or(epoch) - epoch;
-  const std::int64_t at_the_end = options.val_interval < 0 ? 0 : 1;
-  const std::int64_t between = options.val_interval > 0 ? epochs_left : 0;
-  run_.log.progress().set_later(epochs_left * steps, between + at_the_end);
+  run_.log.progress().set_rest(rest_of_run(options.limits,
+      {.epoch = epoch,
+          .steps_made = run_.state.step,
+          .steps_left = steps_of(batches_),
+          .steps_an_epoch = std::max<std::int64_t>(steps, 1),
+          .seconds = run_.clock.read().training},
+      options.val_interval));
 }
 
 }  // namespace lockstep

@@ -66,6 +66,7 @@ RunSummary Trainer::run() {
 }
 
 RunSummary Trainer::finished() {
+  run_.log.progress().end();
   RunSummary result = summary();
   if (const RunRecorder* const recorder = run_.log.recorder()) recorder->finish(result);
   return result;
@@ -224,6 +225,7 @@ void Trainer::end_diverged(const DivergedError& error) {
 }
 
 void Trainer::record_failure(const std::exception& error) {
+  run_.log.progress().end();
   const RunRecorder* const recorder = run_.log.recorder();
   if (recorder == nullptr) return;
   RunSummary result = summary();

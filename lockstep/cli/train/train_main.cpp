@@ -62,7 +62,7 @@ std::vector<std::string> command_line(const std::vector<std::string>& arguments,
 }
 
 void report(const RunSummary& summary, const TrainCommand& command) {
-  std::cout << epoch_table(summary);
+  if (!summary.epochs.empty()) std::cout << epoch_table(summary);
   if (summary.profile) std::cout << profile_text(*summary.profile);
   std::cout << "The run's files are in " << command.options.output << '\n';
   if (command.json) std::cout << to_json(summary) << '\n';

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <utility>
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/text.h"
@@ -62,9 +63,9 @@ void Progress::wait_for(const std::string& what) {
   if (notice_) notice_->begin(what);
 }
 
-void Progress::set_later(std::int64_t steps, std::int64_t evaluations) {
-  later_steps_ = steps;
-  later_evaluations_ = evaluations;
+void Progress::set_rest(const RestOfRun& rest) {
+  rest_ = rest;
+  since_rest_.restart();
 }
 
 void Progress::measured(double loss, double samples_per_s) {
@@ -75,8 +76,9 @@ void Progress::measured(double loss, double samples_per_s) {
 void Progress::draw() {
   eta_.add_steps(state_.step - drawn_step_, since_drawn_.restart());
   drawn_step_ = state_.step;
-  state_.seconds_left =
-      eta_.seconds_left(state_.steps - state_.step + later_steps_, later_evaluations_);
+  RestOfRun rest = rest_;
+  if (rest.seconds) rest.seconds = std::max(0.0, *rest.seconds - since_rest_.seconds());
+  state_.seconds_left = seconds_left(eta_, state_.steps - state_.step, rest);
   if (style_ == ProgressStyle::kBar) {
     // One column stays free: a terminal that wraps at the last one would scroll.
     std::fprintf(stderr, "\r%s\x1b[K", bar_text(state_, terminal_columns() - 1).c_str());
@@ -92,6 +94,11 @@ void Progress::erase() {
   std::fputs("\r\x1b[K", stderr);
   std::fflush(stderr);
   on_screen_ = false;
+}
+
+void Progress::end() {
+  end_waiting();
+  if (std::exchange(on_screen_, false)) std::fputs("\n", stderr);
 }
 
 void Progress::end_epoch(const EpochSummary& summary) {
@@ -180,6 +187,29 @@ std::optional<double> Eta::seconds_left(std::int64_t steps, std::int64_t evaluat
   if (weight_ == 0) return std::nullopt;
   return static_cast<double>(steps) * step_seconds_ +
          static_cast<double>(evaluations) * evaluation_seconds_;
+}
+
+RestOfRun rest_of_run(
+    const TrainLimits& limits, const EpochBegin& begin, std::int64_t val_interval) {
+  RestOfRun rest{.steps = {}};
+  if (limits.epochs) rest.steps = (*limits.epochs - begin.epoch) * begin.steps_an_epoch;
+  if (limits.steps) {
+    const std::int64_t later = *limits.steps - begin.steps_made - begin.steps_left;
+    rest.steps = std::min(rest.steps.value_or(later), later);
+  }
+  if (limits.seconds) rest.seconds = *limits.seconds - begin.seconds;
+  const std::int64_t later = std::max<std::int64_t>(rest.steps.value_or(0), 0);
+  const std::int64_t epochs = (later + begin.steps_an_epoch - 1) / begin.steps_an_epoch;
+  rest.evaluations = (val_interval < 0 ? 0 : 1) + (val_interval > 0 ? epochs : 0);
+  return rest;
+}
+
+std::optional<double> seconds_left(
+    const Eta& eta, std::int64_t steps_of_epoch, const RestOfRun& rest) {
+  if (!rest.steps) return rest.seconds;
+  const auto steps = std::max<std::int64_t>(steps_of_epoch + *rest.steps, 0);
+  const auto left = eta.seconds_left(steps, rest.evaluations);
+  return left && rest.seconds ? std::min(*left, *rest.seconds) : left;
 }
 
 }  // namespace lockstep

@@ -48,6 +48,32 @@ class Eta {
   double evaluation_seconds_ = 0;
 };
 
+/// The rest of a run after the steps of the epoch under way.
+struct RestOfRun {
+  /// Below 0 where the run ends within the epoch; nothing where time alone ends it.
+  std::optional<std::int64_t> steps = 0;
+  std::int64_t evaluations = 0;
+  std::optional<double> seconds = {};  ///< of training, until its time is over
+};
+
+/// The point of a run at which an epoch begins, or goes on.
+struct EpochBegin {
+  std::int64_t epoch = 1;           ///< counted from 1
+  std::int64_t steps_made = 0;      ///< of the run
+  std::int64_t steps_left = 0;      ///< of the epoch
+  std::int64_t steps_an_epoch = 1;  ///< of a whole one
+  double seconds = 0;               ///< of training
+};
+
+/// Returns how long the run goes on: until the first of its limits.
+RestOfRun rest_of_run(
+    const TrainLimits& limits, const EpochBegin& begin, std::int64_t val_interval);
+
+/// Returns the seconds that are left of a run with that many steps left of its epoch; nothing until
+/// a step was taken in, unless time alone ends the run.
+std::optional<double> seconds_left(
+    const Eta& eta, std::int64_t steps_of_epoch, const RestOfRun& rest);
+
 /// Decides what `auto` means here: a bar on a terminal that can redraw a line, else a line every
 /// few seconds.
 ProgressStyle resolved_style(ProgressStyle style, bool terminal, const std::string& term);
@@ -74,7 +100,7 @@ class Progress {
   void wait_for(const std::string& what);
 
   /// Sets how much training is left after this epoch's steps, for the remaining time.
-  void set_later(std::int64_t steps, std::int64_t evaluations);
+  void set_rest(const RestOfRun& rest);
 
   /// Counts a step; draws only when it is time, so it may be called at every step.
   void step() {
@@ -93,6 +119,10 @@ class Progress {
   /// Ends the epoch's bar with one line that stays.
   void end_epoch(const EpochSummary& summary);
 
+  /// Ends what was drawn last, so that other output begins on a line of its own: the bar stays
+  /// where an epoch was not finished.
+  void end();
+
  private:
   void end_waiting() {
     if (notice_) notice_->end();
@@ -107,8 +137,8 @@ class Progress {
   Stopwatch since_drawn_;
   std::int64_t drawn_step_ = 0;
   std::int64_t first_step_ = 1;  ///< that is made in this epoch
-  std::int64_t later_steps_ = 0;
-  std::int64_t later_evaluations_ = 0;
+  RestOfRun rest_;
+  Stopwatch since_rest_;  // was set
   bool on_screen_ = false;
   std::optional<WaitingNotice> notice_;
 };

@@ -52,6 +52,39 @@ TEST(Progress, AutoDrawsABarOnlyOnATerminalThatCan) {
   EXPECT_EQ(resolved_style(ProgressStyle::kBar, false, ""), ProgressStyle::kBar);
 }
 
+Eta two_steps_a_second() {
+  Eta eta;
+  eta.add_steps(100, 50);
+  return eta;
+}
+
+std::optional<double> left(const TrainLimits& limits, std::int64_t val_interval = -1) {
+  // Within the second epoch of ten steps, of which four are left.
+  const EpochBegin begin{
+      .epoch = 2, .steps_made = 16, .steps_left = 4, .steps_an_epoch = 10, .seconds = 30};
+  return seconds_left(two_steps_a_second(), 4, rest_of_run(limits, begin, val_interval));
+}
+
+TEST(Progress, TimeThatIsLeftEndsWithTheFirstLimit) {
+  EXPECT_NEAR(*left({.epochs = 2}), 2, 1e-9);
+  EXPECT_NEAR(*left({.epochs = 4}), 12, 1e-9);
+  EXPECT_NEAR(*left({.epochs = 4, .steps = 18}), 1, 1e-9) << "within this epoch";
+  EXPECT_NEAR(*left({.epochs = 4, .steps = 100}), 12, 1e-9);
+  EXPECT_NEAR(*left({.steps = 100}), 42, 1e-9) << "not of this epoch alone";
+  EXPECT_NEAR(*left({.epochs = 4, .seconds = 35}), 5, 1e-9);
+  EXPECT_NEAR(*left({.epochs = 2, .seconds = 300}), 2, 1e-9);
+  EXPECT_NEAR(*left({.seconds = 75}), 45, 1e-9);
+  EXPECT_FALSE(seconds_left(Eta(), 4, {.steps = 10, .seconds = 5}));
+}
+
+TEST(Progress, EvaluationsThatAreLeftAreThoseOfEpochsToCome) {
+  const EpochBegin begin{.epoch = 1, .steps_left = 10, .steps_an_epoch = 10};
+  EXPECT_EQ(rest_of_run({.epochs = 4}, begin, 1).evaluations, 4);
+  EXPECT_EQ(rest_of_run({.epochs = 4, .steps = 15}, begin, 1).evaluations, 2);
+  EXPECT_EQ(rest_of_run({.epochs = 4}, begin, 0).evaluations, 1);
+  EXPECT_EQ(rest_of_run({.epochs = 4}, begin, -1).evaluations, 0);
+}
+
 TEST(Eta, KnowsNothingBeforeTheFirstStep) { EXPECT_FALSE(Eta().seconds_left(10, 0)); }
 
 TEST(Eta, EvenStepsGiveTheirTime) {
