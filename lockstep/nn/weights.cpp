@@ -241,9 +241,10 @@ WeightsReport load_weights(const NamedTensors& state, const std::filesystem::pat
   if (!pairing.report().fits()) {
     throw DataError(concat("load_weights: ", path.string(),
         ": the weights do not fit the model; nothing was loaded:\n",
-        differences_text(pairing.report()),
-        "choose the model that the file was made with, or let a new head keep its own values "
-        "(LoadWeightsOptions::resizable)"));
+        differences_text(pairing.report()), "choose the model that the file was made with",
+        options.resizable.empty() ? ", or let a new head keep its own values "
+                                    "(LoadWeightsOptions::resizable)"
+                                  : ""));
   }
   return file.checked([&] { return pairing.copy(); });
 }
