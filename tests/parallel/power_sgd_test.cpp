@@ -1,7 +1,10 @@
 // PowerSGD against PyTorch's powerSGD_hook (tests/conformance/ddp.py) and by its properties.
+// Long because the properties hold over several passes, which each test makes in its own way.
 
 #include "lockstep/parallel/ddp/power_sgd.h"
 
+#include <algorithm>
+#include <cmath>
 #include <gtest/gtest.h>
 #include <memory>
 
@@ -138,6 +141,83 @@ TEST(PowerSgd, ErrorFeedbackLosesNothingForGood) {
       return lost.norm().item<double>() / 40;
     };
     EXPECT_LT(distance(true), 0.2 * distance(false));
+  });
+}
+
+// The sums of the results of some passes, each scaled by its factor; those of passes that overflow
+// on rank 1 are left out, as a scaler leaves out their steps.
+torch::Tensor sum_of_results(const ProcessGroup& group, const std::vector<double>& scales,
+    const std::vector<int>& overflowing) {
+  double scale = 1;
+  const PowerSgd hook(PowerSgdOptions().start_step(0).loss_scale([&](const torch::Device& device) {
+    return torch::full({}, scale, torch::TensorOptions(torch::kFloat).device(device));
+  }));
+  Gradients gradients({{8, 8}, {6, 5}, {3}});
+  torch::Tensor sum = torch::zeros({64 + 30 + 3}, torch::kDouble);
+  for (int pass = 0; pass < static_cast<int>(scales.size()); ++pass) {
+    scale = scales[static_cast<std::size_t>(pass)];
+    const bool overflows =
+        std::find(overflowing.begin(), overflowing.end(), pass) != overflowing.end();
+    const torch::Tensor result =
+        gradients.average(hook, group, [&](std::size_t index, std::int64_t elements) {
+          torch::Tensor gradient = formula(0, group.rank(), index, elements) * scale;
+          if (overflows && index == 1 && group.rank() == 1) gradient[2] = INFINITY;
+          return gradient;
+        });
+    EXPECT_EQ(torch::isfinite(result).all().item<bool>(), !overflows);
+    if (!overflows) sum += result / scale;
+  }
+  return sum;
+}
+
+// Compression loses as much as in a training without the passes that overflowed.
+TEST(PowerSgd, APassThatOverflowsLeavesNoTrace) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    const torch::Tensor plain = sum_of_results(group, {1, 1, 1, 1}, {});
+    for (const int bad : {0, 2}) {
+      const torch::Tensor result = sum_of_results(group, {1, 1, 1, 1, 1}, {bad});
+      EXPECT_TRUE(torch::allclose(result, plain, 1e-6, 1e-9)) << bad;
+    }
+  });
+}
+
+TEST(PowerSgd, WhatWasLostComesBackInTheScaleOfItsPass) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    const torch::Tensor plain = sum_of_results(group, {1, 1, 1, 1}, {});
+    const torch::Tensor result = sum_of_results(group, {1024, 512, 512, 2048}, {});
+    EXPECT_TRUE(torch::allclose(result, plain, 1e-9, 1e-12));
+  });
+}
+
+// Buckets end one after the other; one that overflows speaks for all.
+TEST(PowerSgd, AnOverflowInOneBucketIsOneOfTheWholePass) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    const auto train = [&](bool overflows) {
+      torch::nn::Sequential net(
+          Linear(LinearOptions(8, 8).bias(false)), Linear(LinearOptions(8, 8)));
+      {
+        const torch::NoGradGuard no_grad;
+        for (auto& parameter : net->parameters())
+          parameter.copy_(formula(0, 0, 0, parameter.numel()).view(parameter.sizes()));
+      }
+      const PowerSgd hook(PowerSgdOptions().start_step(0));
+      DistributedDataParallel model(
+          net, group, Options().comm_hook(hook).first_bucket_bytes(1).bucket_bytes(1));
+      torch::Tensor sum;
+      for (int step = 0; step < 4 + (overflows ? 1 : 0); ++step) {
+        net->zero_grad();
+        const bool bad = overflows && step == 2;
+        // Into the bias of the last layer alone comes what is not finite.
+        const auto input = formula(0, group.rank(), 0, 32).view({4, 8}).to(torch::kFloat);
+        torch::Tensor loss = model(input).square().mean();
+        if (bad && group.rank() == 1) loss = loss + net[1]->as<Linear>()->bias.sum() * INFINITY;
+        loss.backward();
+        const torch::Tensor gradient = net->parameters()[0].grad().cpu();
+        if (!bad) sum = sum.defined() ? sum + gradient : gradient;
+      }
+      return sum;
+    };
+    EXPECT_TRUE(torch::allclose(train(true), train(false), 1e-4, 1e-6));
   });
 }
 

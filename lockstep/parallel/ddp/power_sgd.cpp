@@ -1,6 +1,8 @@
 #include "lockstep/parallel/ddp/power_sgd.h"
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -13,16 +15,16 @@
 namespace lockstep {
 namespace {
 
-/// The tensors that a parameter keeps from one step to the next.
+/// The tensors that a parameter keeps from one pass to the next.
 struct Memory {
   torch::Tensor q;
-  torch::Tensor lost;  // by compression
+  torch::Tensor lost;  // by compression, of the loss as it is without a scale
 };
 
 /// A gradient on its way: `input` is the gradient and what was lost before.
 struct Compressed {
   torch::Tensor gradient;
-  torch::Tensor input;  // n x m
+  torch::Tensor input;  // n x m; what compression loses, once the result is there
   torch::Tensor p, q;   // views of what is sent
   Memory* memory;
 };
@@ -65,17 +67,24 @@ struct PowerSgd::State {
   at::Generator random;
   std::int64_t step = 0;
   std::unordered_map<const void*, Memory> memories = {};  // by parameter
+  std::vector<std::shared_ptr<Pending>> pass = {};        // its buckets
+  std::size_t finished = 0, newest = 0;                   // of them
   std::int64_t elements = 0, sent = 0;
 
   std::int64_t rank_of(std::int64_t n, std::int64_t m) const {
     return std::min({n, m, options.rank()});
   }
   bool is_worth_it(const torch::Tensor& gradient) const;
-  torch::Tensor start_of(const Memory& memory, std::int64_t columns, const torch::Tensor& input);
+  torch::Tensor start_of(Memory& memory, std::int64_t columns, const torch::Tensor& input);
+  torch::Tensor scaled(const torch::Tensor& lost) const;
+  torch::Tensor unscaled(const torch::Tensor& lost) const;
+  void count_in(const GradientBucket& bucket, std::shared_ptr<Pending> pending);
   void take_in(const GradientBucket& bucket, Pending& pending);
   void compute_p(Pending& pending);
   static void compute_q(Pending& pending);
   void decompress(const Pending& pending) const;
+  void finish(const Pending& pending);
+  void remember();
 };
 
 bool PowerSgd::State::is_worth_it(const torch::Tensor& gradient) const {
@@ -87,11 +96,30 @@ bool PowerSgd::State::is_worth_it(const torch::Tensor& gradient) const {
 
 // Drawn on the CPU, so that ranks on any device start alike.
 torch::Tensor PowerSgd::State::start_of(
-    const Memory& memory, std::int64_t columns, const torch::Tensor& input) {
+    Memory& memory, std::int64_t columns, const torch::Tensor& input) {
   if (options.warm_start() && memory.q.defined()) return orthonormal_basis(memory.q);
   const auto type = torch::TensorOptions(input.scalar_type());
   const torch::Tensor drawn = torch::randn({input.size(1), columns}, random, type);
+  if (options.warm_start()) memory.q = drawn.to(input.device());
   return orthonormal_basis(drawn.to(input.device()));
+}
+
+torch::Tensor PowerSgd::State::scaled(const torch::Tensor& lost) const {
+  return options.loss_scale() ? lost * options.loss_scale()(lost.device()) : lost;
+}
+
+torch::Tensor PowerSgd::State::unscaled(const torch::Tensor& lost) const {
+  return options.loss_scale() ? lost / options.loss_scale()(lost.device()) : lost;
+}
+
+// Buckets come in their order; a pass that was broken off leaves nothing.
+void PowerSgd::State::count_in(const GradientBucket& bucket, std::shared_ptr<Pending> pending) {
+  if (bucket.index <= newest) {
+    pass.clear();
+    finished = 0;
+  }
+  newest = bucket.index;
+  pass.push_back(std::move(pending));
 }
 
 void PowerSgd::State::take_in(const GradientBucket& bucket, Pending& pending) {
@@ -105,7 +133,10 @@ void PowerSgd::State::take_in(const GradientBucket& bucket, Pending& pending) {
     }
     Memory& memory = memories[bucket.parameters[i].unsafeGetTensorImpl()];
     torch::Tensor input = gradient.reshape({gradient.size(0), -1});
-    if (memory.lost.defined()) input = input + memory.lost;
+    if (options.error_feedback()) {
+      if (!memory.lost.defined()) memory.lost = torch::zeros_like(input);
+      input = input + scaled(memory.lost);
+    }
     pending.compressed.push_back({gradient, input, {}, {}, &memory});
   }
 }
@@ -140,9 +171,38 @@ void PowerSgd::State::compute_q(Pending& pending) {
 void PowerSgd::State::decompress(const Pending& pending) const {
   for (const Compressed& part : pending.compressed) {
     const torch::Tensor result = part.p.matmul(part.q.t());
-    if (options.error_feedback()) part.memory->lost = part.input - result;
-    if (options.warm_start()) part.memory->q = part.q;
+    if (options.error_feedback()) part.input.sub_(result);
     part.gradient.copy_(result.view(part.gradient.sizes()));
+  }
+}
+
+void PowerSgd::State::finish(const Pending& pending) {
+  decompress(pending);
+  if (++finished < pass.size()) return;
+  remember();
+  pass.clear();
+  finished = 0;
+}
+
+// A pass with an Inf or NaN makes no step: what it lost is not to come back, and what was lost
+// before still is. All ranks have the same means, so they agree; no host waits for a device.
+void PowerSgd::State::remember() {
+  std::map<std::string, torch::Tensor> finite;  // on each device
+  const auto look_at = [&](const torch::Tensor& means) {
+    if (!means.defined()) return;
+    torch::Tensor& all = finite[means.device().str()];
+    const torch::Tensor these = torch::isfinite(means).all();
+    all = all.defined() ? all.logical_and(these) : these;
+  };
+  for (const auto& pending : pass) look_at(pending->exact_flat), look_at(pending->q_flat);
+  for (const auto& pending : pass) {
+    for (Compressed& part : pending->compressed) {
+      const torch::Tensor& all = finite[part.q.device().str()];
+      if (options.warm_start()) part.memory->q = torch::where(all, part.q, part.memory->q);
+      if (options.error_feedback())
+        part.memory->lost = torch::where(all, unscaled(part.input), part.memory->lost);
+      part.input.reset();
+    }
   }
 }
 
@@ -163,9 +223,10 @@ CommStep PowerSgd::operator()(const GradientBucket& bucket) const {
 
   const auto pending = std::make_shared<Pending>();
   state_->take_in(bucket, *pending);
+  state_->count_in(bucket, pending);
   begin_exact(*pending, bucket.group);
   const auto finish = [=, state = state_]() -> CommStep {
-    state->decompress(*pending);
+    state->finish(*pending);
     return {};
   };
   const auto send_q = [=, group = bucket.group]() -> CommStep {
@@ -176,7 +237,7 @@ CommStep PowerSgd::operator()(const GradientBucket& bucket) const {
   if (pending->compressed.empty()) {
     return {{}, [=]() -> CommStep {
               finish_exact(*pending);
-              return {};
+              return finish();
             }};
   }
   state_->compute_p(*pending);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include <torch/arg.h>
@@ -23,6 +24,11 @@ struct PowerSgdOptions {
   TORCH_ARG(bool, error_feedback) = true;
   /// Starts from the previous step's approximation instead of a random one.
   TORCH_ARG(bool, warm_start) = true;
+  /// Returns on a device what the loss is multiplied by, a scalar: what was lost under one scale
+  /// comes back under another. Needed with a scaler:
+  ///
+  ///     .loss_scale([&](const torch::Device& device) { return scaler.scale_on(device); })
+  TORCH_ARG(std::function<torch::Tensor(const torch::Device&)>, loss_scale) = nullptr;
   /// Seeds the random start; the same on all ranks.
   TORCH_ARG(std::uint64_t, seed) = 0;
 };
@@ -34,6 +40,7 @@ struct PowerSgdOptions {
 /// of M Q, then Q = the mean of M^T P, and the result is P Q^T. What has fewer than two dimensions
 /// or would not shrink enough is averaged exactly. Three collectives a bucket. The memory of a
 /// parameter (its Q, what was lost) belongs to the parameter, so it outlives a rebuild of buckets.
+/// A pass whose averages have an Inf or NaN, which a scaler leaves out, leaves it as it was.
 ///
 /// Each rank makes its own; copies share their state.
 ///

@@ -246,7 +246,7 @@ TEST_F(Convolution, RefusesWhatLibTorchRefuses) {
   EXPECT_THROW(unpadded(images_of({2, 40, 2, 9})), c10::Error);
 }
 
-/// What a call gives: its result, or the first line of what it throws.
+/// The result of a call, or the first line of what it throws.
 struct CallResult {
   at::Tensor output;
   std::string error;
