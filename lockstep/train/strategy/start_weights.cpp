@@ -8,8 +8,10 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/device/parameters.h"
+#include "lockstep/formats/weights/element_type.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/nn/weights.h"
+#include "lockstep/parallel/ddp/replicated_state.h"
 
 namespace lockstep {
 namespace {
@@ -44,16 +46,46 @@ void load_pretrained(nn::Model& model, const std::string& path, StartWeights& st
   start.warning.pop_back();  // the last line's end
 }
 
+// What the optimizer would refuse in the first step, or the first snapshot.
+void check_parameters(const torch::nn::Module& model, const TrainOptions& options) {
+  const bool adds_up = options.parallel == Parallel::kDdp || is_replicated_stages(options.parallel);
+  for (const auto& item : nn::named_state(model)) {
+    const auto type = nn::element_type_of(item.value().scalar_type());
+    check(type && safetensors_name(*type), "train: ", item.key(), " is of ",
+        item.value().scalar_type(), ", a type that files of weights do not have; make it another");
+    check(!item.value().is_complex() || !adds_up, "train: ", item.key(), " is of ",
+        item.value().scalar_type(), ", which --parallel ", name_of(options.parallel),
+        " cannot add up over ranks; train by serial or dp, or keep torch::view_as_real() of it");
+  }
+  const OptimizerSettings& optimizer = options.optimizer;
+  const bool is_saved = options.snapshots.unit != SnapshotUnit::kNever;
+  const bool takes_sparse = optimizer.kind == OptimizerKind::kSgd && optimizer.weight_decay == 0 &&
+                            (optimizer.momentum == 0 || !is_saved);
+  ReplicatedState all;
+  all.add(model);
+  for (const auto& [name, parameter] : all.parameters) {
+    check(takes_sparse || !parameter.requires_grad() || !all.sparse.contains(name),
+        "train: the gradients of ", name,
+        " are sparse, which take --opt sgd --momentum 0 --weight-decay 0; train by that, or make "
+        "the embedding without sparse(true)");
+  }
+}
+
+void freeze_as_asked(nn::Model& model, const TrainOptions& options, StartWeights& start) {
+  if (options.freeze.empty()) return;
+  start.frozen = freeze(*model, options.freeze);
+  start.remark += concat(start.remark.empty() ? "" : "; ", "frozen: ", start.frozen.parameters,
+      " of ", parameters_of(*model).size(), " parameters (", start.frozen.elements,
+      " numbers) and the statistics of ", start.frozen.norms.size(), " batch norms");
+}
+
 }  // namespace
 
 StartWeights start_with(nn::Model& model, const TrainOptions& options) {
   StartWeights start;
   if (!options.pretrained.empty()) load_pretrained(model, options.pretrained, start);
-  if (options.freeze.empty()) return start;
-  start.frozen = freeze(*model, options.freeze);
-  start.remark += concat(start.remark.empty() ? "" : "; ", "frozen: ", start.frozen.parameters,
-      " of ", parameters_of(*model).size(), " parameters (", start.frozen.elements,
-      " numbers) and the statistics of ", start.frozen.norms.size(), " batch norms");
+  freeze_as_asked(model, options, start);
+  check_parameters(*model, options);
   return start;
 }
 

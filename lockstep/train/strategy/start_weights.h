@@ -46,7 +46,8 @@ struct StartWeights {
 ///
 /// If the file was made for another number of classes, the last linear layer keeps its fresh
 /// weights, and the warning says so. Any other difference is a DataError that lists the first.
-/// The same on every rank that has the same file.
+/// The same on every rank that has the same file. Throws InvalidArgument that names a parameter
+/// which the optimizer cannot take (of sparse gradients), or a file of weights (of its type).
 StartWeights start_with(nn::Model& model, const TrainOptions& options);
 
 }  // namespace lockstep

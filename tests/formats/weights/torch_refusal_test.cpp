@@ -1,3 +1,5 @@
+// Long because it lists what is refused.
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

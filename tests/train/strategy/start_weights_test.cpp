@@ -5,7 +5,9 @@
 
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+#include <ATen/ops/ones.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/utils.h>
 
 #include "lockstep/core/error.h"
@@ -88,6 +90,52 @@ TEST_F(StartWeightsTest, ATiedWeightIsFrozenByAnyOfItsNamesAndCountsOnce) {
     EXPECT_EQ(frozen.elements, 6);
     EXPECT_FALSE(net.a.requires_grad());
   }
+}
+
+struct OfTypes : nn::ModelImpl {
+  explicit OfTypes(at::ScalarType type) {
+    register_parameter("weight", torch::ones({2}, type));
+    words = register_module(
+        "words", torch::nn::Embedding(torch::nn::EmbeddingOptions(4, 2).sparse(true)));
+  }
+  torch::nn::Embedding words = nullptr;
+};
+
+nn::Model of_types(at::ScalarType type) {
+  const std::shared_ptr<nn::ModelImpl> net = std::make_shared<OfTypes>(type);
+  return nn::Model(net);
+}
+
+TEST_F(StartWeightsTest, NeedAnOptimizerThatTakesTheirGradients) {
+  const auto refusal = [](const OptimizerSettings& settings) {
+    nn::Model model = of_types(at::kFloat);
+    TrainOptions options;
+    options.optimizer = settings;
+    return message_of<InvalidArgument>([&] { start_with(model, options); });
+  };
+  OptimizerSettings decays = default_settings(OptimizerKind::kSgd);
+  decays.momentum = 0;
+  decays.weight_decay = 0.1;
+  for (const auto& settings : {default_settings(OptimizerKind::kAdam),
+           default_settings(OptimizerKind::kAdamW), default_settings(OptimizerKind::kSgd), decays})
+    EXPECT_THAT(refusal(settings),
+        HasSubstr("the gradients of words.weight are sparse, which take --opt sgd --momentum 0"));
+}
+
+TEST_F(StartWeightsTest, OfSparseGradientsAreTakenByPlainSgdOrWhereTheyAreFrozen) {
+  nn::Model model = of_types(at::kFloat), frozen = of_types(at::kFloat);
+  TrainOptions plain, of_frozen;
+  plain.optimizer = default_settings(OptimizerKind::kSgd);
+  plain.optimizer.momentum = 0;
+  EXPECT_NO_THROW(start_with(model, plain));
+  of_frozen.freeze = {"words.*"};
+  EXPECT_NO_THROW(start_with(frozen, of_frozen));
+}
+
+TEST_F(StartWeightsTest, OfTypesThatFilesDoNotHaveAreRefusedByName) {
+  nn::Model model = of_types(at::kComplexDouble);
+  EXPECT_THAT(message_of<InvalidArgument>([&] { start_with(model, TrainOptions()); }),
+      HasSubstr("train: weight is of ComplexDouble, a type that files of weights do not have"));
 }
 
 TEST_F(StartWeightsTest, NeedNothing) {
