@@ -157,6 +157,8 @@ void EpochLoop::log_interval() {
     run_.diverged(concat("the loss became ", std::isnan(reading.loss()) ? "NaN" : "infinite",
         " within the last ", reading.steps, " steps"));
   }
+  if (run_.replica->loss_scale() < 1)
+    run_.diverged("gradients overflowed whatever the loss was multiplied by");
   run_.state.epoch_total += reading;
 }
 

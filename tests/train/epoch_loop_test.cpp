@@ -122,6 +122,23 @@ TEST_F(EpochLoopTest, AnOverflowThatTheScalerLeavesOutIsNoDivergence) {
   }
 }
 
+// A gradient that overflows in every step, though the loss does not: no scale helps.
+TEST_F(EpochLoopTest, AScaleBelow1EndsTheRun) {
+  TrainOptions options = testing::toy_options(folder_, 3);
+  options.precision = Precision::k16Mixed;
+  options.log_interval = 1;
+  TrainRun run = begin(options);
+  auto scaler = *run.replica->scaler();
+  scaler.scale = 1;
+  run.replica->restore_scaler(scaler);
+  for (const torch::Tensor& parameter : run.replica->parameters())
+    parameter.register_hook([](const torch::Tensor& gradient) { return gradient * INFINITY; });
+  EndAfter observer(run, 2);
+  EXPECT_THAT([&] { EpochLoop(run, observer).pass(); },
+      ::testing::ThrowsMessage<DivergedError>(::testing::HasSubstr(
+          "gradients overflowed whatever the loss was multiplied by in epoch 1, up to step 1")));
+}
+
 // Interrupts the training after so many parts of steps that are not their last.
 class InterruptPart final : public StepObserver {
  public:

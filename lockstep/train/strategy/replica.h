@@ -116,6 +116,8 @@ class Replica {
   /// Makes the optimizer once the parameters are there.
   void make_optimizer();
 
+  const nn::GradScaler& scaler_of_loss() const { return scaler_; }
+
   /// Begins the options' precision: for forward and loss, not for backward.
   nn::Autocast autocast() const;
 

@@ -35,7 +35,7 @@ ModuleReplica::ModuleReplica(const TrainOptions& options, const RankGroups& grou
     const PreparedModel& prepared, torch::Device device)
     : Replica(options, groups, prepared, device), model_(on_device(prepared.model, device)) {
   if (options.parallel == Parallel::kDdp) {
-    parallel_.emplace(model_, groups.replicas, ddp_options(options));
+    parallel_.emplace(model_, groups.replicas, ddp_options(options, scaler_of_loss()));
   }
   make_optimizer();
 }

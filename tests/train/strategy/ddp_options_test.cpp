@@ -60,10 +60,11 @@ TEST(DdpOptions, TheHookReachesTheReducer) {
 
 TEST(DdpOptions, TheBucketIsAsLargeAsAskedInMebibytes) {
   TrainOptions options = toy_with("none");
-  EXPECT_EQ(ddp_options(options).bucket_bytes(), DistributedDataParallelOptions().bucket_bytes());
+  EXPECT_EQ(ddp_options(options, nn::GradScaler()).bucket_bytes(),
+      DistributedDataParallelOptions().bucket_bytes());
   options.gradients.bucket_mb = 0.5;
-  EXPECT_EQ(ddp_options(options).bucket_bytes(), 512 * 1024);
-  EXPECT_EQ(ddp_options(options).first_bucket_bytes(),
+  EXPECT_EQ(ddp_options(options, nn::GradScaler()).bucket_bytes(), 512 * 1024);
+  EXPECT_EQ(ddp_options(options, nn::GradScaler()).first_bucket_bytes(),
       DistributedDataParallelOptions().first_bucket_bytes());
 }
 
