@@ -93,6 +93,13 @@ function(lockstep_program name)
   lockstep_group_sources(${name})
 endfunction()
 
+# lockstep_guard(RESULT SECONDS): the seconds are what a test may take by itself; four times that guards against hangs, also
+# where other programs have the cores.
+function(lockstep_guard result seconds)
+  math(EXPR guard "4 * ${seconds}")
+  set(${result} ${guard} PARENT_SCOPE)
+endfunction()
+
 # lockstep_test(NAME [TORCH] LABEL unit|process SOURCES ... [DEPENDS ...] [TIMEOUT s])
 # makes one GoogleTest binary and one ctest entry: each start pays for loading LibTorch, so one binary a layer.
 function(lockstep_test name)
@@ -111,20 +118,22 @@ function(lockstep_test name)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
+  lockstep_guard(guard ${arg_TIMEOUT})
   # The longest first: no core waits for one of them at the end.
-  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABEL}" TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT}
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABEL}" TIMEOUT ${guard} COST ${arg_TIMEOUT}
     ENVIRONMENT "OMP_NUM_THREADS=1;LOCKSTEP_BINARY_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
 endfunction()
 
 # lockstep_test_over_backends(NAME FILTER) runs tests whose ranks are those of testing::run_ranks() again, connected by each
 # other backend. LibTorch 2.11 cannot have several Gloo groups in one process.
 function(lockstep_test_over_backends name filter)
+  lockstep_guard(guard 600)
   foreach(backend IN ITEMS shm gloo)
     if(backend STREQUAL "gloo" AND LibTorch_VERSION VERSION_LESS 2.15)
       continue()
     endif()
     add_test(NAME ${name}_${backend} COMMAND ${name} --gtest_filter=${filter})
-    set_tests_properties(${name}_${backend} PROPERTIES LABELS unit TIMEOUT 600 COST 200
+    set_tests_properties(${name}_${backend} PROPERTIES LABELS unit TIMEOUT ${guard} COST 200
       ENVIRONMENT "OMP_NUM_THREADS=1;LOCKSTEP_TEST_BACKEND=${backend}")
   endforeach()
 endfunction()
@@ -132,10 +141,11 @@ endfunction()
 # lockstep_test_on_devices(NAME FILTER) runs tests again on the emulated accelerator, see tests/accelerator: with NCCL on its
 # streams, and by way of the host.
 function(lockstep_test_on_devices name filter)
+  lockstep_guard(guard 600)
   target_link_libraries(${name} PRIVATE emulated_accelerator emulated_nccl nccl_functions)
   foreach(device IN ITEMS emulated staged)
     add_test(NAME ${name}_${device} COMMAND ${name} --gtest_filter=${filter})
-    set_tests_properties(${name}_${device} PROPERTIES LABELS unit TIMEOUT 600 COST 200
+    set_tests_properties(${name}_${device} PROPERTIES LABELS unit TIMEOUT ${guard} COST 200
       ENVIRONMENT "OMP_NUM_THREADS=1;LOCKSTEP_TEST_DEVICE=${device}")
   endforeach()
 endfunction()

@@ -4,9 +4,11 @@
 #include <atomic>
 #include <functional>
 #include <gtest/gtest.h>
+#include <memory>
 #include <sched.h>
 #include <sys/resource.h>
 #include <thread>
+#include <vector>
 
 #include "lockstep/comm/host_backends.h"
 
@@ -90,27 +92,86 @@ TEST(HostWaits, AMessageWakesItsReceiver) {
   EXPECT_LT(wait_of_rank_0([] {}, call).ru_nvcsw, 100);
 }
 
-// A ring that is lost shows as a sleep that the time ends.
-TEST(HostWaits, NoRingIsLost) {
-  constexpr int kTurns = 20'000;
-  std::array<host::Alarm, 2> alarms{};
-  std::atomic<int> turn{0};
-  std::atomic<int> lost{0};
-  const auto play = [&](int own) {
-    for (int mine = own; mine < kTurns; mine += 2) {
-      const auto is_mine = [&] { return turn.load(std::memory_order_relaxed) == mine; };
-      while (!is_mine())
-        lost +=
-            !alarms[static_cast<std::size_t>(own)].sleep_unless(is_mine, std::chrono::seconds(20));
-      turn.store(mine + 1, std::memory_order_relaxed);
-      std::atomic_thread_fence(std::memory_order_seq_cst);
-      alarms[static_cast<std::size_t>(1 - own)].ring();
-    }
+TEST(HostWaits, ARingBetweenTheLastLookAndTheSleepIsHeard) {
+  host::Alarm alarm{};
+  const auto look = [&] {
+    alarm.ring();
+    return false;
   };
-  std::thread other(play, 1);
-  play(0);
-  other.join();
-  EXPECT_EQ(lost, 0);
+  EXPECT_TRUE(alarm.sleep_unless(look, std::chrono::seconds(1))) << "it slept until the time came";
+}
+
+/// Ranks in one thread, and whether rank 0 sleeps.
+struct Sleeper {
+  std::shared_ptr<host::SharedRegion> region = ThreadBackend::make_region(3);
+  std::array<std::unique_ptr<ThreadBackend>, 3> ranks;
+  torch::Tensor tensor = torch::ones({4});
+
+  Sleeper() {
+    for (int rank = 0; rank < 3; ++rank)
+      ranks[static_cast<std::size_t>(rank)] = std::make_unique<ThreadBackend>(region, rank);
+  }
+  void set() const {
+    region->alarm(0).sleep_unless([] { return true; }, std::chrono::milliseconds(0));
+  }
+  bool sleeps() const { return region->alarm(0).is_set(); }
+};
+
+TEST(HostWaits, TheLastRankToArriveRings) {
+  const Sleeper of;
+  std::array<Work, 3> works;
+  works[0] = of.ranks[0]->barrier();
+  of.set();
+  works[1] = of.ranks[1]->barrier();
+  EXPECT_TRUE(of.sleeps());
+  works[2] = of.ranks[2]->barrier();
+  EXPECT_FALSE(of.sleeps());
+  for (Work& work : works) work.wait();
+}
+
+// Where a rank's own memory is read, it waits until all have read it.
+TEST(HostWaits, TheLastRankToFinishRings) {
+  Sleeper of;
+  of.tensor = torch::ones({100'000});
+  std::vector<Work> works;  // rank 2 finds all there and finishes at once
+  for (std::size_t rank = 0; rank < 3; ++rank)
+    works.push_back(of.ranks[rank]->all_reduce(of.tensor.clone(), ReduceOp::kSum));
+  EXPECT_FALSE(works[0].done());
+  of.set();
+  EXPECT_TRUE(works[1].done());
+  EXPECT_FALSE(of.sleeps());
+  for (Work& work : works) work.wait();
+}
+
+TEST(HostWaits, WhoSendsRingsForTheReceiver) {
+  const Sleeper of;
+  of.set();
+  Work sent = of.ranks[1]->send(of.tensor, 0, 0);
+  EXPECT_FALSE(of.sleeps());
+}
+
+TEST(HostWaits, WhoReadsFromAFullMailboxRingsForTheSender) {
+  const Sleeper of;
+  std::vector<Work> sent;
+  for (std::size_t letter = 0; letter <= host::Mailbox::kSlots; ++letter)
+    sent.push_back(of.ranks[0]->send(of.tensor, 1, 0));
+  EXPECT_FALSE(sent.back().done());
+  of.set();
+  of.ranks[1]->recv(of.tensor, 0, 0).wait();
+  EXPECT_FALSE(of.sleeps());
+  of.set();
+  of.ranks[1]->recv(of.tensor, 0, 0).wait();
+  EXPECT_TRUE(of.sleeps()) << "there was room";
+}
+
+TEST(HostWaits, WhoGivesUpOrLeavesRings) {
+  Sleeper of;
+  of.set();
+  of.ranks[1].reset();
+  EXPECT_FALSE(of.sleeps());
+  of.set();
+  of.ranks[2]->abort("no such file");
+  EXPECT_FALSE(of.sleeps());
 }
 
 TEST(HostWaits, ARankHasOneAlarmForAllItsGroups) {

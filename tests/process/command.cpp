@@ -18,8 +18,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::minutes kGuard(2);
-
 // A test may itself run under a launcher; the command must not take that one's ranks for its own.
 bool names_a_rank(const std::string& variable) {
   for (const char* name : {"RANK=", "WORLD_SIZE=", "LOCAL_RANK=", "LOCAL_WORLD_SIZE="}) {

@@ -13,6 +13,9 @@
 
 namespace lockstep::testing {
 
+/// A guard against waiting for ever, which a machine with other programs must not reach either.
+constexpr std::chrono::minutes kGuard{8};
+
 /// The end of a command, and its output.
 struct Ended {
   launch::ExitStatus status;
@@ -34,13 +37,11 @@ class Command {
   void signal(int signal) const;
 
   /// Reads until something holds; returns false when the command ends before or takes too long.
-  bool meets(
-      const std::function<bool()>& holds, std::chrono::minutes guard = std::chrono::minutes(2));
+  bool meets(const std::function<bool()>& holds, std::chrono::minutes guard = kGuard);
 
   /// Reads until something holds; fails the test and returns false when the command ends before or
   /// takes too long: a guard against waiting for ever.
-  bool wait_until(
-      const std::function<bool()>& holds, std::chrono::minutes guard = std::chrono::minutes(2));
+  bool wait_until(const std::function<bool()>& holds, std::chrono::minutes guard = kGuard);
 
   /// Reads until standard output has that many whole lines, and returns all of it.
   std::string wait_for_lines(std::ptrdiff_t lines);
@@ -49,7 +50,7 @@ class Command {
   const std::string& err() const { return err_; }
 
   /// Waits for the end; the test fails if it does not come.
-  Ended wait(std::chrono::minutes guard = std::chrono::minutes(2));
+  Ended wait(std::chrono::minutes guard = kGuard);
 
  private:
   bool read(int milliseconds);
@@ -74,7 +75,7 @@ std::string built_lockstep();
 /// Returns whether a process is there and has not ended, even if nothing has waited for it yet.
 bool is_running(pid_t pid);
 
-/// Waits for the condition; after two minutes, a guard against waiting for ever, it is false.
+/// Waits for the condition; after kGuard it is false.
 bool eventually(const std::function<bool()>& condition);
 
 /// Waits until none of the processes runs; false if one still does.

@@ -7,6 +7,7 @@
 #include <ATen/ops/empty_like.h>
 #include <c10/core/StreamGuard.h>
 
+#include "lockstep/comm/host/backoff.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/accelerator.h"
 
@@ -148,7 +149,8 @@ void StagingThread::run() {
     const bool has_begun = begin_arrived(waiting, begun),
                receives = begin_arrived(receiving, begun);
     if (end_done(begun) || has_begun || receives) last_progress = Clock::now();
-    if (Clock::now() - last_progress > kSpin) std::this_thread::sleep_for(kPause);
+    if (Clock::now() - last_progress > kSpin || host::core_is_contested())
+      std::this_thread::sleep_for(kPause);
   }
   const auto closed = std::make_exception_ptr(CommError("the group was closed"));
   for (Calls* calls : {&waiting, &receiving, &begun})
