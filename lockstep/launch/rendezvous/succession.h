@@ -26,8 +26,7 @@ class Succession {
   /// Connects to the node that serves at the start. Throws as net::Client does.
   net::Client first() const { return net::Client(server_); }
 
-  /// Takes these addresses and the port for those of this node, which then listens in case that it
-  /// is to serve.
+  /// Takes this address and port for this node's, which then listens in case that it is to serve.
   void settle(const std::string& address, int port);
 
   /// Finds out who serves now that the last one is lost: this node may have to. Nothing if the run

@@ -145,7 +145,7 @@ Directives World::leave(NodeId id, int code, Time now) {
     order(id, {.kind = Order::Kind::kFinish, .code = code});
     nodes_.erase(found);
     proceed(now);  // where the others waited for it alone
-  } else {  // conclude() lets it go
+  } else {         // conclude() lets it go
     node.has_ended = true;
     if (phase_ == Phase::kRunning)
       order_end(concat("host ", node.facts.host, " was asked to stop"), true);
