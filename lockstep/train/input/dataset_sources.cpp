@@ -243,7 +243,8 @@ void hold_out(DatasetSource& source, const TrainOptions& options) {
   check(!parts[0].empty() && !parts[1].empty(), "train: --val-split ", share,
       " leaves one side of the split of ", source.labels.size(), " images empty");
   auto held = std::make_shared<data::SampleSubset>(source.unaugmented, std::move(parts[1]));
-  (source.test == nullptr ? source.test : source.validation) = std::move(held);
+  source.validation = std::move(held);
+  if (source.test == nullptr) source.test = source.validation;
   source.train = std::make_shared<data::SampleSubset>(source.train, parts[0]);
   source.unaugmented =
       std::make_shared<data::SampleSubset>(source.unaugmented, std::move(parts[0]));

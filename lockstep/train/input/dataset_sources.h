@@ -31,8 +31,8 @@ DatasetSource open_source(const TrainOptions& options);
 /// Returns the names of its classes, by number, where they are known.
 std::vector<std::string> class_names_of(const DataSource& data);
 
-/// Takes the share of `--val-split` out of the training images, augmented or not; they become the
-/// test, or what is validated on where there is one.
+/// Takes the share of `--val-split` out of the training images, augmented or not; they become
+/// what is validated on, and the test where there is none.
 void hold_out(DatasetSource& source, const TrainOptions& options);
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ namespace lockstep {
 struct Datasets {
   data::SamplesPointer train;
   data::SamplesPointer validation;  ///< measured on after epochs; without one, `test` is
-  data::SamplesPointer test;
+  data::SamplesPointer test;         ///< `validation` itself where there are no other images
   data::SamplesPointer unaugmented;  ///< the training images once, as evaluation sees them
   std::vector<std::shared_ptr<const data::FolderSamples>>
       folders;                ///< those that may have bad files

@@ -154,7 +154,7 @@ std::string epoch_table(const RunSummary& summary) {
   }
   std::string text = head + "\n";
   for (const std::string& row : rows) text += row + "\n";
-  return validated ? text + test_line(summary) : text;
+  return validated && summary.test.top1 ? text + test_line(summary) : text;
 }
 
 }  // namespace lockstep

@@ -43,6 +43,14 @@ std::vector<std::string> keys_of(const nlohmann::ordered_json& object) {
   return keys;
 }
 
+TEST(Summary, TheTableSaysNothingOfATestThatThereWasNot) {
+  RunSummary result = summary();
+  result.epochs.back().validated = true;
+  EXPECT_THAT(epoch_table(result), ::testing::HasSubstr("test accuracy 0.8750"));
+  result.test = {};
+  EXPECT_THAT(epoch_table(result), ::testing::Not(::testing::HasSubstr("test")));
+}
+
 TEST(Summary, HasTheKeysOfTheFormatInTheirOrder) {
   const auto object = nlohmann::ordered_json::parse(to_json(summary()));
   EXPECT_THAT(keys_of(object),
