@@ -37,9 +37,9 @@ class Validator {
   /// best so far; then its weights are in best.safetensors. A collective.
   bool evaluate(EpochSummary& epoch);
 
-  /// Returns the scores of the test set after the last epoch: those that are known already where the
-  /// last epoch is the best, or the test set chose it; none where there is no test set but the images
-  /// of validation. The replica keeps its weights. A collective.
+  /// Returns the scores of the test set after the last epoch: those that are known already where
+  /// the last epoch is the best, or the test set chose it; none where there is no test set but the
+  /// images of validation. The replica keeps its weights. A collective.
   TestScores test(const EpochSummary& last);
 
   /// Writes model.safetensors, and model-ema.safetensors if there are averages. A collective.

@@ -16,7 +16,7 @@ namespace lockstep {
 /// The data that a run trains on and is measured on.
 struct Datasets {
   data::SamplesPointer train;
-  data::SamplesPointer validation;  ///< measured on after epochs; without one, `test` is
+  data::SamplesPointer validation;   ///< measured on after epochs; without one, `test` is
   data::SamplesPointer test;         ///< `validation` itself where there are no other images
   data::SamplesPointer unaugmented;  ///< the training images once, as evaluation sees them
   std::vector<std::shared_ptr<const data::FolderSamples>>
