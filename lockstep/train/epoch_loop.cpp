@@ -55,10 +55,15 @@ void EpochLoop::begin_epoch() {
   const EpochRule rule = run_.epoch_rule();
   if (state.position.epoch_samples <= 0) state.position.epoch_samples = epoch_samples(rule);
   batches_ = batches_left(rule, state.position);
+  state.schedule_step = schedule_step_now();
+  announce_rest();
+}
+
+// A schedule that only --max-steps gives a length knows no epochs.
+std::int64_t EpochLoop::schedule_step_now() const {
   const TrainOptions& options = run_.options;
   const bool by_steps = has_length(options.optimizer.schedule.kind) && !options.limits.epochs;
-  state.schedule_step = by_steps ? state.step : schedule_step(rule, state.position);
-  announce_rest();
+  return by_steps ? run_.state.step : schedule_step(run_.epoch_rule(), run_.state.position);
 }
 
 void EpochLoop::train_steps(const Loader& loader) {
@@ -84,6 +89,7 @@ void EpochLoop::train_steps(const Loader& loader) {
     }
     make_step();
     run_.state.position = advanced(run_.state.position, rule, samples);
+    run_.state.schedule_step = schedule_step_now();
     samples = 0;
     const bool epoch_is_over = number + 1 == batches_.batches;
     end_step(epoch_is_over);
@@ -112,11 +118,11 @@ void EpochLoop::undo_step() {
 void EpochLoop::make_step() {
   RunState& state = run_.state;
   observer_.before_step();
-  const torch::Tensor skipped =
-      run_.replica->update(run_.scheduler.lr(state.schedule_step, state.plateau));
+  const double lr = run_.scheduler.lr(state.schedule_step, state.plateau);
+  const torch::Tensor skipped = run_.replica->update(lr);
+  last_lr_ = lr;
   update_averages();
   ++state.step;
-  ++state.schedule_step;
   run_.meter.add_step(skipped);
   undo_.reset();
   run_.log.step(state.step);
@@ -164,12 +170,13 @@ void EpochLoop::log_interval() {
 
 MetricRecord EpochLoop::record_of(const MeterReading& reading) const {
   const RunState& state = run_.state;
+  const std::int64_t last_step = std::max<std::int64_t>(state.schedule_step - 1, 0);
   MetricRecord record{.elapsed = run_.clock.read().elapsed,
       .epoch = state.position.epoch,
       .step = state.step,
       .split = "train",
       .scores = {.loss = reading.loss()},
-      .lr = run_.scheduler.lr(state.schedule_step - 1, state.plateau),
+      .lr = last_lr_.value_or(run_.scheduler.lr(last_step, state.plateau)),
       .samples_per_s = reading.samples_per_second(),
       .step_ms = reading.milliseconds_a_step(reading.seconds),
       .data_ms = reading.milliseconds_a_step(reading.data_seconds),
@@ -194,8 +201,13 @@ Loader EpochLoop::loader() const {
 void EpochLoop::announce_rest() {
   const TrainOptions& options = run_.options;
   const std::int64_t epoch = run_.state.position.epoch;
-  const std::int64_t steps = steps_of(batches_left(run_.epoch_rule(), {}));
-  run_.log.progress().begin_epoch(epoch, options.limits.epochs, steps, steps - steps_of(batches_));
+  const EpochRule rule = run_.epoch_rule();
+  const std::int64_t steps = steps_of(batches_left(rule, {}));
+  // One that another number of ranks began may take more or fewer.
+  const std::int64_t of_this =
+      steps_of(batches_left(rule, {.epoch_samples = run_.state.position.epoch_samples}));
+  run_.log.progress().begin_epoch(
+      epoch, options.limits.epochs, of_this, of_this - steps_of(batches_));
   run_.log.progress().set_rest(rest_of_run(options.limits,
       {.epoch = epoch,
           .steps_made = run_.state.step,

@@ -62,6 +62,7 @@ class EpochLoop {
   Loader loader() const;
   void train_steps(const Loader& loader);
   bool is_line_due() const;
+  std::int64_t schedule_step_now() const;
   void abandon_step();
   void make_step();
   void update_averages();
@@ -74,8 +75,9 @@ class EpochLoop {
   TrainRun& run_;
   StepObserver& observer_;
   DistributedSampler sampler_;
-  EpochBatches batches_;          // that are left of the epoch
-  std::optional<StepUndo> undo_;  // of the step under way
+  EpochBatches batches_;           // that are left of the epoch
+  std::optional<StepUndo> undo_;   // of the step under way
+  std::optional<double> last_lr_;  // of the last step, if this start made one
 };
 
 }  // namespace lockstep

@@ -2,10 +2,14 @@
 
 #include "lockstep/train/epoch_loop.h"
 
+#include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "tests/train/trainer_parts.h"
@@ -77,6 +81,30 @@ TEST_F(EpochLoopTest, GoesOnWithinAnEpochWhereItEnded) {
   EXPECT_NEAR(rest.train_loss, at_once.train_loss, 1e-12);
   for (const auto& item : whole.replica->state())
     EXPECT_TRUE(item.value().equal(parts.replica->state()[item.key()])) << item.key();
+}
+
+// An epoch of four ranks, of which one goes on: warm-up in the first epoch, then a cosine to zero.
+TEST_F(EpochLoopTest, KeepsTheScheduleInAnEpochThatMoreRanksBegan) {
+  TrainOptions options = testing::toy_options(folder_, 4);
+  options.log_interval = 1;
+  options.limits = {.epochs = 3};
+  options.optimizer.schedule.kind = LrScheduleKind::kCosine;
+  options.optimizer.schedule.on_updates = true;
+  options.optimizer.schedule.warmup_epochs = 1;
+  TrainRun run = begin(options);
+  run.state.position = {.epoch = 1, .samples = 4 * 128, .epoch_samples = 16 * 128};
+  EndAfter never(run, 100);
+  EpochLoop(run, never).pass();
+  EXPECT_EQ(run.state.step, 12);
+  EXPECT_EQ(run.state.schedule_step, 4) << "the warm-up is over";
+  std::vector<double> rates;
+  std::ifstream file(options.output + "/metrics.jsonl");
+  for (std::string line; std::getline(file, line);)
+    rates.push_back(nlohmann::json::parse(line)["lr"]);
+  ASSERT_EQ(rates.size(), 12U);
+  EXPECT_GT(rates.front(), 0);
+  EXPECT_LT(rates.back(), options.optimizer.lr);
+  EXPECT_TRUE(std::ranges::is_sorted(rates));
 }
 
 TEST_F(EpochLoopTest, LeavesTheLogLineOfACutIntervalToTheNextStart) {

@@ -5,6 +5,8 @@
 #include <numbers>
 #include <utility>
 
+#include "lockstep/core/error.h"
+
 namespace lockstep {
 
 bool has_length(LrScheduleKind kind) {
@@ -73,6 +75,7 @@ double after_warmup(const LrSchedule& schedule, std::int64_t tick) {
 }  // namespace
 
 double lr_at(const LrSchedule& schedule, std::int64_t step) {
+  check(step >= 0, "lr_at: steps are counted from 0, not from ", step);
   const std::int64_t tick = step / schedule.steps_a_tick;
   if (tick >= schedule.warmup) return after_warmup(schedule, tick - schedule.warmup);
   const double share = static_cast<double>(tick) / static_cast<double>(schedule.warmup);

@@ -55,8 +55,9 @@ struct LrSchedule {
   double final_div_factor = 1e4;  ///< of kOneCycle: the first rate / the last
 };
 
-/// Returns the learning rate of a step, counted from 0. It depends on nothing but the schedule and
-/// the step, so a training that is resumed has the rates of one that was not.
+/// Returns the learning rate of a step, counted from 0; one below is an InvalidArgument. It depends
+/// on nothing but the schedule and the step, so a training that is resumed has the rates of one
+/// that was not.
 ///
 /// The values are those of Python PyTorch's classes of the same name, in closed form. After its end
 /// a schedule keeps its last rate.

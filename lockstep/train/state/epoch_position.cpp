@@ -42,7 +42,12 @@ EpochPosition advanced(
 
 std::int64_t schedule_step(const EpochRule& rule, const EpochPosition& position) {
   const std::int64_t whole = steps_of(batches_left(rule, {}));
-  return position.epoch * whole - steps_of(batches_left(rule, position));
+  const std::int64_t before = (position.epoch - 1) * whole;
+  const std::int64_t taken = position.epoch_samples;
+  if (taken == 0 || taken == epoch_samples(rule))
+    return before + whole - steps_of(batches_left(rule, position));
+  // Steps of an epoch that another rule began are more or fewer than those of the schedule's.
+  return before + std::min(position.samples, taken) * whole / taken;
 }
 
 std::int64_t steps_of(const EpochBatches& epoch) {

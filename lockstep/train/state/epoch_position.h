@@ -62,7 +62,8 @@ EpochPosition advanced(
 
 /// Counts the steps of the schedule of the learning rate up to a position: those of whole epochs by
 /// this rule, less those that are left of this one. So epochs end where the schedule expects them
-/// to, also when the number of replicas has changed within one.
+/// to, also when the number of replicas has changed within one. If that changed how many samples
+/// the epoch takes, the share of them that is consumed counts; never below 0.
 std::int64_t schedule_step(const EpochRule& rule, const EpochPosition& position);
 
 }  // namespace lockstep

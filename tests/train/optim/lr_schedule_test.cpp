@@ -133,6 +133,10 @@ TEST(LrSchedule, ATickMayBeAnEpochOfSteps) {
   EXPECT_THAT(rates(warmup, 5), ElementsAre(0, 0, 0.05, 0.05, 0.1));
 }
 
+TEST(LrSchedule, HasNoStepBelowTheFirst) {
+  EXPECT_THROW(lr_at({.kind = LrScheduleKind::kStep, .interval = 1}, -1), InvalidArgument);
+}
+
 TEST(LrSchedule, CyclesOfOneOrTwoStepsAreNumbersToo) {
   const auto cycle = [](std::int64_t length, double pct_start) {
     return LrSchedule{

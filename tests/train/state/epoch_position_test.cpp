@@ -37,6 +37,20 @@ TEST(EpochPosition, AnEpochThatIsOverHasNothingLeft) {
   EXPECT_EQ(schedule_step(rule, position), 5);
 }
 
+// The new rule's epochs take a quarter of the samples, or four times as many.
+TEST(EpochPosition, AnEpochThatOtherRanksBeganCountsByItsShare) {
+  const EpochRule one{.samples = 1000, .replicas = 1, .batch_size = 16, .limit_batches = 4};
+  const EpochPosition of_four{.epoch = 2, .samples = 64, .epoch_samples = 256};
+  EXPECT_EQ(batches_left(one, of_four).batches, 12) << "what the epoch began with stays";
+  EXPECT_EQ(schedule_step(one, {.epoch = 2, .epoch_samples = 256}), 4);
+  EXPECT_EQ(schedule_step(one, of_four), 5);
+  EXPECT_EQ(schedule_step(one, {.epoch = 2, .samples = 255, .epoch_samples = 256}), 7);
+  EXPECT_EQ(schedule_step(one, {.epoch = 2, .samples = 256, .epoch_samples = 256}), 8);
+  const EpochRule four{.samples = 1000, .replicas = 4, .batch_size = 16, .limit_batches = 4};
+  EXPECT_EQ(schedule_step(four, {.epoch = 2, .samples = 16, .epoch_samples = 64}), 5);
+  EXPECT_EQ(schedule_step(four, {.epoch = 2, .samples = 64, .epoch_samples = 64}), 8);
+}
+
 // Trains up to a number of steps or to the epoch's end, counting each sample.
 class EpochWalk {
  public:
