@@ -7,6 +7,7 @@
 
 #include "lockstep/bench/planning/way_flags.h"
 #include "lockstep/cli/sibling_program.h"
+#include "lockstep/cli/train/auto_parallel.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -71,6 +72,7 @@ void plan_for_training(PlanCommand& command) {
   check(command.profile.empty() && command.device.empty() && !command.measures_only,
       "plan: --train measures this machine: leave out --profile, --device and --measure");
   const GivenFlags given = train_flags().parse(command.train_flags);
+  check_way_is_open(given);
   for (const char* const flag : kOfReplicas)
     check(!given.has(flag), "train: ", flag,
         " is for --parallel ddp, and --parallel auto compares all ways: choose ddp, or leave it "

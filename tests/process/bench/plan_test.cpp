@@ -77,8 +77,15 @@ TEST_F(Plan, ConfirmsAndTrainsWithTheFastest) {
   EXPECT_THAT(trained.err, HasSubstr("lockstep: takes "));
   EXPECT_THAT(contents(run + "/summary.json"), HasSubstr("\"steps\":6"));
 
-  const Ended again = Command(words("train --parallel=auto" + flags)).wait(kPlanGuard);
-  EXPECT_THAT(again.err, Not(HasSubstr("measuring"))) << "a run keeps its way";
+  const std::string way = nlohmann::json::parse(contents(run + "/summary.json")).at("parallel");
+  const Ended again =
+      Command(words("train --parallel=auto" + flags + " --resume auto --max-steps 9"))
+          .wait(kPlanGuard);
+  EXPECT_EQ(again.code(), 0) << again.err;
+  EXPECT_THAT(again.err, Not(HasSubstr("measuring")));
+  const auto after = nlohmann::json::parse(contents(run + "/summary.json"));
+  EXPECT_EQ(after.at("steps"), 9);
+  EXPECT_EQ(after.at("parallel"), way) << "a run keeps its way";
 }
 
 TEST_F(Plan, LeavesNothingWhenItIsStopped) {
@@ -104,6 +111,7 @@ TEST_F(Plan, SaysWhatIsWrong) {
   const Ended one_way = Command(words("train --parallel auto --comm-hook bf16")).wait(kPlanGuard);
   EXPECT_EQ(one_way.code(), 2);
   EXPECT_THAT(one_way.err, HasSubstr("--comm-hook is for --parallel ddp, and"));
+  EXPECT_EQ(plan("--train -- --stages 2").code(), 2) << "it would choose that";
 }
 
 }  // namespace
