@@ -35,8 +35,7 @@ class StoppedError : public Error {
 
 /// Runs the body of a program and returns its exit code; what it throws is reported as
 /// `PROGRAM: MESSAGE` on stderr, or by the launcher that started it; a StoppedError ends the
-/// program by its signal. First it repairs what was inherited amiss: closed standard streams, an
-/// ignored SIGCHLD.
+/// program by its signal. First it calls repair_inherited_state().
 int run_program(const char* program, int (*body)(int, char**), int argc, char** argv);
 
 }  // namespace lockstep

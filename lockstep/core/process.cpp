@@ -54,6 +54,7 @@ void open_standard_streams() {
 void repair_inherited_state() {
   open_standard_streams();
   std::signal(SIGCHLD, SIG_DFL);
+  std::signal(SIGXFSZ, SIG_IGN);
 }
 
 // Not getrusage(): its maximum goes over exec, so a small program started by a large one has the

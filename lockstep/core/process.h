@@ -15,7 +15,8 @@ namespace lockstep {
 void open_standard_streams();
 
 /// Puts right what the program that started this one may have left amiss: closed standard streams,
-/// and an ignored SIGCHLD, under which no child can be waited for. Call it first in `main`.
+/// and an ignored SIGCHLD, under which no child can be waited for. A file that reaches the limit of
+/// `ulimit -f` is an error like a full disk from here on, not the end. Call it first in `main`.
 void repair_inherited_state();
 
 /// Returns the most memory in bytes that this process has had resident since its program began:

@@ -82,6 +82,7 @@ void reset_signals(const ChildPlan& plan) {
   ::sigprocmask(SIG_SETMASK, &plan.held, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
   ::signal(SIGCHLD, SIG_DFL);
+  ::signal(SIGXFSZ, SIG_DFL);
 }
 
 void connect_streams(const ChildPlan& plan) {

@@ -1,5 +1,6 @@
 #include "lockstep/train/snapshot/background_thread.h"
 
+#include <csignal>
 #include <ctime>
 #include <pthread.h>
 #include <sched.h>
@@ -27,6 +28,14 @@ void give_way() {
   const sched_param no_priority{};
   ::sched_setscheduler(0, SCHED_BATCH, &no_priority);
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
+}
+
+// A file that grows too large is a failure of its write, also where the program has not said so.
+void block_file_size_signal() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGXFSZ);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
 }  // namespace
@@ -78,6 +87,7 @@ double BackgroundThread::job_seconds() const {
 
 void BackgroundThread::run() {
   give_way();
+  block_file_size_signal();
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return job_ != nullptr || ends_; });

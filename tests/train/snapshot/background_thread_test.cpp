@@ -1,15 +1,21 @@
 #include "lockstep/train/snapshot/background_thread.h"
 
+#include <csignal>
+#include <exception>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>
+#include <string>
 #include <system_error>
 
 #include "tests/support/no_threads.h"
 #include "tests/support/temporary_folder.h"
+#include "tests/train/file_size_limit.h"
 #include "tests/train/snapshot/snapshot_parts.h"
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/formats/open_directory.h"
+#include "lockstep/formats/output_file.h"
 #include "lockstep/train/snapshot/snapshot_saver.h"
 
 namespace lockstep {
@@ -30,6 +36,25 @@ TEST(BackgroundThread, HasNoJobWhereNoThreadCanBegin) {
   thread.start([&] { done = true; });
   thread.wait();
   EXPECT_TRUE(done);
+}
+
+// Also in a program that leaves the signal as it is.
+TEST(BackgroundThread, SurvivesAFileThatBecomesTooLarge) {
+  const testing::TemporaryFolder folder;
+  const testing::FileSizeLimit limit(100);
+  const auto ignored = std::signal(SIGXFSZ, SIG_DFL);
+  BackgroundThread thread;
+  thread.start([&] {
+    const OpenDirectory opened = OpenDirectory::open(folder.path());
+    OutputFile file(opened, "large");
+    file.write(std::string(1000, 'x'));
+    file.close();
+  });
+  thread.wait();
+  std::signal(SIGXFSZ, ignored);
+  const auto failure = thread.take_failure();
+  ASSERT_TRUE(failure);
+  EXPECT_THROW(std::rethrow_exception(failure), std::system_error);
 }
 
 TEST(BackgroundThread, ASnapshotThatCannotBeginIsAWarningOnAllRanks) {
