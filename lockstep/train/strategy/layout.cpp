@@ -79,7 +79,7 @@ Layout one_pipeline(const TrainOptions& options, int world_size) {
   return layout;
 }
 
-// Several pipelines: each in one process, or each over a row of ranks.
+// Several pipelines, each in one process or over a row of ranks; one, where the world has shrunk.
 Layout many_pipelines(const TrainOptions& options, int world_size) {
   const int each = stages_a_worker(options);
   Layout layout;
@@ -105,8 +105,6 @@ Layout many_pipelines(const TrainOptions& options, int world_size) {
     layout.replicas = layout.thread_ranks = places / layout.workers;
     layout.places = layout.workers;
   }
-  check(layout.replicas >= 2, "train: --parallel ", name_of(options.parallel),
-      " needs at least two replicas, but there is one; start more ranks or places, or drop ddp+");
   return layout;
 }
 

@@ -91,6 +91,12 @@ TEST(Layout, ReplicatedPipelinesTakeARowOfRanksOrOfPlacesEach) {
   EXPECT_EQ(plan_layout(in_places, 1).places, 2);
 }
 
+TEST(Layout, OneReplicatedPipelineMayBeLeft) {
+  const TrainOptions options = way(Parallel::kDdpPp);
+  EXPECT_EQ(plan_layout(options, 2).replicas, 1);
+  EXPECT_EQ(plan_layout(options, 2).ranks_a_replica(), 2);
+}
+
 TEST(Layout, ThreadsOfOneProcessFindTheirLayout) {
   TrainOptions options = way(Parallel::kDdpPp);
   options.places = 4;
@@ -106,7 +112,6 @@ TEST(Layout, WhatDoesNotComeOutEvenIsRefusedWithAdvice) {
   options.places = 5;
   EXPECT_THAT(layout_refusal(options, 1), HasSubstr("5 places cannot be divided"));
   EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--places is 5"));
-  EXPECT_THAT(layout_refusal(way(Parallel::kDdpPp), 2), HasSubstr("drop ddp+"));
 }
 
 TEST(Layout, FewerPlacesThanStagesIsRefused) {
