@@ -1,6 +1,7 @@
 #include "lockstep/train/train_run.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <ATen/Context.h>
@@ -31,6 +32,13 @@ DataIdentity identity_of(const TrainOptions& options, const Datasets& data) {
       .fingerprint = data.fingerprint};
 }
 
+// A collective: hosts may take longer than a collective may to read their files.
+Datasets datasets_of(const TrainOptions& options, const ProcessGroup& world) {
+  std::optional<Datasets> data;
+  work_patiently([&] { data.emplace(load_datasets(options)); }, world);
+  return *std::move(data);
+}
+
 // Hosts may have other files under the same name. A collective.
 void check_same_data(const DataIdentity& data, const ProcessGroup& world) {
   check_same_on_ranks({{"training images", concat(data.samples)}, {"classes", concat(data.classes)},
@@ -57,7 +65,7 @@ std::unique_ptr<const RunLock> lock_own_folder(
     if (hosts.leads() && hosts.group().rank() != 0)
       lock = std::make_unique<const RunLock>(options.output);
   };
-  const std::string failures = failures_of(take, hosts.group());
+  const std::string failures = failures_of(take, hosts.world());
   check(failures.empty(), failures, "; hosts that share a folder need no --snapshot-copies");
   return lock;
 }
@@ -68,10 +76,13 @@ Layout cut_as_before(Layout layout, const RunSetup& before) {
   return layout;
 }
 
+std::int64_t batches_a_step(const TrainRun& run) {
+  return run.options.grad_accum_steps * run.layout.replicas;
+}
+
 LrScheduler make_scheduler(const TrainRun& run) {
   const TrainOptions& options = run.options;
-  const std::int64_t batches_a_step = options.grad_accum_steps * run.layout.replicas;
-  const double lr = scaled_lr(options.optimizer, batches_a_step);
+  const double lr = scaled_lr(options.optimizer, batches_a_step(run));
   const LrSettings& settings = options.optimizer.schedule;
   const std::int64_t steps = steps_of(batches_left(run.epoch_rule(), {}));
   return {make_lr_schedule(settings, lr, options.limits, steps),
@@ -79,11 +90,13 @@ LrScheduler make_scheduler(const TrainRun& run) {
 }
 
 RunSetup setup_of(const TrainRun& run) {
-  return {.seed = run.options.seed,
+  return {.run = run.start.state.setup.run,
+      .seed = run.options.seed,
       .world_size = run.groups.world.size(),
       .replicas = run.groups.replicas.size(),
       .stages = run.layout.stages,
       .balance = run.replica->balance(),
+      .batches_a_step = batches_a_step(run),
       .configuration = run_configuration(run.options),
       .data = identity_of(run.options, run.data)};
 }
@@ -114,7 +127,7 @@ TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
       layout(checked_layout(options, world)),
       groups(make_rank_groups(world, layout)),
       kernels(options.kernels),
-      data(load_datasets(options)),
+      data(datasets_of(options, world)),
       workers(workers_of(options.loading, usable_cpu_count(), data.is_mere_copy)),
       lock(lock_folder(options, identity_of(options, data), world)),
       hosts(world, options.snapshots.copies),
@@ -141,7 +154,8 @@ TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
     announce_start();
   }
   if (start.snapshot) {
-    start.snapshot->checked([&] { restore(*start.snapshot); });
+    work_patiently(
+        [&] { start.snapshot->checked([&] { restore(*start.snapshot); }); }, groups.world);
   } else {
     state.plateau = scheduler.start();
   }

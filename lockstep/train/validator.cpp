@@ -26,9 +26,13 @@ nn::NamedTensors copied(const nn::NamedTensors& tensors) {
 
 Validator::Validator(TrainRun& run, Checkpointer& checkpointer)
     : run_(run), checkpointer_(checkpointer) {
-  if (run.log.recorder() == nullptr) return;
-  best_weights_.emplace(run.log.recorder()->file("best.safetensors"));
-  if (run.start.snapshot) restore_best(*run.start.snapshot);
+  if (run.log.recorder() != nullptr)
+    best_weights_.emplace(run.log.recorder()->file("best.safetensors"));
+  if (!run.start.snapshot) return;
+  const auto restore = [&] {
+    if (best_weights_) restore_best(*run.start.snapshot);
+  };
+  work_patiently(restore, run.groups.world);
 }
 
 // A start that was lost may have written the weights of a better epoch, which this one does not
@@ -126,12 +130,15 @@ void Validator::with_best_weights(const std::function<void()>& body) {
 // Returns whether rank 0 could. A collective.
 bool Validator::load_best(const nn::NamedTensors& into) {
   double failures = 0;
-  try {
-    if (best_weights_) best_weights_->load(into, best_metadata());
-  } catch (const std::exception& error) {
-    run_.log.warn(concat("no test with the weights of the best epoch: ", error.what()));
-    failures = 1;
-  }
+  const auto load = [&] {
+    try {
+      if (best_weights_) best_weights_->load(into, best_metadata());
+    } catch (const std::exception& error) {
+      run_.log.warn(concat("no test with the weights of the best epoch: ", error.what()));
+      failures = 1;
+    }
+  };
+  work_patiently(load, run_.groups.world);
   maximize({&failures}, run_.groups.world);
   return failures == 0;
 }
@@ -194,11 +201,19 @@ bool Validator::compare(std::int64_t epoch, const Scores& scores) {
 }
 
 // The stages of the first replica bring together what they hold.
+nn::NamedTensors Validator::weights_to_save() const {
+  const RankGroups& groups = run_.groups;
+  return groups.replicas.rank() == 0 ? gathered_state(run_.replica->state(), groups.stages)
+                                     : nn::NamedTensors();
+}
+
 void Validator::save_best() {
-  if (run_.groups.replicas.rank() != 0) return;
-  const nn::NamedTensors weights = gathered_state(run_.replica->state(), run_.groups.stages);
-  if (!best_weights_) return;
-  const std::string warning = best_weights_->save(weights, best_metadata());
+  const nn::NamedTensors weights = weights_to_save();
+  std::string warning;
+  const auto save = [&] {
+    if (best_weights_) warning = best_weights_->save(weights, best_metadata());
+  };
+  work_patiently(save, run_.groups.world);
   if (!warning.empty()) run_.log.warn(warning);
 }
 
@@ -213,10 +228,12 @@ void Validator::save_last() {
 }
 
 void Validator::save(const std::string& name) {
-  if (run_.groups.replicas.rank() != 0) return;
-  const nn::NamedTensors weights = gathered_state(run_.replica->state(), run_.groups.stages);
-  if (const RunRecorder* const recorder = run_.log.recorder())
-    nn::save_weights(weights, recorder->file(name), {{"step", concat(run_.state.step)}});
+  const nn::NamedTensors weights = weights_to_save();
+  const auto write = [&] {
+    if (const RunRecorder* const recorder = run_.log.recorder())
+      nn::save_weights(weights, recorder->file(name), {{"step", concat(run_.state.step)}});
+  };
+  work_patiently(write, run_.groups.world);
 }
 
 void Validator::finish() {

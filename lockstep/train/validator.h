@@ -58,6 +58,7 @@ class Validator {
   std::int64_t batches_of_every_rank(const data::SamplesPointer& samples) const;
   Loader loader(const data::SamplesPointer& samples) const;
   bool compare(std::int64_t epoch, const Scores& scores);
+  nn::NamedTensors weights_to_save() const;
   void save_best();
   void restore_best(const SnapshotReader& snapshot);
   std::map<std::string, std::string> best_metadata() const;

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <gtest/gtest.h>
+#include <string>
 
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/epoch_loop.h"
@@ -102,6 +103,33 @@ TEST_F(CheckpointerTest, SavesTheStateThatAResumedRunBeginsWith) {
   EXPECT_GT(resumed.clock.read().training, 0);
   for (const auto& item : weights)
     EXPECT_TRUE(item.value().equal(resumed.replica->state()[item.key()])) << item.key();
+}
+
+TEST_F(CheckpointerTest, ARunThatIsCopiedKeepsItsIdAndABranchGetsOne) {
+  TrainOptions options = testing::toy_options(folder_, 5);
+  options.limits = {.steps = 2};
+  std::string id;
+  {
+    TrainRun run = begin(options);
+    id = run.state.setup.run;
+    EXPECT_FALSE(id.empty());
+    Checkpointer checkpointer(run);
+    EpochLoop(run, checkpointer).pass();
+    checkpointer.finish();
+  }
+  const std::string first = options.output;
+  options.output += "-copy";
+  std::filesystem::copy(first, options.output, std::filesystem::copy_options::recursive);
+  options.resume.kind = Resume::kAuto;
+  const TrainRun copied = begin(options);
+  EXPECT_EQ(copied.state.step, 2);
+  EXPECT_EQ(copied.state.setup.run, id);
+  options.output = first + "-branch";
+  options.resume = {.kind = Resume::kFrom, .from = first};
+  const TrainRun branch = begin(options);
+  EXPECT_EQ(branch.state.step, 2);
+  EXPECT_NE(branch.state.setup.run, id);
+  EXPECT_FALSE(branch.state.setup.run.empty());
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "lockstep/core/process.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/formats/snapshot/snapshot_folder.h"
+#include "lockstep/train/snapshot/group_values.h"
 
 namespace lockstep {
 namespace {
@@ -35,9 +36,12 @@ RunLog::RunLog(const TrainOptions& options, const ProcessGroup& world,
     : page_(page_of(world)),
       bad_images_(data.folders),
       progress_(world.rank() == 0 ? options.progress : ProgressStyle::kNone) {
-  if (world.rank() != 0) return;
-  recorder_.emplace(options, command, environment_report(world), replaces, steps);
-  SnapshotFolder(options.output).remove_leftovers();
+  const auto make_folder = [&] {
+    if (world.rank() != 0) return;
+    recorder_.emplace(options, command, environment_report(world), replaces, steps);
+    SnapshotFolder(options.output).remove_leftovers();
+  };
+  work_patiently(make_folder, world);
 }
 
 void RunLog::step(std::int64_t steps) {

@@ -38,7 +38,7 @@ class BadImageWatch {
 class RunLog {
  public:
   /// Makes the run's folder on rank 0; `command` is what command.txt shall say. A run that this one
-  /// `replaces` is removed first. `steps` were made before this start.
+  /// `replaces` is removed first. `steps` were made before this start. A collective.
   RunLog(const TrainOptions& options, const ProcessGroup& world,
       const std::vector<std::string>& command, const Datasets& data, bool replaces = false,
       std::int64_t steps = 0);

@@ -1,11 +1,17 @@
 #include "lockstep/train/snapshot/group_values.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <cstring>
 #include <exception>
 #include <iterator>
+#include <mutex>
 #include <system_error>
+#include <thread>
+#include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -120,13 +126,88 @@ std::vector<std::string> all_texts(const std::string& text, const ProcessGroup& 
   return texts;
 }
 
-std::string failures_of(const std::function<void()>& work, const ProcessGroup& group) {
-  std::string own;
+namespace {
+
+/// The meetings of a rank with the others while its work is under way, in a thread of their own.
+class Meetings {
+ public:
+  explicit Meetings(ProcessGroup group, const ProcessGroup* used)
+      : group_(std::move(group)), used_(used), thread_([this] { run(); }) {}
+
+  /// Tells that the work is done or `has_failed`, and returns once it is done everywhere, or has
+  /// failed anywhere; or a rank is lost, which is what this returns.
+  std::exception_ptr end(bool has_failed) {
+    {
+      const std::lock_guard lock(mutex_);
+      is_done_ = true;
+      has_failed_ = has_failed;
+    }
+    changed_.notify_one();
+    thread_.join();
+    return lost_;
+  }
+
+ private:
+  void run() {
+    try {
+      // Short at first: most work is.
+      for (std::chrono::milliseconds pause(1); meet(pause); pause = std::min(2 * pause, kLongest)) {
+      }
+    } catch (const std::exception& error) {
+      lost_ = std::current_exception();
+      if (used_ != nullptr) used_->abort(error.what());
+    }
+  }
+
+  bool meet(std::chrono::milliseconds pause) {
+    double busy = 0, failed = 0;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_for(lock, pause, [this] { return is_done_; });
+      busy = is_done_ ? 0 : 1;
+      failed = has_failed_ ? 1 : 0;
+    }
+    maximize({&busy, &failed}, group_);
+    return busy > 0 && failed == 0;
+  }
+
+  static constexpr std::chrono::milliseconds kLongest{100};
+
+  ProcessGroup group_;
+  const ProcessGroup* used_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_done_ = false, has_failed_ = false;
+  std::exception_ptr lost_;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace
+
+void work_patiently(
+    const std::function<void()>& work, const ProcessGroup& group, const ProcessGroup* used) {
+  if (group.size() == 1) return work();
+  Meetings meetings(group, used);
   try {
     work();
-  } catch (const std::exception& error) {
-    own = concat("host ", host_name(), ": ", error.what());
+  } catch (...) {
+    meetings.end(true);
+    throw;
   }
+  if (const auto lost = meetings.end(false)) std::rethrow_exception(lost);
+}
+
+std::string failures_of(
+    const std::function<void()>& work, const ProcessGroup& group, const ProcessGroup* used) {
+  std::string own;
+  const auto noted_work = [&] {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      own = concat("host ", host_name(), ": ", error.what());
+    }
+  };
+  work_patiently(noted_work, group, used);
   std::vector<std::string> failures;
   for (std::string& text : all_texts(own, group))
     if (!text.empty()) failures.push_back(std::move(text));
@@ -136,14 +217,16 @@ std::string failures_of(const std::function<void()>& work, const ProcessGroup& g
 void do_on_root(const std::function<void()>& work, const ProcessGroup& group) {
   std::exception_ptr failure;
   std::string note;
-  if (group.rank() == 0) {
+  const auto work_of_root = [&] {
+    if (group.rank() != 0) return;
     try {
       work();
     } catch (const std::exception& error) {
       failure = std::current_exception();
       note = note_of(error);
     }
-  }
+  };
+  work_patiently(work_of_root, group);
   note = broadcast_text(note, 0, group);
   if (failure) std::rethrow_exception(failure);
   if (!note.empty()) throw_noted(note);

@@ -168,14 +168,15 @@ SnapshotPosition Snapshot::load(torch::nn::Module& module, torch::optim::Optimiz
   const SnapshotReader reader(choice);
   const State state = read_state(reader);
   const auto named = nn::named_state(module);
-  reader.checked([&] {
+  const auto restore = [&] {
     restore_tensors(named, reader.model(), choice.path.string());
     restore_optimizer(optimizer, named, reader.optimizer());
     restore_scaler(state.scaler, scaler, choice.path.string());
     restore_ema(reader, state.ema_updates, ema, named);
     if (const auto own = reader.rank(world_.rank()); !own.is_empty())
       restore_random_state(own, devices_of(module));
-  });
+  };
+  work_patiently([&] { reader.checked(restore); }, world_);
   samples_ = state.samples;
   values_ = state.values;
   last_step_ = state.position.step;

@@ -66,11 +66,19 @@ SnapshotSaver::SnapshotSaver(SnapshotSaverOptions options, ProcessGroup world)
 SnapshotSaver::~SnapshotSaver() {
   if (!in_flight_) return;
   const bool is_unwinding = std::uncaught_exceptions() > exceptions_;
-  if (world_.size() > 1 && is_unwinding) is_given_up_ = true;
+  if (world_.size() > 1 && is_unwinding) stop_waiting();
   thread_.wait_for(options_.patience);
-  if (world_.size() > 1 && world_.rank() == 0) is_given_up_ = true;
+  if (world_.size() > 1 && (world_.rank() == 0 || options_.hosts.are_apart())) stop_waiting();
   thread_.wait();
   say_how_it_ended();
+}
+
+// For ranks that may be gone.
+void SnapshotSaver::stop_waiting() {
+  is_given_up_ = true;
+  const SnapshotHosts& hosts = options_.hosts;
+  if (hosts.are_apart() && thread_.is_busy())
+    hosts.group().abort(concat("rank ", world_.rank(), " waits no longer for files of a snapshot"));
 }
 
 // Nobody will ask any more.

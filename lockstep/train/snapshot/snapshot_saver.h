@@ -162,6 +162,7 @@ class SnapshotSaver {
   void set_best_and_prune();
   void note_failure(const std::exception_ptr& failure);
   void give_up();
+  void stop_waiting();
   void say_how_it_ended();
 
   SnapshotSaverOptions options_;

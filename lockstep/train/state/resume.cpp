@@ -115,11 +115,15 @@ void check_nothing_is_lost(const TrainOptions& options, const std::vector<std::s
   throw InvalidArgument(joined(lines, "\n  "));
 }
 
+bool is_of_output(const fs::path& snapshot, const TrainOptions& options) {
+  const fs::path run = snapshot.parent_path().parent_path();
+  std::error_code none;
+  return fs::exists(options.output, none) && fs::equivalent(run, options.output, none);
+}
+
 // Within one run a lower step would come after a higher one, and the next resume take the higher.
 void check_newest(const TrainOptions& options, const SnapshotChoice& choice) {
-  const fs::path run = choice.path.parent_path().parent_path();
-  std::error_code none;
-  if (!fs::exists(options.output, none) || !fs::equivalent(run, options.output, none)) return;
+  if (!is_of_output(choice.path, options)) return;
   for (const auto& entry : fs::directory_iterator(choice.path.parent_path())) {
     const auto step = step_of(entry.path().filename().string());
     const bool is_later = step && *step > choice.manifest.step;
@@ -131,13 +135,23 @@ void check_newest(const TrainOptions& options, const SnapshotChoice& choice) {
   }
 }
 
-void look_on_all_hosts(const TrainOptions& options, const SnapshotHosts& hosts) {
+// Ranks that were started again have their own run there.
+bool overwrites(const ResumeSettings& resume) { return resume.overwrite && !resume.again; }
+
+// Compares it before any host gets it.
+void look_on_all_hosts(
+    const TrainOptions& options, const DataIdentity& data, const SnapshotHosts& hosts) {
   const ResumeSettings& resume = options.resume;
   if (!hosts.are_apart()) return;
-  if (resume.kind == Resume::kAuto || resume.again)
-    spread_newest(options.output, hosts);
-  else
-    check_no_other_run(options.output, hosts, resume.overwrite);
+  if (resume.kind != Resume::kAuto && !resume.again)
+    return check_no_other_run(options.output, hosts, resume.overwrite);
+  spread_newest(options.output, hosts, [&](const std::string& state, const std::string& file) {
+    const RunState found = parse_run_state(state, file);
+    const auto other = differences_from(found, options, data);
+    if (!other.empty() && overwrites(resume)) return false;
+    check_same(found, other, resume.kind);
+    return true;
+  });
 }
 
 StartingPoint starting_point(
@@ -146,15 +160,16 @@ StartingPoint starting_point(
   StartingPoint start;
   const SnapshotChoice choice = choose(options, world);
   start.remarks = remarks_of(choice);
-  // Ranks that were started again have their own run there.
-  const bool overwrites = resume.overwrite && !resume.again;
   if (choice.path.empty()) {
-    start.replaces = overwrites;
+    start.replaces = overwrites(resume);
     if (resume.kind == Resume::kNever) return start;
-    if (!overwrites && !resume.again)
+    if (!overwrites(resume) && !resume.again)
       do_on_root([&] { check_nothing_is_lost(options, start.remarks); }, world);
-    start.announcement =
-        concat("no complete snapshot in ", options.output, ": training starts anew");
+    const auto text = concat("no complete snapshot in ", options.output, ": training starts anew");
+    if (holds_run(options.output))
+      start.remarks.push_back(text);
+    else
+      start.announcement = text;
     return start;
   }
   check_newest(options, choice);
@@ -162,27 +177,36 @@ StartingPoint starting_point(
   start.state = parse_run_state(
       start.snapshot->state(), (choice.path / kStateFile).string(), choice.manifest.step);
   const auto other = differences_from(start.state, options, data);
-  if (!other.empty() && overwrites && resume.kind == Resume::kAuto) {
+  if (!other.empty() && overwrites(resume) && resume.kind == Resume::kAuto) {
     StartingPoint anew;
     anew.replaces = true;
-    anew.announcement = concat("the run in ", options.output,
-        " is of another training and gives way to this one (--overwrite)");
+    anew.remarks.push_back(concat("the run in ", options.output,
+        " is of another training and gives way to this one (--overwrite)"));
     return anew;
   }
   check_same(start.state, other, resume.kind);
-  start.replaces = overwrites && !continues(options.output, resume);
+  start.replaces = overwrites(resume) && !continues(options.output, resume);
   start.announcement =
       concat("going on from ", choice.path.string(), ", after step ", start.state.step);
   return start;
+}
+
+// That of the snapshot, if the run goes on in the same folder; a branch is a run of its own.
+std::string run_id_of(const StartingPoint& start, const TrainOptions& options) {
+  const bool goes_on = start.snapshot && is_of_output(start.snapshot->path(), options);
+  const std::string& before = start.state.setup.run;
+  return goes_on && !before.empty() ? before : new_run_id();
 }
 
 }  // namespace
 
 StartingPoint find_starting_point(const TrainOptions& options, const DataIdentity& data,
     const ProcessGroup& world, const SnapshotHosts& hosts) {
-  look_on_all_hosts(options, hosts);
+  look_on_all_hosts(options, data, hosts);
   StartingPoint start = starting_point(options, data, world);
   if (start.replaces && hosts.are_apart()) check_no_other_run(options.output, hosts, true);
+  const std::string id = world.rank() == 0 ? run_id_of(start, options) : "";
+  start.state.setup.run = broadcast_text(id, 0, world);
   return start;
 }
 

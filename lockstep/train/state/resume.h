@@ -25,8 +25,12 @@ struct StartingPoint {
 /// the newest one of the options' output first; one that was named elsewhere must be readable on
 /// all of them. A collective.
 ///
-/// Throws DataError when the one that was named cannot be used, and when one was made with other
-/// data or another configuration than today's, which lists the differences. Throws InvalidArgument
+/// The state has the run's id: that of the snapshot if the run goes on in the same folder, else a
+/// new one.
+///
+/// Throws DataError when the one that was named cannot be used, when one was made with other data
+/// or another configuration than today's, which lists the differences, and when hosts have
+/// snapshots of different runs. Throws InvalidArgument
 /// when there is none to go on from, but the folder holds a finished run or one of another
 /// configuration. With `--overwrite` both are replaced instead; removing them is the caller's.
 StartingPoint find_starting_point(const TrainOptions& options, const DataIdentity& data,

@@ -1,9 +1,11 @@
 #include "lockstep/train/state/run_state.h"
 
 #include <cmath>
+#include <cstdio>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/json_fields.h"
@@ -142,16 +144,30 @@ std::vector<int> read_balance(const JsonFields& fields) {
 }
 
 RunSetup read_setup(const JsonFields& fields) {
-  return {.seed = fields.count("seed"),
+  return {.run = fields.text_if("run").value_or(""),
+      .seed = fields.count("seed"),
       .world_size = fields.small_count("world_size", 1),
       .replicas = fields.small_count("replicas", 1),
       .stages = fields.small_count("stages", 1),
       .balance = read_balance(fields),
+      .batches_a_step = fields.count_if("batches_a_step").value_or(0),
       .configuration = read_configuration(fields),
       .data = read_data(fields.object("data"))};
 }
 
 }  // namespace
+
+std::string new_run_id() {
+  std::random_device random;
+  char text[17];
+  std::snprintf(text, sizeof text, "%08x%08x", random(), random());
+  return text;
+}
+
+std::string run_id_in(std::string_view json, const std::string& file) {
+  const nlohmann::json object = parse_strict_json(json, file, kStateLimits);
+  return JsonFields(object, file).text_if("run").value_or("");
+}
 
 std::string to_json(const RunState& state) {
   const RunSetup& setup = state.setup;
@@ -166,6 +182,8 @@ std::string to_json(const RunState& state) {
       {"training_seconds", state.seconds.training}, {"epoch_seconds", state.seconds.epoch},
       {"restarts", state.restarts}, {"best", best_json_of(state)},
       {"epochs", epochs_json(state.epochs)}, {"epoch_total", reading_json(state.epoch_total)}};
+  if (!setup.run.empty()) object["run"] = setup.run;
+  if (setup.batches_a_step > 0) object["batches_a_step"] = setup.batches_a_step;
   if (!state.last_lines.empty()) object["last_lines"] = lines_json(state.last_lines);
   // A folder's name may hold bytes that are not UTF-8.
   return object.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";

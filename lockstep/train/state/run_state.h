@@ -29,11 +29,13 @@ struct DataIdentity {
 
 /// The facts settled before the first step: what is trained, and how it is spread.
 struct RunSetup {
+  std::string run = {};  ///< its id: random, of all its starts and copies; empty: of an older one
   std::int64_t seed = 0;
   int world_size = 1;
   int replicas = 1;
   int stages = 1;
-  std::vector<int> balance = {};  ///< layers of each stage
+  std::vector<int> balance = {};    ///< layers of each stage
+  std::int64_t batches_a_step = 0;  ///< of all replicas together; 0: an older one does not say
   Configuration configuration = {};
   DataIdentity data = {};
 
@@ -69,6 +71,13 @@ struct RunState {
   /// The last lines of metrics, where the rank that writes them may have died before it did.
   std::vector<MetricRecord> last_lines = {};
 };
+
+/// Makes the id of a new run.
+std::string new_run_id();
+
+/// Returns the id in a state.json, of which nothing else is read; empty if there is none. Throws as
+/// parse_run_state() does.
+std::string run_id_in(std::string_view json, const std::string& file);
 
 /// Writes state.json: numbers read back as the same bits.
 std::string to_json(const RunState& state);

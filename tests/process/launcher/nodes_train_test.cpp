@@ -3,6 +3,7 @@
 #include <chrono>
 #include <filesystem>
 #include <gmock/gmock.h>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <signal.h>
 #include <thread>
@@ -162,6 +163,34 @@ TEST_F(NodesApart, ThatShareTheFolderAfterAllAreRefused) {
   EXPECT_EQ(first.code(), 2) << first.err;
   EXPECT_THAT(
       first.err + second.err, HasSubstr("hosts that share a folder need no --snapshot-copies"));
+}
+
+// A host joins with the folder of an older run of the same command.
+TEST_F(NodesApart, OfDifferentRunsAreRefusedAndKeepWhatTheyHave) {
+  const auto snapshots = [&] {
+    std::map<std::string, std::string> all;
+    for (const std::string host : {"a", "b"}) {
+      const std::string folder = folder_.file(host) + "/run/snapshots";
+      for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+        if (entry.is_regular_file()) all[entry.path().string()] = contents(entry.path());
+    }
+    return all;
+  };
+  for (const std::string host : {"a", "b"}) {
+    Nodes alone("--nnodes 1");
+    start(alone, host);
+    const auto ended = alone[0].wait();
+    ASSERT_EQ(ended.code(), 0) << ended.err;
+  }
+  const auto before = snapshots();
+  Nodes nodes("--nnodes 2");
+  start(nodes, "a");
+  nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 2"); });
+  start(nodes, "b");
+  const auto first = nodes[0].wait(), second = nodes[1].wait();
+  EXPECT_EQ(first.code(), 3) << first.err;
+  EXPECT_THAT(first.err + second.err, HasSubstr("snapshots of different runs"));
+  EXPECT_TRUE(snapshots() == before);
 }
 
 TEST_F(NodesApart, GoOnWithoutTheHostThatServedAndWrote) {

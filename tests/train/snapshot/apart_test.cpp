@@ -1,11 +1,17 @@
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <optional>
+#include <stdexcept>
 #include <string>
+#include <string_view>
+#include <thread>
 
 #include "tests/comm/group_factory.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/snapshot/snapshot_parts.h"
 #include "tests/train/snapshot/training_steps.h"
@@ -14,6 +20,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/snapshot/snapshot_check.h"
 #include "lockstep/train/snapshot/apart/newest_of_hosts.h"
+#include "lockstep/train/snapshot/apart/spread_files.h"
 #include "lockstep/train/snapshot/snapshot_reader.h"
 #include "lockstep/train/snapshot/snapshot_saver.h"
 
@@ -21,6 +28,7 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using testing::expect_same_bits;
 using ::testing::HasSubstr;
@@ -41,10 +49,13 @@ fs::path snapshots_on(const TemporaryFolder& folder, const std::string& host) {
 }
 
 void save(const TemporaryFolder& folder, const ProcessGroup& world, int copies, std::int64_t step,
-    std::int64_t size = 100) {
+    std::int64_t size = 100, const std::string& run = "") {
   const SnapshotHosts hosts(world, copies, host_of(world));
   SnapshotSaver saver({.run = run_of(folder, world), .hosts = hosts}, world);
-  saver.save(step, part_of(world, step, size));
+  SnapshotPart part = part_of(world, step, size);
+  if (!run.empty() && !part.state.empty())
+    part.state = concat("{\"step\":", step, ",\"run\":\"", run, "\"}");
+  saver.save(step, part);
   saver.finish();
   EXPECT_THAT(saver.take_warnings(), IsEmpty());
   EXPECT_EQ(saver.last_saved(), step);
@@ -63,6 +74,12 @@ void expect_whole(const fs::path& run, std::int64_t step, int ranks, std::int64_
     expect_same_bits(model[concat("weight", rank)], value);
     expect_same_bits(reader.rank(rank)["own"], value);
   }
+}
+
+// Of a run that every rank wants.
+void spread(const TemporaryFolder& folder, const ProcessGroup& world, int copies) {
+  spread_newest(run_of(folder, world), SnapshotHosts(world, copies, host_of(world)),
+      [](const auto&, const auto&) { return true; });
 }
 
 std::string contents(const fs::path& path) {
@@ -115,6 +132,41 @@ TEST(SnapshotsApart, AppearNowhereIfOneHostCannotTakeThem) {
   EXPECT_THAT(names_in(snapshots_on(folder, "even")), IsEmpty());
 }
 
+// One rank's disk is slower than ranks wait for each other.
+TEST(SnapshotsApart, MayTakeLongerThanACollective) {
+  const TemporaryFolder folder;
+  testing::run_ranks(4, [&](const ProcessGroup& world) {
+    world.set_timeout(std::chrono::seconds(2));
+    const SnapshotHosts hosts(world, 2, host_of(world));
+    const SnapshotFolder snapshots(run_of(folder, world));
+    std::optional<PendingSnapshot> pending;
+    if (hosts.keeps()) pending.emplace(PendingSnapshot::begin(snapshots, 7));
+    const auto write = [&](ByteSink& sink) {
+      if (world.rank() == 2) std::this_thread::sleep_for(std::chrono::seconds(5));
+      sink.write(std::string_view("content"));
+    };
+    const OwnFile own{
+        .facts = {.file = {.name = concat("file-", world.rank()), .sha256 = {}}}, .write = write};
+    const auto files =
+        spread_files(hosts.group(), hosts.keepers(), pending ? &*pending : nullptr, {own});
+    ASSERT_TRUE(files.has_value());
+    EXPECT_EQ(files->size(), hosts.keeps() ? 4U : 0U);
+  });
+}
+
+// Its peers would wait for its files without end.
+TEST(SnapshotsApart, EndWhenARankIsLost) {
+  const TemporaryFolder folder;
+  const auto lose_one = [&](const ProcessGroup& world) {
+    const SnapshotHosts hosts(world, 2, host_of(world));
+    SnapshotSaver saver({.run = run_of(folder, world), .hosts = hosts}, world);
+    if (world.rank() == 3) throw std::runtime_error("lost");
+    saver.save(7, part_of(world, 7));
+    saver.finish();
+  };
+  EXPECT_ANY_THROW(testing::run_ranks(4, lose_one));
+}
+
 TEST(SnapshotsApart, AppearNowhereIfTheRunHasDiverged) {
   const TemporaryFolder folder;
   testing::run_ranks(4, [&](const ProcessGroup& world) {
@@ -137,9 +189,7 @@ TEST(NewestOfHosts, IsGivenToThoseThatLackIt) {
     save(folder, world, 2, 7);
   });
   fs::remove_all(fs::path(folder.path()) / "even");  // the host of rank 0 was replaced
-  testing::run_ranks(4, [&](const ProcessGroup& world) {
-    spread_newest(run_of(folder, world), SnapshotHosts(world, 2, host_of(world)));
-  });
+  testing::run_ranks(4, [&](const ProcessGroup& world) { spread(folder, world, 2); });
   expect_whole(fs::path(folder.path()) / "even", 7, 4);
   EXPECT_THAT(names_in(snapshots_on(folder, "even")), ElementsAre("LATEST", "step-00000007"));
 }
@@ -152,9 +202,7 @@ TEST(NewestOfHosts, IsThatOfTheHighestStep) {
       save(folder, world, 2, 7);
     });
     fs::remove_all(snapshots_on(folder, older) / "step-00000007");
-    testing::run_ranks(4, [&](const ProcessGroup& world) {
-      spread_newest(run_of(folder, world), SnapshotHosts(world, 2, host_of(world)));
-    });
+    testing::run_ranks(4, [&](const ProcessGroup& world) { spread(folder, world, 2); });
     expect_whole(fs::path(folder.path()) / older, 7, 4);
   }
 }
@@ -163,9 +211,7 @@ TEST(NewestOfHosts, TakesThePlaceOfADamagedOne) {
   const TemporaryFolder folder;
   testing::run_ranks(4, [&](const ProcessGroup& world) { save(folder, world, 2, 7); });
   std::ofstream(snapshots_on(folder, "odd") / "step-00000007" / "state.json") << "{}";
-  testing::run_ranks(4, [&](const ProcessGroup& world) {
-    spread_newest(run_of(folder, world), SnapshotHosts(world, 1, host_of(world)));
-  });
+  testing::run_ranks(4, [&](const ProcessGroup& world) { spread(folder, world, 1); });
   expect_whole(fs::path(folder.path()) / "odd", 7, 4);
 }
 
@@ -174,10 +220,44 @@ TEST(NewestOfHosts, ThatCannotBeTakenIsAnErrorOfAllRanks) {
   testing::run_ranks(2, [&](const ProcessGroup& world) { save(folder, world, 1, 7); });
   fs::create_directory(fs::path(folder.path()) / "odd");
   std::ofstream(snapshots_on(folder, "odd")) << "no folder";
+  testing::run_ranks(
+      2, [&](const ProcessGroup& world) { EXPECT_THROW(spread(folder, world, 1), DataError); });
+}
+
+// A host that joins has the folder of an older run, whose step is higher.
+TEST(NewestOfHosts, OfDifferentRunsAreRefusedWithBothIds) {
+  for (const std::string step : {"00000003", "00000007"}) {  // or the same
+    const TemporaryFolder folder, older;
+    testing::run_ranks(2, [&](const ProcessGroup& world) {
+      save(folder, world, 2, 3, 100, "good");
+      save(older, world, 2, std::stoll(step), 100, "older");
+    });
+    fs::remove_all(fs::path(folder.path()) / "odd");
+    fs::copy(fs::path(older.path()) / "odd", fs::path(folder.path()) / "odd",
+        fs::copy_options::recursive);
+    testing::run_ranks(2, [&](const ProcessGroup& world) {
+      EXPECT_THAT(testing::message_of<DataError>([&] { spread(folder, world, 2); }),
+          AllOf(HasSubstr("run good: on host"), HasSubstr("run older: on host"),
+              HasSubstr("even/snapshots/step-00000003"), HasSubstr("odd/snapshots/step-" + step)));
+    });
+    EXPECT_THAT(names_in(snapshots_on(folder, "even")), ElementsAre("LATEST", "step-00000003"));
+    EXPECT_THAT(names_in(snapshots_on(folder, "odd")), ElementsAre("LATEST", "step-" + step));
+  }
+}
+
+TEST(NewestOfHosts, OfAnotherTrainingIsGivenToNoHost) {
+  const TemporaryFolder folder;
+  testing::run_ranks(2, [&](const ProcessGroup& world) { save(folder, world, 1, 7); });
   testing::run_ranks(2, [&](const ProcessGroup& world) {
-    const SnapshotHosts hosts(world, 1, host_of(world));
-    EXPECT_THROW(spread_newest(run_of(folder, world), hosts), DataError);
+    const SnapshotHosts hosts(world, 2, host_of(world));
+    std::string seen;
+    spread_newest(run_of(folder, world), hosts, [&](const auto& state, const auto& file) {
+      seen = state + file;
+      return false;
+    });
+    EXPECT_THAT(seen, AllOf(HasSubstr("{\"step\":7}"), HasSubstr("step-00000007/state.json")));
   });
+  EXPECT_FALSE(fs::exists(snapshots_on(folder, "odd")));
 }
 
 TEST(NewestOfHosts, OfAnotherRunIsRefusedOrRemoved) {

@@ -85,6 +85,17 @@ TEST(RunState, ReadsBackAsTheSameBits) {
   EXPECT_TRUE(after.epochs[1].validated);
 }
 
+TEST(RunState, KnowsWhichRunItIsOf) {
+  EXPECT_NE(new_run_id(), new_run_id());
+  RunState own = state();
+  EXPECT_EQ(run_id_in(to_json(own), "state.json"), "") << "of an earlier version";
+  own.setup.run = new_run_id();
+  own.setup.batches_a_step = 6;
+  EXPECT_EQ(read(to_json(own)).setup.run, own.setup.run);
+  EXPECT_EQ(read(to_json(own)).setup.batches_a_step, 6);
+  EXPECT_EQ(run_id_in(to_json(own), "state.json"), own.setup.run);
+}
+
 TEST(RunState, OfAnEarlierVersionReadsBackWhole) {
   const auto keys = [](const Json& object) {
     std::vector<std::string> all;

@@ -3,17 +3,31 @@
 #include <algorithm>
 #include <array>
 #include <exception>
+#include <set>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/snapshot/snapshot_folder.h"
+#include "lockstep/formats/snapshot/snapshot_names.h"
 #include "lockstep/train/snapshot/apart/spread_files.h"
 #include "lockstep/train/snapshot/group_values.h"
+#include "lockstep/train/snapshot/snapshot_reader.h"
+#include "lockstep/train/state/run_state.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// The newest usable snapshot of a host; all empty if there is none.
+struct OwnNewest {
+  SnapshotChoice choice = {};
+  std::string manifest = {}, state = {};  // manifest.json and state.json
+  std::string file = {};                  // where state.json is, with the host
+  std::string run = {};                   // its id
+};
 
 /// The newest snapshot of all hosts.
 struct Newest {
@@ -21,6 +35,40 @@ struct Newest {
   int rank = -1;             // the first that has it; -1: there is none
   std::vector<int> lacking;  // the leaders that have it not
 };
+
+OwnNewest newest_here(const SnapshotFolder& folder) {
+  folder.remove_leftovers();
+  OwnNewest own{.choice = folder.newest()};
+  if (own.choice.path.empty()) return own;
+  own.manifest = to_json(own.choice.manifest);
+  own.state = SnapshotReader(own.choice).state();
+  own.file = concat("host ", host_name(), ": ", (own.choice.path / kStateFile).string());
+  own.run = run_id_in(own.state, own.file);
+  return own;
+}
+
+// What a folder of another run has may be worth more than what this one has: the user decides.
+void check_one_run(const OwnNewest& own, const SnapshotHosts& hosts) {
+  const std::string id = own.run.empty() ? "without an id" : own.run;
+  std::string text;
+  if (!own.file.empty())
+    text = concat(id, ": on host ", host_name(), " in ", own.choice.path.string());
+  const auto ids = all_texts(text.empty() ? "" : id, hosts.world());
+  const auto texts = all_texts(text, hosts.world());
+  std::set<std::string> runs;
+  std::vector<std::string> lines;
+  for (std::size_t rank = 0; rank < ids.size(); ++rank) {
+    if (ids[rank].empty()) continue;
+    runs.insert(ids[rank]);
+    lines.push_back(concat("run ", texts[rank]));
+  }
+  if (runs.size() < 2) return;
+  throw DataError(concat(
+      "the hosts have snapshots of different runs, of which nothing was copied or removed; on each "
+      "host whose run is not to go on, move the folder away, or name another --output for this "
+      "run:\n  ",
+      joined(lines, "\n  ")));
+}
 
 Newest newest_among(const std::vector<std::string>& manifests, const std::vector<int>& leaders) {
   Newest newest;
@@ -71,23 +119,24 @@ void give_and_take(const Newest& newest, const SnapshotChoice& choice, const Sna
 
 }  // namespace
 
-void spread_newest(const fs::path& run, const SnapshotHosts& hosts) {
+void spread_newest(const fs::path& run, const SnapshotHosts& hosts,
+    const std::function<bool(const std::string& state, const std::string& file)>& is_wanted) {
   const SnapshotFolder folder(run);
-  SnapshotChoice choice;
-  std::string manifest;
+  OwnNewest own;
   std::string failures = failures_of(
       [&] {
-        if (!hosts.leads()) return;
-        folder.remove_leftovers();
-        choice = folder.newest();
-        if (!choice.path.empty()) manifest = to_json(choice.manifest);
+        if (hosts.leads()) own = newest_here(folder);
       },
-      hosts.group());
+      hosts.world());
   if (failures.empty()) {
-    const auto newest = newest_among(all_texts(manifest, hosts.group()), hosts.leaders());
-    if (newest.lacking.empty()) return;
-    failures =
-        failures_of([&] { give_and_take(newest, choice, folder, hosts.group()); }, hosts.group());
+    check_one_run(own, hosts);
+    const auto newest = newest_among(all_texts(own.manifest, hosts.world()), hosts.leaders());
+    if (newest.rank < 0) return;
+    const std::string state = broadcast_text(own.state, newest.rank, hosts.world());
+    const std::string file = broadcast_text(own.file, newest.rank, hosts.world());
+    if (!is_wanted(state, file) || newest.lacking.empty()) return;
+    failures = failures_of([&] { give_and_take(newest, own.choice, folder, hosts.group()); },
+        hosts.world(), &hosts.group());
   }
   if (!failures.empty())
     throw DataError(concat("the newest snapshot cannot be given to all hosts: ", failures));
@@ -101,7 +150,7 @@ void check_no_other_run(const fs::path& run, const SnapshotHosts& hosts, bool ov
         if (overwrites) return folder.clear();
         check(folder.newest().path.empty(), folder.path().string(), " holds snapshots of a run");
       },
-      hosts.group());
+      hosts.world());
   if (!failures.empty())
     throw InvalidArgument(
         concat(failures, "; name another --output, or add --overwrite to remove that run"));

@@ -1,15 +1,23 @@
 #include "lockstep/train/snapshot/apart/snapshot_hosts.h"
 
 #include <algorithm>
+#include <chrono>
 #include <set>
 
 #include "lockstep/train/snapshot/group_values.h"
 
 namespace lockstep {
+namespace {
+
+constexpr std::chrono::hours kLongest{24 * 30};
+
+}  // namespace
 
 SnapshotHosts::SnapshotHosts(const ProcessGroup& world, int copies, const std::string& own_host) {
   if (copies == 0) return;
+  world_ = world;
   group_ = world.split(0, world.rank());
+  group_->set_timeout(kLongest);
   std::set<std::string> hosts;
   int rank = 0;
   for (const std::string& host : all_texts(own_host, *group_)) {

@@ -24,8 +24,13 @@ class SnapshotHosts {
 
   bool are_apart() const { return group_.has_value(); }
 
-  /// Returns a group of all ranks that nothing but snapshots uses, so that their threads may.
+  /// Returns a group of all ranks that nothing but snapshots uses, so that their threads may. Its
+  /// calls wait as long as files take: that a rank is lost is found in world(), and then this one
+  /// is to be aborted.
   const ProcessGroup& group() const { return *group_; }
+
+  /// Returns the group that the other one was made of.
+  const ProcessGroup& world() const { return *world_; }
 
   /// Returns the first rank of each host.
   const std::vector<int>& leaders() const { return leaders_; }
@@ -37,7 +42,7 @@ class SnapshotHosts {
   bool keeps() const;  ///< and its host keeps snapshots
 
  private:
-  std::optional<ProcessGroup> group_;
+  std::optional<ProcessGroup> world_, group_;
   std::vector<int> leaders_, keepers_;
 };
 
