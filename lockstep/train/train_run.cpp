@@ -46,13 +46,19 @@ void check_same_data(const DataIdentity& data, const ProcessGroup& world) {
       "train: the ranks read different data; give all hosts the same files:", world);
 }
 
+// The rank 0 that died may seem to have it yet.
+std::unique_ptr<const RunLock> locked(const TrainOptions& options) {
+  const auto patience = options.resume.again ? kLockPatience : std::chrono::seconds(0);
+  return std::make_unique<const RunLock>(options.output, kRunLock, patience);
+}
+
 // Once flags and data are known to be good, and before anything of the folder is read or written. A
 // collective.
 std::unique_ptr<const RunLock> lock_folder(
     const TrainOptions& options, const DataIdentity& data, const ProcessGroup& world) {
   check_same_data(data, world);
   std::unique_ptr<const RunLock> lock;
-  do_on_root([&] { lock = std::make_unique<const RunLock>(options.output); }, world);
+  do_on_root([&] { lock = locked(options); }, world);
   return lock;
 }
 
@@ -62,8 +68,7 @@ std::unique_ptr<const RunLock> lock_own_folder(
   std::unique_ptr<const RunLock> lock;
   if (!hosts.are_apart()) return lock;
   const auto take = [&] {
-    if (hosts.leads() && hosts.group().rank() != 0)
-      lock = std::make_unique<const RunLock>(options.output);
+    if (hosts.leads() && hosts.group().rank() != 0) lock = locked(options);
   };
   const std::string failures = failures_of(take, hosts.world());
   check(failures.empty(), failures, "; hosts that share a folder need no --snapshot-copies");

@@ -72,7 +72,7 @@ void check_run_directory(const std::string& path, const ResumeSettings& resume) 
       printable_path(path));
   if (!std::filesystem::exists(path)) return;
   check(std::filesystem::is_directory(path), "train: --output is not a folder: ", path);
-  check_has_no_owner(path);
+  if (!resume.again) check_has_no_owner(path);  // else rank 0 waits for it
   const bool is_run = holds_run(path);
   if (is_run && (resume.overwrite || continues(path, resume))) return;
   for (const auto& entry : std::filesystem::directory_iterator(path)) {

@@ -5,12 +5,14 @@
 #include <chrono>
 #include <fcntl.h>
 #include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <sstream>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "lockstep/core/error.h"
@@ -89,12 +91,14 @@ Life life_of(const Owner& owner) {
   return birth_of(owner.pid) == owner.birth ? Life::kLives : Life::kEnded;
 }
 
+std::string owner_text(const std::optional<Owner>& owner) {
+  if (!owner) return "another process";
+  return concat("process ", owner->pid, " on ", printable_path(owner->host), ", started ",
+      printable_path(owner->started));
+}
+
 [[noreturn]] void refuse(const std::string& folder, const std::optional<Owner>& owner) {
-  const std::string who = owner
-                              ? concat("process ", owner->pid, " on ", printable_path(owner->host),
-                                    ", started ", printable_path(owner->started))
-                              : std::string("another process");
-  throw InvalidArgument(concat("a run is under way in ", folder, ": ", who,
+  throw InvalidArgument(concat("a run is under way in ", folder, ": ", owner_text(owner),
       "; wait for its end, stop it, or name another folder"));
 }
 
@@ -120,8 +124,27 @@ void check_is_free(const OpenDirectory& opened, const std::string& name,
       opened.path_of(name));
 }
 
-FileDescriptor taken(const OpenDirectory& folder, const std::string& name) {
-  LockedFile lock = open_locked(folder, name);
+// Says once for what it waits.
+LockedFile awaited(
+    const OpenDirectory& folder, const std::string& name, std::chrono::milliseconds patience) {
+  constexpr std::chrono::milliseconds kBetweenTries(100), kUnsaid(1000);
+  const auto begin = std::chrono::steady_clock::now();
+  bool is_said = false;
+  while (true) {
+    LockedFile lock = open_locked(folder, name);
+    const auto waited = std::chrono::steady_clock::now() - begin;
+    if (lock.refusal != EWOULDBLOCK || waited >= patience) return lock;
+    if (waited >= kUnsaid && !std::exchange(is_said, true))
+      std::cerr << concat("lockstep: waiting for ", folder.path_of(name), ", which ",
+          owner_text(owner_in(lock.file)), " still has; for ",
+          std::chrono::ceil<std::chrono::seconds>(patience).count(), " s at most\n");
+    std::this_thread::sleep_for(kBetweenTries);
+  }
+}
+
+FileDescriptor taken(
+    const OpenDirectory& folder, const std::string& name, std::chrono::milliseconds patience) {
+  LockedFile lock = awaited(folder, name, patience);
   const std::string path = folder.path().string();
   if (lock.refusal == EWOULDBLOCK) refuse(path, awaited_owner(lock.file));
   if (lock.refusal != 0) check_is_free(folder, name, owner_in(lock.file), lock.refusal);
@@ -135,11 +158,11 @@ FileDescriptor taken(const OpenDirectory& folder, const std::string& name) {
 
 }  // namespace
 
-RunLock::RunLock(const std::string& folder, std::string name)
+RunLock::RunLock(const std::string& folder, std::string name, std::chrono::milliseconds patience)
     : made_folder_(make_folders(folder)),
       folder_(OpenDirectory::open(folder)),
       name_(std::move(name)),
-      file_(taken(folder_, name_)) {}
+      file_(taken(folder_, name_, patience)) {}
 
 RunLock::~RunLock() {
   // Another's, where ours was removed by hand; its name is then not ours to remove.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "lockstep/core/file_descriptor.h"
@@ -12,6 +13,10 @@ namespace lockstep {
 inline constexpr const char* kRunLock = ".lock";
 inline constexpr const char* kLauncherLock = ".launcher.lock";
 
+/// How long ranks that are started again wait for the lock of the rank 0 that died: a file server
+/// gives it free when the lease of its host has ended, 90 s by default.
+inline constexpr std::chrono::seconds kLockPatience{150};
+
 /// The ownership of a run's folder by one process, as long as it lives.
 ///
 /// Note [A run's folder]
@@ -23,8 +28,10 @@ inline constexpr const char* kLauncherLock = ".launcher.lock";
 class RunLock {
  public:
   /// Takes the folder, made if it is missing. Throws InvalidArgument that names the owner if a run
-  /// has it, std::system_error when the file cannot be made.
-  explicit RunLock(const std::string& folder, std::string name = kRunLock);
+  /// has it and keeps it for longer than the `patience`, std::system_error when the file cannot be
+  /// made.
+  explicit RunLock(const std::string& folder, std::string name = kRunLock,
+      std::chrono::milliseconds patience = {});
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/progress/own_slot.h"
 #include "lockstep/formats/json_fields.h"
@@ -106,8 +107,10 @@ void say(const ProcessGroup& world, const std::string& text) {
 
 /// Returns nothing where this program may not write, and so can take nothing from another.
 std::unique_ptr<const RunLock> lock_of(const std::filesystem::path& run) {
+  const bool is_restart = environment_count("TORCHELASTIC_RESTART_COUNT").value_or(0) > 0;
+  const auto patience = is_restart ? kLockPatience : std::chrono::seconds(0);
   try {
-    return std::make_unique<const RunLock>(run.string());
+    return std::make_unique<const RunLock>(run.string(), kRunLock, patience);
   } catch (const std::system_error& error) {
     const int number = error.code().value();
     if (number != EACCES && number != EPERM && number != EROFS) throw;
@@ -225,11 +228,16 @@ bool Snapshot::save_alone(const torch::nn::Module& module, const torch::optim::O
       "Snapshot::save_alone: the other ranks have their shares of the optimizer's state");
   const std::int64_t step = step_of(moment);
   report_rescue(RescueState::kUnderWay);
-  SnapshotPart part = part_of(module, optimizer, moment, {});
-  part.state = state_text(moment, step, 1);
-  const bool is_saved = lockstep::save_alone(run_, options_.keep, step, part);
-  report_rescue(is_saved ? RescueState::kDone : RescueState::kNone);
-  return is_saved;
+  try {
+    SnapshotPart part = part_of(module, optimizer, moment, {});
+    part.state = state_text(moment, step, 1);
+    const bool is_saved = lockstep::save_alone(run_, options_.keep, step, part);
+    report_rescue(is_saved ? RescueState::kDone : RescueState::kNone);
+    return is_saved;
+  } catch (...) {
+    report_rescue(RescueState::kNone);  // else the launcher would wait for it
+    throw;
+  }
 }
 
 void Snapshot::wait() {

@@ -2,17 +2,22 @@
 
 #include <algorithm>
 #include <csignal>
+#include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sys/file.h>
 #include <sys/resource.h>
+#include <thread>
 
 #include "tests/process/train/idx_files.h"
 #include "tests/process/train/resumable_run.h"
 #include "tests/train/file_size_limit.h"
+
+#include "lockstep/core/file_descriptor.h"
 
 namespace lockstep::testing {
 namespace {
@@ -235,6 +240,27 @@ TEST_F(TrainSnapshot, AFolderOfARunIsNotOverwritten) {
   const Ended ended = run.attempt("--resume never");
   EXPECT_EQ(ended.code(), 2);
   EXPECT_THAT(ended.err, HasSubstr("--resume auto"));
+}
+
+// As that of a host that went down, whose lease on a file server has not ended.
+TEST_F(TrainSnapshot, ARestartWaitsForTheLockOfTheDead) {
+  const ResumableRun run(long_flags("--nproc-per-node 2 --max-steps 400"));
+  Command command = run.start();
+  wait_for_snapshot(run, command);
+  FileDescriptor file(::open(run.file(".lock").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(file);
+  const pid_t first = run.rank(0);
+  std::thread next([&] { ::flock(file.get(), LOCK_EX); });  // before any rank that comes later
+  ASSERT_EQ(::kill(first, SIGKILL), 0);
+  next.join();
+  ASSERT_TRUE(command.wait_until([&] {
+    return count_of("waiting for " + run.output(), command.err()) > 0;
+  })) << "the ranks are there again";
+  file = FileDescriptor();
+  const Ended ended = command.wait();
+  EXPECT_EQ(ended.code(), 0) << ended.err;
+  EXPECT_EQ(run.summary()["steps"], 400);
+  EXPECT_EQ(run.summary()["restarts"], 1);
 }
 
 class TrainRestart : public TrainSnapshot, public ::testing::WithParamInterface<int> {};

@@ -1,18 +1,22 @@
 #include "lockstep/train/record/run_directory.h"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <memory>
 #include <system_error>
+#include <thread>
 
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/train/options/run_configuration.h"
+#include "lockstep/train/record/run_lock.h"
 
 namespace lockstep {
 namespace {
@@ -248,6 +252,18 @@ TEST(ConfigToml, QuotesTextAndKeepsNumbers) {
 TEST(ShellText, QuotesWhatAShellWouldChange) {
   EXPECT_EQ(shell_text({"lockstep", "train", "--lr=0.1"}), "lockstep train --lr=0.1");
   EXPECT_EQ(shell_text({"a b", "", "it's", "$x"}), R"('a b' '' 'it'\''s' '$x')");
+}
+
+TEST(RunLock, WaitsForAnOwnerThatGoes) {
+  const testing::TemporaryFolder folder;
+  auto first = std::make_unique<const RunLock>(folder.str());
+  EXPECT_THROW(RunLock(folder.str(), kRunLock, std::chrono::milliseconds(200)), InvalidArgument);
+  std::thread owner([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    first.reset();
+  });
+  EXPECT_NO_THROW(RunLock(folder.str(), kRunLock, std::chrono::minutes(1)));
+  owner.join();
 }
 
 }  // namespace

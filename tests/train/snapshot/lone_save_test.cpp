@@ -156,6 +156,22 @@ TEST(SnapshotRescue, IsToldToTheLauncher) {
   });
 }
 
+TEST(SnapshotRescue, IsOverWhenItFails) {
+  const TemporaryFolder run;
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
+    SmallTraining training;
+    Snapshot snapshot(run.path(), world, {.rescue = world.rank() == 0});
+    std::optional<OwnSlot> slot;
+    if (world.rank() == 0) slot.emplace();
+    (void)load(snapshot, training);
+    if (world.rank() != 0) return;
+    const testing::FileSizeLimit limit(10);
+    EXPECT_THROW(
+        snapshot.save_alone(*training.net, training.optimizer, {.step = 3}), std::system_error);
+    EXPECT_EQ(slot->rescue(), RescueState::kNone) << "the launcher need not wait";
+  });
+}
+
 TEST(SnapshotRescue, IsNotForSharesOfAnOptimizer) {
   const TemporaryFolder run;
   SmallTraining training;
