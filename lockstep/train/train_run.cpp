@@ -94,6 +94,28 @@ LrScheduler make_scheduler(const TrainRun& run) {
       plateau_rule(settings, larger_is_better(options.eval_metric))};
 }
 
+// What a plateau has left of the rate is of as many replicas as there were.
+double rescaled_lr(double lr, const TrainRun& run) {
+  const std::int64_t before = run.start.state.setup.batches_a_step, now = batches_a_step(run);
+  if (before == 0 || before == now) return lr;
+  OptimizerSettings unit = run.options.optimizer;
+  unit.lr = 1;
+  const double least = std::min(lr, unit.schedule.min_lr.value_or(0));
+  return std::max(lr * scaled_lr(unit, now) / scaled_lr(unit, before), least);
+}
+
+// Empty if it is as before, or nobody knows.
+std::string change_of_batch(const TrainRun& run) {
+  const std::int64_t before = run.start.state.setup.batches_a_step, now = batches_a_step(run);
+  if (before == 0 || before == now) return "";
+  const OptimizerSettings& optimizer = run.options.optimizer;
+  return concat("the global batch is ", now * run.options.batch_size, " samples now, and was ",
+      before * run.options.batch_size, "; the learning rate ",
+      optimizer.lr_scale == LrScale::kNone
+          ? std::string("stays")
+          : concat("follows it (--lr-scale ", name_of(optimizer.lr_scale), ")"));
+}
+
 RunSetup setup_of(const TrainRun& run) {
   return {.run = run.start.state.setup.run,
       .seed = run.options.seed,
@@ -199,10 +221,12 @@ void TrainRun::announce_start() {
       describe(options, layout), ", precision ", precision_text(options)));
   for (const std::string& remark : start.remarks) progress.warn(remark);
   if (start.snapshot) {
-    progress.announce(start.announcement);
+    progress.say(start.announcement);
   } else if (!start.announcement.empty()) {
-    progress.warn(start.announcement);
+    progress.announce(start.announcement);
   }
+  const std::string change = change_of_batch(*this);
+  if (!change.empty()) progress.warn(change);
   const StartWeights& weights = replica->start();
   if (!weights.remark.empty()) progress.announce(weights.remark);
   if (!weights.warning.empty()) progress.warn(weights.warning);
@@ -216,6 +240,7 @@ void TrainRun::restore(const SnapshotReader& snapshot) {
   restore_tensors(own, snapshot.model(), path + ": model", others);
   restore_optimizer(replica->optimizer(), own, snapshot.optimizer(), others);
   replica->restore_scaler(state.scaler);
+  state.plateau.lr = rescaled_lr(state.plateau.lr, *this);
   if (ema) {
     restore_tensors(named_averages(*ema, own), snapshot.model_ema(), path + ": model-ema", others);
     ema->restore(ema->averages(), state.ema_updates);

@@ -3,6 +3,7 @@
 #include "tests/train/trainer_parts.h"
 
 #include <filesystem>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
 
@@ -13,6 +14,8 @@
 namespace lockstep {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::TrainerParts;
 
 using ValidatorTest = TrainerParts;
@@ -130,6 +133,46 @@ TEST_F(CheckpointerTest, ARunThatIsCopiedKeepsItsIdAndABranchGetsOne) {
   EXPECT_EQ(branch.state.step, 2);
   EXPECT_NE(branch.state.setup.run, id);
   EXPECT_FALSE(branch.state.setup.run.empty());
+}
+
+// Two ranks, then one.
+TEST_F(CheckpointerTest, ARateThatFollowsTheBatchDoesSoInAnotherWorld) {
+  TrainOptions options = testing::toy_options(folder_, 5);
+  options.limits = {.steps = 2};
+  options.parallel = Parallel::kDdp;
+  options.optimizer.lr_scale = LrScale::kLinear;
+  options.optimizer.schedule.kind = LrScheduleKind::kPlateau;
+  const double lr = options.optimizer.lr;
+  run_ranks(2, [&](const ProcessGroup& world) {
+    TrainRun run(options, world, {"test"});
+    Checkpointer checkpointer(run);
+    EpochLoop(run, checkpointer).pass();
+    checkpointer.finish();
+    EXPECT_DOUBLE_EQ(run.state.plateau.lr, 2 * lr);
+  });
+  options.resume.kind = Resume::kAuto;
+  ::testing::internal::CaptureStderr();
+  const TrainRun alone = begin(options);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(alone.state.step, 2);
+  EXPECT_DOUBLE_EQ(alone.state.plateau.lr, lr);
+  EXPECT_THAT(said, HasSubstr("the global batch is 128 samples now, and was 256"));
+  EXPECT_THAT(said, HasSubstr("going on from")) << "--progress none hides no such thing";
+}
+
+TEST_F(CheckpointerTest, AFirstStartWarnsOfNothing) {
+  TrainOptions options = testing::toy_options(folder_, 5);
+  options.progress = ProgressStyle::kLine;
+  options.resume.kind = Resume::kAuto;
+  const auto said_by_start = [&] {
+    ::testing::internal::CaptureStderr();
+    begin(options);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string first = said_by_start();
+  EXPECT_THAT(first, HasSubstr("training starts anew"));
+  EXPECT_THAT(first, Not(HasSubstr("warning")));
+  EXPECT_THAT(said_by_start(), HasSubstr("warning: no complete snapshot")) << "that was lost";
 }
 
 }  // namespace

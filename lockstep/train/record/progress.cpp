@@ -38,8 +38,10 @@ Progress::Progress(ProgressStyle style)
 Progress::~Progress() { erase(); }
 
 void Progress::announce(const std::string& text) const {
-  if (style_ != ProgressStyle::kNone) std::fprintf(stderr, "%s\n", text.c_str());
+  if (style_ != ProgressStyle::kNone) say(text);
 }
+
+void Progress::say(const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }
 
 void Progress::warn(const std::string& text) {
   erase();

@@ -89,6 +89,9 @@ class Progress {
   /// Prints a line before the first epoch.
   void announce(const std::string& text) const;
 
+  /// Prints what whoever starts a run must know, in every style.
+  static void say(const std::string& text);
+
   /// Prints what needs attention, on a line that stays; on every rank and in every style.
   void warn(const std::string& text);
 
