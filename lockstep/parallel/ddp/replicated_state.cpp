@@ -120,6 +120,9 @@ void check_same_on_all_ranks(
         " (", lines_of(texts[static_cast<std::size_t>(rank)]).size(),
         " in all); build the same model on every rank");
   }
+  for (const auto& [name, tensor] : tensors)
+    check(!tensor.is_complex(), what, ": ", name, " is of ", tensor.scalar_type(),
+        ", which ranks cannot add up; keep torch::view_as_real() of it");
 }
 
 void broadcast_all(const std::vector<torch::Tensor>& tensors, int root, const ProcessGroup& group) {

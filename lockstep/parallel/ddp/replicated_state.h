@@ -15,8 +15,9 @@ namespace lockstep {
 
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
-/// Checks that all ranks have the same tensors: number, names, types and shapes. A collective;
-/// throws the same InvalidArgument on every rank, which names rank, tensor and shapes.
+/// Checks that all ranks have the same tensors: number, names, types and shapes, none of them
+/// complex. A collective; throws the same InvalidArgument on every rank, which names rank, tensor
+/// and shapes.
 void check_same_on_all_ranks(
     const std::string& what, const NamedTensors& tensors, const ProcessGroup& group);
 

@@ -103,6 +103,43 @@ TEST(ShardedOptimizer, StateMadeAtConstructionIsSharedOutAtOnce) {
   });
 }
 
+// As a module with tied weights lists them.
+TEST(ShardedOptimizer, ATiedParameterHasOneOwnerAndIsUpdatedOnce) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
+    const auto plain = some_parameters(), shared = some_parameters();
+    auto listed = shared;
+    listed.insert(listed.begin() + 1, {shared[0], shared[2]});
+    const auto reference = adam(plain);
+    ShardedOptimizer optimizer(adam(listed), world);
+    EXPECT_EQ(optimizer.owners()[0].size(), shared.size());
+    set_gradients(plain, 0);
+    set_gradients(shared, 0);
+    reference->step();
+    optimizer.step();
+    for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(plain[i].equal(shared[i])) << i;
+    expect_own_state_only(optimizer, world);
+  });
+}
+
+TEST(ShardedOptimizer, AParameterInTwoGroupsIsRefused) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
+    const auto parameters = some_parameters();
+    auto optimizer = adam(parameters);
+    optimizer->add_param_group(torch::optim::OptimizerParamGroup({parameters[1]}));
+    EXPECT_THROW(ShardedOptimizer(std::move(optimizer), world), InvalidArgument);
+  });
+}
+
+TEST(ShardedOptimizer, AComplexParameterIsRefusedByName) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
+    auto parameters = some_parameters();
+    parameters[1] = torch::ones({2}, torch::kComplexFloat).set_requires_grad(true);
+    const auto message =
+        testing::message_of<InvalidArgument>([&] { ShardedOptimizer(adam(parameters), world); });
+    EXPECT_THAT(message, ::testing::HasSubstr("group 0 parameter 1 is of ComplexFloat"));
+  });
+}
+
 // Two of four ranks own nothing.
 TEST(ShardedOptimizer, MoreRanksThanParameters) {
   testing::run_ranks(4, [](const ProcessGroup& world) {
