@@ -1,11 +1,17 @@
 // Small nets with the layers that a test is about, where the catalogue has them in large nets only.
 
+#include <ATen/ops/clamp_max.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/real.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/functional.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/pimpl.h>
 
@@ -68,10 +74,56 @@ struct HalfUsedImpl : Module {
   Linear used, left_out;
 };
 
+// One tensor under two names.
+struct TiedImpl : Module {
+  at::Tensor forward(const at::Tensor& images) { return images.matmul(a).tanh().matmul(b).tanh(); }
+  at::Tensor a = register_parameter("a", at::randn({64, 64}) / 8);
+  at::Tensor b = register_parameter("b", a);
+};
+TORCH_MODULE(Tied);
+
+Sequential tied(std::int64_t classes) {
+  return Sequential(Flatten(), Linear(784, 64), Tied(), Linear(64, classes));
+}
+
+// Grey levels as words, whose gradients are sparse.
+struct WordsImpl : Module {
+  at::Tensor forward(const at::Tensor& images) {
+    return words((images.flatten(1).abs() * 100).to(at::kLong).clamp_max(255)).mean(1);
+  }
+  Embedding words = register_module("words", Embedding(EmbeddingOptions(256, 8).sparse(true)));
+};
+TORCH_MODULE(Words);
+
+Sequential sparse(std::int64_t classes) { return Sequential(Words(), Linear(8, classes)); }
+
+struct ComplexImpl : Module {
+  at::Tensor forward(const at::Tensor& images) {
+    return at::real(images.flatten(1).to(weight.scalar_type()).matmul(weight));
+  }
+  explicit ComplexImpl(at::ScalarType type)
+      : weight(register_parameter("weight", at::ones({784, 8}, type))) {}
+  at::Tensor weight;
+};
+TORCH_MODULE(Complex);
+
+Sequential complex64(std::int64_t classes) {
+  return Sequential(Complex(at::kComplexFloat), Linear(8, classes));
+}
+
+Sequential complex128(std::int64_t classes) {
+  return Sequential(Complex(at::kComplexDouble),
+      Functional([](at::Tensor x) { return x.to(at::kFloat); }), Linear(8, classes));
+}
+
 }  // namespace
 
 LOCKSTEP_MODEL("skip", skip)
 LOCKSTEP_MODEL("half-used", [](std::int64_t n) { return std::make_shared<HalfUsedImpl>(n); })
+LOCKSTEP_MODEL("complex64", complex64)
+LOCKSTEP_MODEL("complex128", complex128)
+LOCKSTEP_MODEL("sparse", sparse)
+LOCKSTEP_MODEL("tied", tied)
 LOCKSTEP_MODEL("denormal", denormal)
 LOCKSTEP_MODEL("dropout", dropout)
 LOCKSTEP_MODEL("growing", growing)

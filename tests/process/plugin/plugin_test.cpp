@@ -100,6 +100,41 @@ TEST_F(Plugin, ItsRunGoesOnWhereItWasStopped) {
   EXPECT_THAT(ended.out, HasSubstr(whole.summary["parameters_hash"].get<std::string>()));
 }
 
+TEST_F(Plugin, ATiedWeightIsSavedAndGoesOnInEveryWay) {
+  for (const std::string way : {"--parallel serial", "--parallel dp", "--parallel pp",
+           "--nproc-per-node 2 --shard-optimizer"}) {
+    const TemporaryFolder folder;
+    const std::string common = concat(plugin_flag("layers"), data_.flag(),
+        " --model tied --seed 3 --opt adam --batch-size 16 ", way);
+    const TrainedRun whole = trained_run(common + " --epochs 2");
+    EXPECT_EQ(whole.last.at("2.a"), whole.last.at("2.b")) << way;
+    const std::string output = concat(" --resume auto --output ", folder.file("run"));
+    EXPECT_EQ(train(common + " --epochs 1" + output).code(), 0) << way;
+    const Ended ended = train(common + " --epochs 2 --json" + output);
+    ASSERT_EQ(ended.code(), 0) << ended.err;
+    EXPECT_THAT(ended.out, HasSubstr(whole.summary["parameters_hash"].get<std::string>())) << way;
+  }
+}
+
+TEST_F(Plugin, WhatItsOptimizerOrItsFilesCannotTakeIsKnownBeforeTheFirstStep) {
+  for (const char* when : {"", " --dry-run"}) {
+    const std::string model = plugin_flag("layers") + "--model ";
+    for (const char* optimizer : {"adam", "adamw", "sgd", "sgd --momentum 0 --weight-decay 0.1"}) {
+      const Ended ended = refused(concat(model, "sparse --opt ", optimizer, when));
+      EXPECT_EQ(ended.code(), 2) << ended.err;
+      EXPECT_THAT(ended.err, HasSubstr("the gradients of 0.words.weight are sparse")) << optimizer;
+    }
+    for (const char* flags : {"complex128", "complex64 --nproc-per-node 2"}) {
+      const Ended ended = refused(concat(model, flags, " --opt sgd --momentum 0", when));
+      EXPECT_EQ(ended.code(), 2) << ended.err;
+      EXPECT_THAT(ended.err, HasSubstr("train: 0.weight is ")) << flags;
+    }
+  }
+  EXPECT_EQ(refused(plugin_flag("layers") + "--model complex64 --opt sgd --momentum 0").code(), 0);
+  const TrainedRun sparse = run("sparse", concat(plugin_flag("layers"), "--momentum 0"));
+  EXPECT_LT(sparse.losses().back(), sparse.losses().front());
+}
+
 TEST_F(Plugin, ItsRunIsEvaluatedAsItWasMeasured) {
   const TemporaryFolder folder;
   const std::string model = concat(plugin_flag("nets"), "--model mnist-example");
