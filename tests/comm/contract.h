@@ -41,12 +41,8 @@ inline std::string contract_name(const ::testing::TestParamInfo<ContractParamete
   return std::get<0>(parameters.param) + "_" + std::to_string(std::get<1>(parameters.param));
 }
 
-/// Returns the element types that the group reduces: all of LibTorch's, but NCCL knows no short.
-inline std::vector<at::ScalarType> number_types(const ProcessGroup& group) {
-  std::vector<at::ScalarType> types = {torch::kFloat, torch::kDouble, torch::kHalf,
-      torch::kBFloat16, torch::kInt8, torch::kUInt8, torch::kInt, torch::kLong};
-  if (group.device_backend_name() != "nccl") types.push_back(torch::kShort);
-  return types;
-}
+/// The element types that every group reduces.
+inline constexpr at::ScalarType kNumberTypes[] = {torch::kFloat, torch::kDouble, torch::kHalf,
+    torch::kBFloat16, torch::kInt8, torch::kUInt8, torch::kShort, torch::kInt, torch::kLong};
 
 }  // namespace lockstep::testing

@@ -6,7 +6,7 @@ namespace lockstep {
 namespace {
 
 using testing::Contract;
-using testing::number_types;
+using testing::kNumberTypes;
 
 class ContractSizes : public Contract {};
 INSTANTIATE_TEST_SUITE_P(Backends, ContractSizes,
@@ -23,7 +23,7 @@ torch::Tensor pattern(std::int64_t elements, int rank, at::ScalarType type) {
 TEST_P(ContractSizes, AllTypesAndSizesInOrdinaryAndSharedMemory) {
   run([](ProcessGroup group) {
     const int ranks = group.size() * (group.size() + 1) / 2;
-    for (const auto type : number_types(group)) {
+    for (const auto type : kNumberTypes) {
       for (const std::int64_t elements : {0, 1, 63, 64, 65, 4097, 1'000'003}) {
         const torch::Tensor expected = pattern(elements, ranks - 1, type);
         const torch::Tensor ordinary = pattern(elements, group.rank(), type);

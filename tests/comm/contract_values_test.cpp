@@ -18,7 +18,7 @@ namespace {
 
 using testing::Contract;
 using testing::here;
-using testing::number_types;
+using testing::kNumberTypes;
 
 class ContractValues : public Contract {};
 INSTANTIATE_TEST_SUITE_P(Backends, ContractValues,
@@ -286,7 +286,7 @@ TEST_P(ContractValues, SixteenBitsAreReducedInMore) {
 TEST_P(ContractValues, WholeNumbersWrapAround) {
   run([](ProcessGroup group) {
     const auto on_host = torch::TensorOptions(torch::kLong).device(torch::kCPU);
-    for (const auto type : number_types(group)) {
+    for (const auto type : kNumberTypes) {
       if (c10::isFloatingType(type)) continue;
       for (const std::int64_t elements : {std::int64_t{3}, kLong}) {
         const torch::Tensor large = torch::full({elements}, 0x7070707070707070, on_host).to(type);
@@ -308,7 +308,7 @@ TEST_P(ContractValues, WholeNumbersWrapAround) {
 // Whatever the bits are, NaN among them, all ranks hold the same ones afterwards.
 TEST_P(ContractValues, AllRanksHoldTheSameBits) {
   run([](ProcessGroup group) {
-    for (const auto type : number_types(group)) {
+    for (const auto type : kNumberTypes) {
       for (const auto op : {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax}) {
         for (const std::int64_t elements : {std::int64_t{0}, std::int64_t{5}, kLong}) {
           const torch::Tensor tensor = here(bits(elements, group.rank(), type));
@@ -326,7 +326,7 @@ TEST_P(ContractValues, AllRanksHoldTheSameBits) {
 
 TEST_P(ContractValues, NothingIsReducedToNothing) {
   run([](ProcessGroup group) {
-    for (const auto type : number_types(group)) {
+    for (const auto type : kNumberTypes) {
       const torch::Tensor nothing = empty_of(0, type);
       for (const auto op : {ReduceOp::kSum, ReduceOp::kProduct, ReduceOp::kMin, ReduceOp::kMax}) {
         group.all_reduce(nothing, op).wait();

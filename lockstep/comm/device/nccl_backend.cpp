@@ -107,6 +107,11 @@ class NcclBackend final : public Backend {
   int size() const override { return size_; }
   bool carries(torch::Device device) const override { return device == device_; }
   bool sums_in_rank_order() const override { return size() <= 2; }
+  // NCCL has no whole numbers of 16 bits; in 32, their last 16 bits come out the same.
+  std::optional<at::ScalarType> reduced_as(
+      torch::Device device, at::ScalarType type, ReduceOp op) const override {
+    return type == torch::kShort ? torch::kInt : Backend::reduced_as(device, type, op);
+  }
 
   Work all_reduce(const Tensor& tensor, ReduceOp op) override {
     const Type type = type_of("all_reduce", tensor);
