@@ -102,6 +102,32 @@ std::optional<ImageFolder> open_validation(
 
 }  // namespace
 
+OtherFiles& OtherFiles::operator+=(const OtherFiles& more) {
+  count += more.count;
+  examples.insert(examples.end(), more.examples.begin(), more.examples.end());
+  for (const auto& [ending, files] : more.endings) endings[ending] += files;
+  return *this;
+}
+
+std::string OtherFiles::endings_text() const {
+  constexpr std::size_t kMostNamed = 5;
+  std::vector<std::pair<std::int64_t, std::string>> most;
+  for (const auto& [ending, files] : endings) most.emplace_back(-files, ending);
+  std::sort(most.begin(), most.end());
+  std::vector<std::string> texts;
+  std::int64_t left = 0;
+  for (const auto& [files, ending] : most) {
+    if (texts.size() == kMostNamed) {
+      left -= files;
+    } else {
+      texts.push_back(
+          concat(-files, ' ', ending.empty() ? "without an ending" : printable_path(ending)));
+    }
+  }
+  if (left > 0) texts.push_back(concat(left, " others"));
+  return joined(texts, ", ");
+}
+
 ImageFolder::ImageFolder(const fs::path& directory, const std::vector<std::string>& classes)
     : list_(std::make_shared<const ImageFolderList>(scan_image_folder(directory, classes))) {}
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,7 +13,14 @@ namespace lockstep::data {
 /// The files of a folder that are not images by their names.
 struct OtherFiles {
   std::int64_t count = 0;
-  std::vector<std::string> examples;  ///< the first few, for messages
+  std::vector<std::string> examples;            ///< the first few, for messages
+  std::map<std::string, std::int64_t> endings;  ///< of those that are not hidden: `.webp`, or none
+
+  OtherFiles& operator+=(const OtherFiles& more);
+
+  /// Says how many have which ending, those of which there are most first: `20 .webp, 9 .bmp`;
+  /// empty where all are hidden.
+  std::string endings_text() const;
 };
 
 struct ImageFolderList;

@@ -25,14 +25,20 @@ template <typename... Parts>
 
 bool is_hidden(const std::string& name) { return name.starts_with('.'); }
 
-bool is_image_name(const std::string& name) {
+// With its dot, in lower case; empty for none.
+std::string ending_of(const std::string& name) {
   const auto dot = name.rfind('.');
-  if (dot == std::string::npos) return false;
-  std::string extension = name.substr(dot + 1);
-  for (char& c : extension) {
+  if (dot == std::string::npos) return "";
+  std::string ending = name.substr(dot);
+  for (char& c : ending) {
     if ('A' <= c && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
-  return extension == "jpg" || extension == "jpeg" || extension == "png";
+  return ending;
+}
+
+bool is_image_name(const std::string& name) {
+  const std::string ending = ending_of(name);
+  return ending == ".jpg" || ending == ".jpeg" || ending == ".png";
 }
 
 /// The names in one folder by what they are, sorted.
@@ -74,7 +80,7 @@ class Scanner {
   static fs::directory_iterator entries(const fs::path& folder) {
     std::error_code error;
     fs::directory_iterator found(folder, error);
-    if (error) throw std::system_error(error, "list " + printable_path(folder.native()));
+    if (error) throw std::system_error(error, "cannot list " + printable_path(folder.native()));
     return found;
   }
 
@@ -160,6 +166,8 @@ class Scanner {
     if (list_.others.examples.size() < kMostExamples)
       list_.others.examples.push_back(printable_path(path));
     ++list_.others.count;
+    const std::string name = path.substr(path.rfind('/') + 1);
+    if (!is_hidden(name)) ++list_.others.endings[ending_of(name)];
   }
 
   void add_image(std::string path) {

@@ -77,6 +77,7 @@ TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_s
       .test_samples = data.test->size(),
       .data_bytes = data.bytes_in_memory,
       .available_bytes = available_memory(),
+      .data_remark = data.remark,
       .start = text_of(start)};
   count_parameters(*model, plan);
   check_memory(plan, local_world_size);

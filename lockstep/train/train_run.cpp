@@ -219,6 +219,7 @@ void TrainRun::announce_start() {
   Progress& progress = log.progress();
   progress.announce(concat(options.model, ", ", name_of(options.parallel), ": ",
       describe(options, layout), ", precision ", precision_text(options)));
+  if (!data.remark.empty()) progress.warn(data.remark);
   for (const std::string& remark : start.remarks) progress.warn(remark);
   if (start.snapshot) {
     progress.say(start.announcement);

@@ -83,6 +83,10 @@ TEST(ImageFolder, CountsOtherFiles) {
   EXPECT_THAT(paths(folder), ElementsAre("a/1.jpg", "b/1.png"));
   EXPECT_EQ(folder.other_files().count, 7);
   EXPECT_THAT(folder.other_files().examples, ElementsAre("top.jpg", ".git", "README"));
+  EXPECT_EQ(folder.other_files().endings_text(), "2 without an ending, 1 .jpg, 1 .txt, 1 .webp");
+  EXPECT_EQ(
+      ImageFolder(ClassFolders({"a/1.jpg", "a/.x", "b/2.PNG"}).path()).other_files().endings_text(),
+      "");
 }
 
 TEST(ImageFolder, ReadsItsFiles) {

@@ -12,6 +12,13 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostShown = 20;  // bad files and classes; --json and --bad-list have all
 
+// By its letters: a setw would count the bytes of UTF-8.
+std::string padded(const std::string& name, std::size_t width) {
+  const auto letters = static_cast<std::size_t>(
+      std::count_if(name.begin(), name.end(), [](char byte) { return (byte & '\xc0') != '\x80'; }));
+  return name + std::string(width - std::min(width, letters), ' ');
+}
+
 std::int64_t images_of(const data::SetReport& report) {
   std::int64_t images = 0;
   for (const auto& part : report.parts) images += part.images;
@@ -21,7 +28,8 @@ std::int64_t images_of(const data::SetReport& report) {
 void print_part(std::ostream& out, const data::PartReport& part) {
   const auto [least, most] = std::minmax_element(part.per_class.begin(), part.per_class.end());
   out << "  " << std::left << std::setw(10) << part.name << std::right << std::setw(10)
-      << part.images << " images in " << part.per_class.size() << " classes, ";
+      << part.images << " images in " << part.per_class.size()
+      << (part.per_class.size() == 1 ? " class, " : " classes, ");
   if (*least == *most) {
     out << *least << " in each\n";
   } else {
@@ -32,7 +40,7 @@ void print_part(std::ostream& out, const data::PartReport& part) {
 void print_classes(std::ostream& out, const data::SetReport& report) {
   if (report.class_names.size() > kMostShown) return;
   for (std::size_t i = 0; i < report.class_names.size(); ++i) {
-    out << "    " << std::left << std::setw(28) << shown_name(report.class_names[i]);
+    out << "    " << padded(shown_name(report.class_names[i]), 28);
     for (const auto& part : report.parts) {
       out << ' ' << part.name << ' ' << part.per_class[i];
     }
@@ -43,7 +51,10 @@ void print_classes(std::ostream& out, const data::SetReport& report) {
 void print_files(std::ostream& out, const data::FilesReport& files) {
   out << "  " << files.jpeg << " JPEG and " << files.png << " PNG files, " << files.bytes
       << " bytes\n";
-  if (files.other > 0) out << "  " << files.other << " other files, ignored\n";
+  const std::string endings = files.other.endings_text();
+  if (files.other.count > 0)
+    out << "  " << files.other.count << " other files, ignored" << (endings.empty() ? "" : ": ")
+        << endings << '\n';
   if (files.bad_exif > 0) {
     out << "  " << files.bad_exif << " images whose EXIF orientation cannot be read\n";
   }
@@ -69,9 +80,9 @@ Json size_json(const std::optional<ImageSize>& size) {
 }
 
 Json files_json(const data::FilesReport& files) {
-  return {{"jpeg", files.jpeg}, {"png", files.png}, {"other", files.other},
-      {"bad_exif", files.bad_exif}, {"repeated", files.repeated},
-      {"across_parts", files.across_parts}, {"bytes", files.bytes}};
+  return {{"jpeg", files.jpeg}, {"png", files.png}, {"other", files.other.count},
+      {"other_endings", files.other.endings}, {"bad_exif", files.bad_exif},
+      {"repeated", files.repeated}, {"across_parts", files.across_parts}, {"bytes", files.bytes}};
 }
 
 }  // namespace

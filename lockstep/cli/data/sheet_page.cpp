@@ -95,13 +95,14 @@ std::string explanation(const SheetRequest& request, const DataSheet& sheet) {
                  : std::string("Training sees them as they are here."));
 }
 
+bool is_drawn(const SheetSample& sample) { return sample.plain || !sample.failure.empty(); }
+
+// Tensors are numbers alone, which follow.
 std::string samples_section(const SheetRequest& request, const DataSheet& sheet) {
+  if (std::ranges::none_of(sheet.samples, is_drawn)) return "";
   std::string text = "<h2>" + std::string(request.options.plugin.empty() ? "Images" : "Samples") +
                      "</h2>\n<p class=\"note\">" + explanation(request, sheet) +
                      "</p>\n<div class=\"sheet\">\n";
-  const auto is_drawn = [](const SheetSample& sample) {
-    return sample.plain || !sample.failure.empty();
-  };
   for (const SheetSample& sample : sheet.samples)
     if (is_drawn(sample)) text += sample_element(sheet, sample);
   return text + "</div>\n";
@@ -133,21 +134,22 @@ std::string numbers_row(
       "<td>", joined(first), count > std::ssize(first) ? ", ..." : "", "</td></tr>\n");
 }
 
-std::string note_on_numbers(const DataSheet& sheet) {
+std::string note_on_numbers(const SheetRequest& request, const DataSheet& sheet) {
   const bool has_spread = std::ranges::any_of(sheet.samples,
       [](const SheetSample& sample) { return !sample.numbers.empty() && sample.plain; });
-  return concat(
+  const bool is_first = std::ranges::none_of(sheet.samples, is_drawn);
+  return concat(is_first ? explanation(request, sheet) + " " : "",
       sheet.inputs.empty() ? "Shapes are channels x height x width." : "A row for each input.",
       has_spread ? " Numbers outside 0 to 1 are spread from black to white above." : "");
 }
 
 // Of the samples that are no pictures, of pictures that are spread out, and of inputs.
-std::string numbers_section(const DataSheet& sheet) {
+std::string numbers_section(const SheetRequest& request, const DataSheet& sheet) {
   std::string rows;
   for (const SheetSample& sample : sheet.samples)
     for (const SheetNumbers& numbers : sample.numbers) rows += numbers_row(sheet, sample, numbers);
   if (rows.empty()) return "";
-  return concat("<h2>Numbers</h2>\n<p class=\"note\">", note_on_numbers(sheet),
+  return concat("<h2>Numbers</h2>\n<p class=\"note\">", note_on_numbers(request, sheet),
              "</p>\n<div class=\"table\" tabindex=\"0\">\n<table id=\"numbers\">\n",
              "<tr><th class=\"number\">sample</th><th>class</th>",
              sheet.inputs.empty() ? "" : "<th>input</th>", "<th>shape</th>",
@@ -206,8 +208,8 @@ std::string title_of(const SheetRequest& request) {
 std::string facts_of_set(const SheetRequest& request, const DataSheet& sheet) {
   const TrainOptions& options = request.options;
   const auto [channels, height, width] = sheet.shape;
-  const std::string what = concat(
-      "<p>", sheet.size, " ", things_of(request), " in ", sheet.per_class.size(), " classes, ");
+  const std::string what = concat("<p>", sheet.size, " ", things_of(request), " in ",
+      sheet.per_class.size(), sheet.per_class.size() == 1 ? " class, " : " classes, ");
   if (!sheet.inputs.empty())
     return what + escape_markup(printable_path(joined(sheet.inputs))) +
            concat(" as a model sees them; seed ", options.seed, ".</p>\n");
@@ -224,9 +226,9 @@ std::string sheet_page(const SheetRequest& request, const DataSheet& sheet) {
   const std::string title = title_of(request);
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n" + std::string(kSheetHead) + "<title>" +
          title + "</title>\n</head>\n<body>\n<main>\n<h1>" + title + "</h1>\n" +
-         facts_of_set(request, sheet) + samples_section(request, sheet) + numbers_section(sheet) +
-         classes_section(request, sheet) + shares_section(request, sheet) +
-         "</main>\n</body>\n</html>\n";
+         facts_of_set(request, sheet) + samples_section(request, sheet) +
+         numbers_section(request, sheet) + classes_section(request, sheet) +
+         shares_section(request, sheet) + "</main>\n</body>\n</html>\n";
 }
 
 }  // namespace lockstep::cli

@@ -68,7 +68,7 @@ class Tally {
   void begin(const Part& part) {
     report_.parts.push_back({part.name, 0, {}});
     report_.parts.back().per_class.resize(static_cast<std::size_t>(part.folder.classes()));
-    report_.files->other += part.folder.other_files().count;
+    report_.files->other += part.folder.other_files();
   }
 
   void add(const Part& part, std::int64_t index, const FileFacts& facts) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/image_folder.h"
 #include "lockstep/formats/image/image.h"
 
 namespace lockstep::data {
@@ -28,7 +29,7 @@ struct PartReport {
 struct FilesReport {
   std::int64_t jpeg = 0;
   std::int64_t png = 0;
-  std::int64_t other = 0;         ///< files that are no images by their names
+  OtherFiles other = {};          ///< files that are no images by their names
   std::int64_t bad_exif = 0;      ///< images whose orientation cannot be read and counts as upright
   std::int64_t repeated = 0;      ///< images whose bytes are those of another one
   std::int64_t across_parts = 0;  ///< of those, the ones whose twin is in another part

@@ -34,8 +34,8 @@ data::SamplesPointer samples_of_part(
   if (split == Split::kTrain) return data.unaugmented;
   if (split == Split::kTest) return data.test;
   check(data.validation != nullptr, "train: --split val: ", options.data.name,
-      " has no images to validate on beside those of the test; --split test is what a run of it "
-      "is validated on");
+      " has no validation images of its own: a run of it validates on its test images; use --split "
+      "test");
   return data.validation;
 }
 
@@ -98,6 +98,7 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
   const data::SamplesPointer samples = samples_of_part(data, request.split, options);
   const auto replica = fresh_replica(options, task_of(*data.train, classes), place);
   std::string warning = load_into(*replica, request.weights.file);
+  if (!data.remark.empty()) warning += concat(warning.empty() ? "" : "; ", data.remark);
   replica->set_training(false);
   data::ResidentSets resident(replica->device());
   const Loader loader = loader_of(samples, options, *replica, resident, data.is_mere_copy);

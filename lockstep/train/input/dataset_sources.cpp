@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/data/class_names.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_samples.h"
@@ -188,13 +189,24 @@ class FolderOpener {
   std::shared_ptr<data::MemoryBudget> budget_;  // of all parts, the training images' first
 };
 
+std::string remark_on(const data::ImageFolders& folders, const std::string& directory) {
+  data::OtherFiles others = folders.train.other_files();
+  for (const auto* const part : {&folders.validation, &folders.test})
+    if (*part) others += (*part)->other_files();
+  const std::string endings = others.endings_text();
+  if (endings.empty()) return "";
+  return concat("these files of ", printable_path(directory), " are not read, since they are no ",
+      "JPEG or PNG by their names, or lie outside the class folders: ", endings);
+}
+
 DatasetSource open_folders(const TrainOptions& options) {
   check(!options.data.directory.empty(), "train: --data images needs a folder: --data images:DIR");
   check_cache_fits(options.loading.cache_decoded, usable_memory());
   const data::ImageFolders folders =
       data::open_image_folders(options.data.directory, options.data.classes);
-  DatasetSource source{
-      .labels = folders.train.labels(), .normalization = data::imagenet_normalization()};
+  DatasetSource source{.labels = folders.train.labels(),
+      .normalization = data::imagenet_normalization(),
+      .remark = remark_on(folders, options.data.directory)};
   FolderOpener opener(options, source);
   source.train = opener.for_training(folders.train);
   source.unaugmented = opener.for_evaluation(folders.train);

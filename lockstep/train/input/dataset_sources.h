@@ -21,6 +21,7 @@ struct DatasetSource {
   data::Normalization normalization =
       {};  ///< of the numbers that come out; those of a plugin: none
   std::vector<std::shared_ptr<const data::FolderSamples>> folders = {};
+  std::string remark = {};  ///< about what of the folder is not read; empty: nothing
   bool is_mere_copy = false;
   std::int64_t bytes_in_memory = 0;
 };

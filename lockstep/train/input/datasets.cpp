@@ -38,6 +38,7 @@ Datasets load_datasets(const TrainOptions& options) {
       .test = source.test,
       .unaugmented = source.unaugmented,
       .folders = std::move(source.folders),
+      .remark = std::move(source.remark),
       .is_mere_copy = source.is_mere_copy,
       .bytes_in_memory = source.bytes_in_memory,
       .normalization = source.normalization,

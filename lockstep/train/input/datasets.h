@@ -21,6 +21,7 @@ struct Datasets {
   data::SamplesPointer unaugmented;  ///< the training images once, as evaluation sees them
   std::vector<std::shared_ptr<const data::FolderSamples>>
       folders;                ///< those that may have bad files
+  std::string remark = {};    ///< about what of a folder is not read; empty: nothing
   bool is_mere_copy = false;  ///< training images lie in memory as the model takes them
   std::int64_t bytes_in_memory = 0;
   data::Normalization normalization = {};  ///< that the numbers of images went through

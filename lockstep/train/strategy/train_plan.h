@@ -19,6 +19,7 @@ struct TrainPlan {
   std::int64_t test_samples = 0;
   std::int64_t data_bytes = 0;       ///< of the images that each rank holds
   std::int64_t available_bytes = 0;  ///< of memory on this host; 0: unknown
+  std::string data_remark = {};      ///< about what of a folder is not read; empty: nothing
   std::string start = {};            ///< what --pretrained and --freeze come to; empty: neither
 };
 

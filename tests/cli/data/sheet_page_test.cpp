@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <numeric>
+#include <sstream>
 
 #include "tests/support/data_uris.h"
 
+#include "lockstep/cli/data/data_verbs.h"
 #include "lockstep/formats/image/image_reader.h"
 
 namespace lockstep::cli {
@@ -90,10 +92,25 @@ TEST(SheetPage, ListsNumbersThatAreNoPixels) {
                               "<td class=\"number\">2</td><td>-1.5, 2, ...</td>"));
   EXPECT_THAT(page, Not(HasSubstr("<figure>")));
   EXPECT_THAT(page, Not(HasSubstr("spread")));
+  EXPECT_THAT(page, Not(HasSubstr("<h2>Samples</h2>"))) << "nothing would be below it";
+  EXPECT_THAT(page, HasSubstr("<h2>Numbers</h2>\n<p class=\"note\">The first 1 samples of the "));
   sheet.samples.front().plain = picture(3, {4, 3}, 0);
   const std::string spread = sheet_page(request, sheet);
   EXPECT_THAT(spread, HasSubstr("spread from black to white"));
   EXPECT_EQ(testing::data_uris(spread).size(), 1U);
+}
+
+TEST(DataReport, SetsNamesByTheirLettersAndNamesWhatIsIgnored) {
+  data::SetReport report{.set = "images", .directory = "birds"};
+  report.parts = {{.name = "all", .images = 3, .per_class = {1, 2}}};
+  report.class_names = {"Blaukehlchen", "Grünfink"};
+  report.files.emplace();
+  report.files->other = {.count = 3, .endings = {{".jfif", 1}, {".webp", 2}}};
+  std::ostringstream text;
+  print_report(text, report);
+  EXPECT_THAT(text.str(), HasSubstr("Blaukehlchen                 all 1\n"));
+  EXPECT_THAT(text.str(), HasSubstr("Grünfink                     all 2\n"));
+  EXPECT_THAT(text.str(), HasSubstr("3 other files, ignored: 2 .webp, 1 .jfif\n"));
 }
 
 TEST(SheetPage, SaysHowItsImagesWereChosenAndChanged) {

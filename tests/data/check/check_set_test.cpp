@@ -112,7 +112,7 @@ TEST_F(CheckSet, DecodesEveryImage) {
     EXPECT_EQ(report.parts[1].images, 4);
     EXPECT_EQ(report.files->jpeg, 31);
     EXPECT_EQ(report.files->png, 3);
-    EXPECT_EQ(report.files->other, 1);
+    EXPECT_EQ(report.files->other.count, 1);
     EXPECT_EQ(report.smallest, (ImageSize{40, 30}));
     EXPECT_EQ(report.largest, (ImageSize{40, 30}));
     EXPECT_EQ(report.files->repeated, 0);

@@ -1,6 +1,9 @@
+// Long because sets of every kind are opened.
+
 #include "lockstep/train/input/datasets.h"
 
 #include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <set>
@@ -56,6 +59,16 @@ TEST(Datasets, OfFoldersAreTheirParts) {
   EXPECT_THAT(sets.validation->name(0), HasSubstr("val"));
   EXPECT_THAT(sets.test->name(0), HasSubstr("test"));
   EXPECT_FALSE(sets.is_mere_copy);
+}
+
+TEST(Datasets, OfFoldersSayWhatTheyDoNotRead) {
+  const testing::TemporaryFolder root;
+  for (const char* part : {"train/", "test/"}) make_part(root, part);
+  EXPECT_EQ(load_datasets(options_for(root)).remark, "");
+  const auto classes = std::filesystem::directory_iterator(root.file("train"));
+  for (const char* name : {"1.webp", "2.WEBP", "3.jfif", ".hidden"})
+    std::ofstream(classes->path() / name);
+  EXPECT_THAT(load_datasets(options_for(root)).remark, HasSubstr(": 2 .webp, 1 .jfif"));
 }
 
 TEST(Datasets, OfFoldersHaveTheClassesThatAreNamed) {

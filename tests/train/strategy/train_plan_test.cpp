@@ -37,6 +37,13 @@ TEST(TrainPlan, SaysWhatTheRunWouldDo) {
       "  output     runs/x\n");
 }
 
+TEST(TrainPlan, SaysWhatOfTheDataIsNotRead) {
+  TrainPlan folder = plan();
+  folder.data_remark = "2 files are not read";
+  EXPECT_THAT(plan_text(folder),
+      ::testing::HasSubstr("10000 to test with\n             2 files are not read\n"));
+}
+
 TEST(TrainPlan, SaysWhatItBeginsWith) {
   TrainPlan tuned = plan();
   EXPECT_THAT(plan_text(tuned), ::testing::Not(::testing::HasSubstr("start")));
