@@ -28,8 +28,11 @@ Pipe make_pipe() {
 
 void throw_errno(const std::string& action, const std::string& object) {
   const int code = errno;
-  throw std::system_error(
-      code, std::generic_category(), object.empty() ? action : action + " " + object);
+  std::string text = object.empty() ? action : action + " " + object;
+  const std::size_t colon = action.rfind(": ");
+  const std::size_t verb = colon == std::string::npos ? 0 : colon + 2;
+  if (action.compare(verb, 6, "cannot") != 0) text.insert(verb, "cannot ");
+  throw std::system_error(code, std::generic_category(), text);
 }
 
 }  // namespace lockstep

@@ -1,11 +1,13 @@
 #include "lockstep/core/error.h"
 
+#include <cerrno>
 #include <gtest/gtest.h>
 #include <system_error>
 
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/exit_code.h"
+#include "lockstep/core/file_descriptor.h"
 
 namespace lockstep {
 namespace {
@@ -14,6 +16,17 @@ TEST(Error, CheckThrowsTheJoinedMessage) {
   const auto call = [] { check(false, "broadcast: root must be a rank: ", 7, " of ", 2); };
   EXPECT_EQ(testing::message_of<InvalidArgument>(call), "broadcast: root must be a rank: 7 of 2");
   EXPECT_NO_THROW(check(true, "unused"));
+}
+
+TEST(Error, OfTheSystemSaysWhatCannotBeDone) {
+  const auto message = [](const char* action, const char* object) {
+    errno = ENOENT;
+    return testing::message_of<std::system_error>([&] { throw_errno(action, object); });
+  };
+  EXPECT_EQ(message("make the folder", "x"), "cannot make the folder x: No such file or directory");
+  EXPECT_EQ(message("hosts: fork", ""), "hosts: cannot fork: No such file or directory");
+  EXPECT_EQ(
+      message("fetch: cannot write", "x"), "fetch: cannot write x: No such file or directory");
 }
 
 TEST(Error, EachKindHasItsExitCode) {

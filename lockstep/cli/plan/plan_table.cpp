@@ -29,7 +29,7 @@ constexpr const char* kPlanExamples = R"(Examples:
   lockstep plan --measure --model resnet18 --batch 128 --save resnet18.json
                                      only measure
   lockstep plan --profile resnet18.json --batch 128 --nodes 1,2,4,8 --link 25Gbit,50us
-  lockstep plan --profile resnet18.json --batch-a-place 128 --nodes 1,2,4 --link 10Gbit,50us
+  lockstep plan --profile resnet18.json --batch 128 --batch-a-place --nodes 1,2,4 --link 10Gbit,50us
                 --price 3.06 --samples 4500000 --output plan.html
                                      time and money of 90 epochs of 50,000 images
   lockstep plan --profile resnet50.json --device V100 --places 1,2,4,8 --what-if within=10GB

@@ -63,7 +63,7 @@ class Extraction {
     if (error == std::errc::not_a_directory || (!error && !fs::is_directory(folder_ / path))) {
       refuse("a file has the name of its folder");
     }
-    if (error) throw std::system_error(error, concat("make the folder ", folder_ / path));
+    if (error) throw std::system_error(error, concat("cannot make the folder ", folder_ / path));
   }
 
   void write_file(const fs::path& path) {

@@ -170,8 +170,12 @@ std::string unusual_flags(const TrainOptions& options) {
   std::vector<std::string> words;
   for (const auto& flag : train_flags().flags()) {
     if (!flag.write || flag.write(options) == flag.write(usual)) continue;
+    const bool is_kernels = flag.spec.name == "--kernels";  // whose absence is a value
+    const FlagValue value =
+        is_kernels ? FlagValue(std::string(name_of(options.kernels))) : flag.write(options);
+    if (value == FlagValue()) continue;  // a limit that another one takes the place of
     words.push_back(flag.spec.name);
-    if (flag.spec.takes_value()) words.push_back(text_of(flag.write(options)));
+    if (flag.spec.takes_value()) words.push_back(text_of(value));
   }
   return joined(words, " ");
 }

@@ -65,8 +65,8 @@ std::vector<int> known_balance(const Layout& layout, const nn::Model& model) {
 
 void check_stages(const TrainOptions& options, const Layout& layout, const nn::Model& model) {
   check(static_cast<std::size_t>(layout.stages) <= model->layers().size(), "train: ", options.model,
-      " has ", model->layers().size(), " layers and cannot be cut into ", layout.stages,
-      " stages; lower --stages",
+      " has ", model->layers().size(), model->layers().size() == 1 ? " layer" : " layers",
+      " and cannot be cut into ", layout.stages, " stages; lower --stages",
       options.plugin.empty() ? "" : ", or make it a torch::nn::Sequential, which can be cut");
 }
 

@@ -182,6 +182,18 @@ TEST(SharedConfiguration, HasAllButWhatEachRankMayHaveOfItsOwn) {
   for (const auto& [name, change] : own) EXPECT_TRUE(ranks_agree_after(change)) << name;
 }
 
+// Each flag with its value, so that the line can be given again.
+TEST(UnusualFlags, HaveValues) {
+  TrainOptions options;
+  options.kernels = nn::Kernels::kLibTorch;
+  options.limits = {.steps = 5};
+  const std::string flags = unusual_flags(options);
+  EXPECT_THAT(flags, ::testing::HasSubstr("--kernels libtorch"));
+  EXPECT_THAT(flags, ::testing::HasSubstr("--max-steps 5"));
+  EXPECT_THAT(flags, ::testing::Not(::testing::HasSubstr("--epochs")));
+  EXPECT_THAT(flags, ::testing::Not(::testing::HasSubstr("  ")));
+}
+
 TEST(SharedConfiguration, OfPathsItCountsThatTheyAreGiven) {
   TrainOptions here, there;
   here.pretrained = "/here/w.pth";
