@@ -177,7 +177,7 @@ TEST(InitProcessGroup, AFileThatCannotBeMadeIsNamed) {
       {folder.path().string() + "/none/meeting", folder.path().string()}) {
     EXPECT_THAT(testing::message_of<std::system_error>(
                     [&] { init_process_group(options_for("file://" + path, 0)); }),
-        HasSubstr("store: open the file in which ranks meet " + path));
+        HasSubstr("store: cannot open the file in which ranks meet " + path));
   }
 }
 
