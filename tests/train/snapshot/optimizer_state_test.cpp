@@ -257,6 +257,22 @@ TEST(OptimizerState, RefusesWhatItDoesNotKnow) {
   EXPECT_THROW((void)optimizer_state(sgd, nn::named_state(*other)), InvalidArgument);
 }
 
+// LibTorch's parameters() lists a tied weight under each of its names.
+TEST(OptimizerState, OfATiedParameterIsSavedOnce) {
+  torch::nn::Module net;
+  const auto weight = net.register_parameter("a", torch::ones({2, 3}));
+  net.register_parameter("b", weight);
+  const auto named = nn::named_state(net);
+  torch::optim::Adam optimizer(net.parameters(), torch::optim::AdamOptions(0.1));
+  weight.mutable_grad() = torch::ones({2, 3});
+  optimizer.step();
+  const auto state = optimizer_state(optimizer, named);
+  EXPECT_THAT(state.tensors.keys(), UnorderedElementsAre("a/exp_avg", "a/exp_avg_sq", "a/step"));
+  torch::optim::Adam other(net.parameters(), torch::optim::AdamOptions(0.1));
+  restore_optimizer(other, named, state);
+  expect_same_bits(optimizer_state(other, named).tensors, state.tensors);
+}
+
 TEST(OptimizerState, JoinsPartsAndRefusesTwoOfAName) {
   Adam adam;
   train_steps(adam.net, adam.optimizer, 0, 1);
