@@ -156,6 +156,13 @@ TEST_F(Weights, OfANameThatTheMetadataGivesToAnotherAreThatOnes) {
   EXPECT_TRUE(named_state(*net)["1.weight"].eq(7).all().item<bool>());
 }
 
+// A layer whose own layers have no tensors.
+struct BareImpl : torch::nn::Module {
+  BareImpl() { register_module("flatten", torch::nn::Flatten()); }
+  at::Tensor forward(const at::Tensor& input) { return input; }
+};
+TORCH_MODULE(Bare);
+
 // By LibTorch's torch::save() of a module.
 TEST_F(Weights, ThatCppSavedAreRead) {
   auto saved = make_model("resnet18-cifar", 4), loaded = make_model("resnet18-cifar", 4);
@@ -163,8 +170,8 @@ TEST_F(Weights, ThatCppSavedAreRead) {
   torch::save(saved, file("net.pt"));
   EXPECT_EQ(load_weights(*loaded, file("net.pt")).loaded, 122);
   expect_equal_state(*loaded, named_state(*saved));
-  torch::nn::Sequential chain(torch::nn::Linear(2, 3), torch::nn::ReLU(),
-      torch::nn::Sequential(torch::nn::Flatten()), torch::nn::Linear(3, 2));
+  torch::nn::Sequential chain(
+      torch::nn::Linear(2, 3), torch::nn::ReLU(), Bare(), torch::nn::Linear(3, 2));
   torch::save(chain, file("chain.pt"));
   const auto expected = copies(named_state(*chain));
   for (auto& parameter : chain->parameters()) parameter.detach().zero_();
