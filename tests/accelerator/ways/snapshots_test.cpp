@@ -84,7 +84,7 @@ TEST_P(SavedWays, HoldTheStateOfTheirStep) {
 TEST_P(SavedWays, LetNoThreadThatTrainsWait) {
   const auto waits_of = [&](SnapshotUnit unit) {
     TrainOptions options = options_in(concat("unit-", static_cast<int>(unit)));
-    options.snapshots.unit = unit;
+    options.snapshots = {.unit = unit, .count = 1};
     std::atomic<std::int64_t> waits = 0;
     train_on(torch::kPrivateUse1, GetParam(), options, &waits);
     return waits.load();
