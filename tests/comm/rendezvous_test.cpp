@@ -245,7 +245,7 @@ TEST(InitProcessGroup, ShmSaysWhichRankCannotShareMemoryAndWhy) {
   with_a_rank_that_is_kept_from_watching([](InitOptions options) {
     options.backend = "shm";
     const std::string text = refusal_of(options);
-    EXPECT_THAT(text, HasSubstr("shm: rank 1: watch the process"));
+    EXPECT_THAT(text, HasSubstr("shm: rank 1: cannot watch the process"));
     EXPECT_THAT(text, HasSubstr("(pidfd_open): Function not implemented; use the backend gloo"));
   });
 }
