@@ -31,23 +31,23 @@ inline OtherNetwork& other_network() {
 
 extern "C" int getaddrinfo(
     const char* name, const char* service, const addrinfo* hints, addrinfo** result) {
-  static const auto of_libc =
+  static const auto kOfLibc =
       reinterpret_cast<decltype(&getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
   const auto& names = lockstep::testing::other_network().names;
   const auto found = names.find(name);
   const bool is_number = hints != nullptr && (hints->ai_flags & AI_NUMERICHOST) != 0;
-  if (found == names.end() || is_number) return of_libc(name, service, hints, result);
+  if (found == names.end() || is_number) return kOfLibc(name, service, hints, result);
   for (const std::string& address : found->second) {
-    if (const int error = of_libc(address.c_str(), service, hints, result)) return error;
+    if (const int error = kOfLibc(address.c_str(), service, hints, result)) return error;
     while (*result != nullptr) result = &(*result)->ai_next;
   }
   return 0;
 }
 
 extern "C" int getifaddrs(ifaddrs** result) {
-  static const auto of_libc =
+  static const auto kOfLibc =
       reinterpret_cast<decltype(&getifaddrs)>(::dlsym(RTLD_NEXT, "getifaddrs"));
-  const int error = of_libc(result);
+  const int error = kOfLibc(result);
   const auto& network = lockstep::testing::other_network();
   for (ifaddrs* each = error == 0 ? *result : nullptr; each != nullptr; each = each->ifa_next) {
     if ((each->ifa_flags & IFF_LOOPBACK) == 0) continue;
