@@ -63,7 +63,7 @@ MUTANTS = [
            "arrived_ = recorded(current_stream(side_->device()))"),
     Mutant("the average is used before it is back", STAGING, "  if (returned_) returned_->block(current_stream(returned_->device()));\n",
            ""),
-    Mutant("a message is begun out of turn", STAGING, "!waiting.empty() && waiting.front()->has_arrived()", "!waiting.empty()"),
+    Mutant("a message is begun out of turn", STAGING, "      if (!waiting.front()->has_arrived()) break;\n", ""),
     Mutant("NCCL takes the gradient before it is computed", CHANNEL, "  wait_for(stream_, current_stream(device_));\n", ""),
     Mutant("the end of a call is recorded on the computing stream", CHANNEL, "  call.ended.record(stream_);\n",
            "  call.ended.record(current_stream(device_));\n"),
