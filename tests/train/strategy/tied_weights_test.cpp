@@ -203,7 +203,7 @@ struct Case {
   std::string optimizer;
 };
 
-void PrintTo(const Case& given, std::ostream* out) { *out << given.net.name; }
+std::ostream& operator<<(std::ostream& out, const Case& given) { return out << given.net.name; }
 
 class TiedWeights : public ::testing::TestWithParam<Case> {};
 
