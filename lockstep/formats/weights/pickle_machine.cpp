@@ -28,6 +28,12 @@ struct Kind {
   std::string operator()(const Tensor*) const { return "a tensor"; }
 };
 
+// Python's dicts refuse these, too.
+void check_key(const Value& key) {
+  if (std::holds_alternative<Dict*>(key) || std::holds_alternative<List*>(key))
+    throw DataError(concat("a dict's key is ", kind_of(key)));
+}
+
 }  // namespace
 
 Value Machine::run() {
@@ -137,17 +143,25 @@ void Machine::fetch(std::uint64_t place) {
   push(found->second);
 }
 
+// Of an object of which only the name is known, anything may be set.
+bool Machine::is_top_unread() {
+  const Name* const* name = std::get_if<const Name*>(&top());
+  return name != nullptr && !is_known((*name)->text);
+}
+
 void Machine::set_items(std::span<const Value> keys_and_values) {
   if (keys_and_values.size() % 2 != 0) throw DataError("a dict gets a key without a value");
-  if (std::holds_alternative<const Name*>(top())) return;
+  if (is_top_unread()) return;
   Dict* const* dict = std::get_if<Dict*>(&top());
   if (dict == nullptr) throw DataError(concat("entries are put into ", kind_of(top())));
-  for (std::size_t i = 0; i < keys_and_values.size(); i += 2)
+  for (std::size_t i = 0; i < keys_and_values.size(); i += 2) {
+    check_key(keys_and_values[i]);
     (*dict)->items.emplace_back(keys_and_values[i], keys_and_values[i + 1]);
+  }
 }
 
 void Machine::append_items(std::span<const Value> items) {
-  if (std::holds_alternative<const Name*>(top())) return;
+  if (is_top_unread()) return;
   List* const* list = std::get_if<List*>(&top());
   if (list == nullptr) throw DataError(concat("items are appended to ", kind_of(top())));
   (*list)->items.insert((*list)->items.end(), items.begin(), items.end());
@@ -163,7 +177,7 @@ void Machine::call_top() {
 // versions of modules there, which only the loading of files older than PyTorch 1 needs.
 void Machine::build_top() {
   const Value state = pop();
-  if (std::holds_alternative<const Name*>(top())) return;
+  if (is_top_unread()) return;
   Dict* const* dict = std::get_if<Dict*>(&top());
   const bool has_attributes = dict != nullptr && ((*dict)->is_ordered || (*dict)->is_module);
   if (!has_attributes || !std::holds_alternative<Dict*>(state)) {

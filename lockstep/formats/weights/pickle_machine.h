@@ -43,6 +43,7 @@ class Machine {
   void push_last_as_tuple(std::size_t count);
   void keep(std::uint64_t place);
   void fetch(std::uint64_t place);
+  bool is_top_unread();
   void set_items(std::span<const Value> keys_and_values);
   void append_items(std::span<const Value> items);
   void call_top();

@@ -175,6 +175,12 @@ std::optional<ElementType> element_type_named(std::string_view name) {
   return element_type_of_torch(name.substr(kModule.size()));
 }
 
+bool is_known(std::string_view name) {
+  for (const char* callable : {kOrderedDict, kDefaultDict, kTensorV2, kTensorV3, kParameter})
+    if (name == callable) return true;
+  return storage_type_named(name) || element_type_named(name) || name == kUntypedStorage;
+}
+
 Value call(const Value& callable, const Value& arguments, Arena& arena) {
   const std::string& name = as<const Name*>(callable, "what is called")->text;
   if (name == kTensorV2) return rebuild_tensor(kTensorV2, false, arguments, arena);
@@ -185,7 +191,8 @@ Value call(const Value& callable, const Value& arguments, Arena& arena) {
     reject("TorchScript of ", printable(name),
         ", which holds code: in Python, torch.save(torch.jit.load(...).state_dict())");
   if (name == kDefaultDict) return &arena.dicts.emplace_back();  // its items follow
-  if (name != kOrderedDict) return callable;
+  if (!is_known(name)) return callable;
+  if (name != kOrderedDict) reject(printable(name), " is called, but is not a function");
   arguments_of(kOrderedDict, arguments, 0, 0);
   return &arena.dicts.emplace_back(Dict{.is_ordered = true, .items = {}});
 }

@@ -16,6 +16,9 @@
 
 namespace lockstep::pickle {
 
+/// Returns whether a name has a meaning here: a callable, or one of PyTorch's types.
+bool is_known(std::string_view name);
+
 /// Returns what calling `callable` with these arguments gives in Python; an unknown name gives
 /// itself.
 Value call(const Value& callable, const Value& arguments, Arena& arena);

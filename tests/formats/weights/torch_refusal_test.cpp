@@ -166,7 +166,7 @@ TEST(TorchRefusal, OtherCallablesAreNamed) {
           {"torch._utils", "_rebuild_qtensor"}, {"torch._utils", "_rebuild_sparse_tensor"},
           {"torch._utils", "_rebuild_parameter_with_state"}, {"torch", "device"}, {"torch", "Size"},
           {"__builtin__", "set"}, {"collections", "Counter"},
-          {"collections", "OrderedDict.fromkeys"}, {"torch", "float32"}}) {
+          {"collections", "OrderedDict.fromkeys"}}) {
     const std::string known = name(module, function), dotted = module + '.' + function;
     EXPECT_EQ(other(known), dotted);
     EXPECT_EQ(other(text(module) + text(function) + "\x93"), dotted);
@@ -176,6 +176,7 @@ TEST(TorchRefusal, OtherCallablesAreNamed) {
     EXPECT_EQ(other(known + ")R(NNu"), dotted) << "with entries";
     EXPECT_EQ(other(known + ")RNa(NNe"), dotted) << "with items";
   }
+  EXPECT_EQ(other(name("torch", "float32")), "torch.float32");
   EXPECT_EQ(other("\x8f(NN\x90"), "set");
   EXPECT_EQ(other("(NN\x91"), "set");
   EXPECT_EQ(other("C\x02xy"), "bytes");
@@ -214,6 +215,16 @@ TEST(TorchRefusal, ObjectsThatAreNoModulesOfCpp) {
       HasSubstr("a module is given 1 values"));
   EXPECT_THAT(refusal(dict_of(name("__torch__", "Module") + ")\x81]b")),
       HasSubstr("attributes (a list) are set on a dict"));
+}
+
+// Python would refuse them, also where the value that has them is not asked for.
+TEST(TorchRefusal, WhatPythonCannotMake) {
+  EXPECT_THAT(refusal(dict_of("}}Ns")), HasSubstr("a dict's key is a dict"));
+  EXPECT_THAT(refusal(dict_of("}]Ns")), HasSubstr("a dict's key is a list"));
+  EXPECT_THAT(refusal(dict_of(name("torch", "FloatStorage") + ")R")),
+      HasSubstr("\"torch FloatStorage\" is called, but is not a function"));
+  EXPECT_THAT(refusal(dict_of(name("torch", "FloatStorage") + text("a") + "Ns")),
+      HasSubstr("entries are put into the name \"torch FloatStorage\""));
 }
 
 // Each attribute counts again, however often one dict is given.
