@@ -91,12 +91,12 @@ void reduce_by_kernel(void* lower, void* higher, int* count, MPI_Datatype* name)
 template <ReduceOp kOp>
 MPI_Op by_kernel() {
   constexpr bool kInAnyOrder = kOp != ReduceOp::kMin && kOp != ReduceOp::kMax;  // of two zeros
-  static const MPI_Op made = [] {
+  static const MPI_Op kMade = [] {
     MPI_Op operation = MPI_OP_NULL;
     check_call("operation", MPI_Op_create(&reduce_by_kernel<kOp>, kInAnyOrder, &operation));
     return operation;
   }();
-  return made;
+  return kMade;
 }
 
 }  // namespace
