@@ -153,7 +153,7 @@ TEST(Prediction, OfReplicatedStagesGathersWhatAShardedOptimizerStepped) {
     return seconds_of(profile, free_machine(1, 4, 100),
         {.replicas = 2, .stages = 2, .schedule = kSequential, .is_sharded = is_sharded}, 2);
   };
-  EXPECT_DOUBLE_EQ(step(true), step(false) - 2.5 + 400 / 2 / 100.0);
+  EXPECT_DOUBLE_EQ(step(true), step(false) - 2.5 + 400.0 / 2 / 100);
 }
 
 TEST(Prediction, OfStagesWaitsForTheSlowestPlace) {
