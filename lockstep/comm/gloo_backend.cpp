@@ -12,6 +12,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "lockstep/comm/c10d_work.h"
+#include "lockstep/comm/gloo_loop.h"
 #include "lockstep/comm/gloo_threads.h"
 #include "lockstep/comm/hierarchy/turn_thread.h"
 #include "lockstep/comm/host/collective.h"
@@ -160,6 +161,7 @@ class GlooBackend : public Backend,
   GlooOptions options_;
   std::mutex calls_;  ///< c10d takes one at a time; an abort may come from any thread
   Gloo group_;
+  LoopPolicy loop_;
   int subgroups_ = 0;
   hierarchy::TurnThread turns_;  ///< the last, so that it ends first
 };
@@ -193,6 +195,7 @@ C10dCall GlooBackend::call(const char* what, Begin begin, std::function<void()> 
   const PipeSignalBlock block;
   const std::string reason = abort_reason();
   if (!reason.empty()) throw CommError(concat(what, ": ", reason));
+  loop_.adapt();
   try {
     return {what, begin(), weak_from_this(), std::move(finish)};
   } catch (const std::exception& error) {

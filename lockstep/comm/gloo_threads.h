@@ -2,7 +2,6 @@
 
 #include <csignal>
 #include <ctime>
-#include <sched.h>
 
 namespace lockstep {
 
@@ -31,31 +30,6 @@ class PipeSignalBlock {
  private:
   sigset_t pipe_, before_;
   bool was_pending_ = false;
-};
-
-/// While it lives, threads that the caller starts are the kernel's batch threads: a thread that
-/// wakes up takes the core from them at once. A caller with a policy of its own keeps it.
-///
-/// Note [Gloo's loop]
-/// Gloo's thread that waits for its sockets polls them without a pause while there is data for
-/// which no buffer has been posted. On a core of its own that is free; pinned to the core of its
-/// rank it kept the thread that would post the buffer waiting for a whole time slice: an all-reduce
-/// of 64 KiB took 3 ms. It takes 0.2 ms where that loop is a batch thread.
-class BatchThreads {
- public:
-  BatchThreads() : was_usual_(::sched_getscheduler(0) == SCHED_OTHER) { schedule(SCHED_BATCH); }
-  ~BatchThreads() { schedule(SCHED_OTHER); }
-  BatchThreads(const BatchThreads&) = delete;
-  BatchThreads& operator=(const BatchThreads&) = delete;
-
- private:
-  // Where the kernel refuses, such as in a sandbox, collectives are slower and nothing else.
-  void schedule(int policy) const {
-    const sched_param none = {};
-    if (was_usual_) static_cast<void>(::sched_setscheduler(0, policy, &none));
-  }
-
-  bool was_usual_;
 };
 
 }  // namespace lockstep

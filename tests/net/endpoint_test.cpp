@@ -40,7 +40,7 @@ TEST(Endpoint, ListensAtOneAddressOnce) {
   const Endpoint taken{.host = "127.0.0.1", .port = port_of_socket(*listener)};
   EXPECT_FALSE(listen_at(taken)) << "somebody serves there";
   EXPECT_TRUE(listen_at({.host = "127.0.0.2", .port = taken.port})) << "that is another address";
-  EXPECT_FALSE(listen_at({.host = "192.0.2.1", .port = 29400})) << "no address of this host";
+  EXPECT_FALSE(listen_at({.host = "240.0.0.1", .port = 29400})) << "no address of any host";
   EXPECT_THROW(listen_at({.host = "no.such.host.invalid", .port = 1}), CommError);
 }
 
@@ -84,7 +84,7 @@ TEST_F(OtherHost, ServesWhereOthersReachItThoughItsNameIsItsLoopback) {
 
 // A name may have an address that this host lacks, such as ::1 where there is no IPv6.
 TEST_F(OtherHost, ServesAtTheFirstAddressThatItHas) {
-  network_.names = {{"node0", {"192.0.2.1", "127.0.0.1"}}, {"away", {"192.0.2.1", "192.0.2.2"}}};
+  network_.names = {{"node0", {"240.0.0.1", "127.0.0.1"}}, {"away", {"240.0.0.1", "240.0.0.2"}}};
   const auto listener = listen_at({.host = "node0", .port = 0});
   ASSERT_TRUE(listener);
   EXPECT_EQ(own_address(*listener), "127.0.0.1");

@@ -1,5 +1,6 @@
 #include "lockstep/parallel/pipeline/links.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <c10/core/StreamGuard.h>
@@ -16,6 +17,17 @@ namespace {
 
 torch::Tensor tensor_of(const std::vector<std::int64_t>& numbers) {
   return torch::tensor(numbers, torch::kLong);
+}
+
+// The first message of a payload has as many numbers, which describe most payloads: each message
+// over a network takes several turns of several threads.
+constexpr std::int64_t kFirstNumbers = 32;
+
+// Their count before them, zeros behind them up to the size of the first message.
+std::vector<std::int64_t> with_length(std::vector<std::int64_t> numbers) {
+  numbers.insert(numbers.begin(), static_cast<std::int64_t>(numbers.size()));
+  numbers.resize(std::max(numbers.size(), static_cast<std::size_t>(kFirstNumbers)));
+  return numbers;
 }
 
 // Memory in the order that suggest_memory_format() names, as the receiver lays it out.
@@ -99,9 +111,9 @@ void GroupLinks::send(const Address& address, const Payload& payload) {
   for (torch::Tensor& tensor : even.values) {
     if (tensor.defined()) tensor = dense(tensor).set_requires_grad(tensor.requires_grad());
   }
-  const std::vector<std::int64_t> numbers = describe(address, even);
-  begin_send(tensor_of({static_cast<std::int64_t>(numbers.size())}), to);
-  begin_send(tensor_of(numbers), to);
+  const torch::Tensor numbers = tensor_of(with_length(describe(address, even)));
+  begin_send(numbers.narrow(0, 0, kFirstNumbers), to);
+  begin_send(numbers.slice(0, kFirstNumbers), to);
   for (const torch::Tensor& tensor : even.values) {
     if (tensor.defined()) begin_send(flat(tensor), to);
   }
@@ -126,20 +138,27 @@ void GroupLinks::receive_into(const torch::Tensor& tensor, int from) {
   if (arriving_) tensor.record_stream(current_stream(device_));
 }
 
+std::vector<std::int64_t> GroupLinks::receive_numbers(int from) {
+  std::vector<std::int64_t> numbers(kFirstNumbers);
+  const auto receive = [&](std::int64_t begin, std::int64_t count) {
+    group_.recv(torch::from_blob(numbers.data() + begin, {count}, torch::kLong), from).wait();
+  };
+  receive(0, kFirstNumbers);
+  const std::int64_t count = numbers.front();
+  if (count < 1 || count > (1 << 24))
+    throw CommError(concat("pipeline: rank ", from, " announces ", count, " numbers"));
+  numbers.resize(static_cast<std::size_t>(std::max(1 + count, kFirstNumbers)));
+  if (1 + count > kFirstNumbers) receive(kFirstNumbers, 1 + count - kFirstNumbers);
+  return {numbers.begin() + 1, numbers.begin() + 1 + count};
+}
+
 // What was sent goes on meanwhile: whoever waits for one message of a group advances all.
 Payload GroupLinks::receive(const Address& address) {
   const SpanScope span(Activity::kIdle, "receive");
   const Stopwatch waiting;
   const int from = source_of(address);
   while (!early_.contains(address)) {
-    const torch::Tensor length = torch::zeros({1}, on_host(torch::kLong));
-    group_.recv(length, from).wait();
-    const auto count = length.item<std::int64_t>();
-    if (count < 1 || count > (1 << 24))
-      throw CommError(concat("pipeline: rank ", from, " announces ", count, " numbers"));
-    std::vector<std::int64_t> numbers(static_cast<std::size_t>(count));
-    group_.recv(torch::from_blob(numbers.data(), {count}, torch::kLong), from).wait();
-    auto [sent_to, payload] = make_room(numbers);
+    auto [sent_to, payload] = make_room(receive_numbers(from));
     for (const torch::Tensor& tensor : payload.values) receive_into(tensor, from);
     early_.emplace(sent_to, std::move(payload));
   }

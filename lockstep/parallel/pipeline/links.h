@@ -112,6 +112,7 @@ class GroupLinks final : public Links {
   };
   void begin_send(const torch::Tensor& tensor, int to);
   std::pair<Address, Payload> make_room(const std::vector<std::int64_t>& description) const;
+  std::vector<std::int64_t> receive_numbers(int from);
   void receive_into(const torch::Tensor& tensor, int from);
   int rank_of(int stage) const { return stage % group_.size(); }
   int source_of(const Address& address) const;

@@ -137,20 +137,25 @@ void PlaceWorker::do_task() {
 }
 
 void PlaceWorker::set(State state) {
-  state_.store(state, std::memory_order_release);
-  state_.notify_all();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    state_.store(state, std::memory_order_release);
+  }
+  changed_.notify_all();
 }
 
-PlaceWorker::State PlaceWorker::wait_while(State state) const {
+PlaceWorker::State PlaceWorker::wait_while(State state) {
   for (int i = 0; i < kSpins; ++i) {
-    if (state_.load(std::memory_order_acquire) != state) break;
+    const State now = state_.load(std::memory_order_acquire);
+    if (now != state) return now;
     pause();
   }
-  state_.wait(state, std::memory_order_acquire);
-  return state_.load(std::memory_order_acquire);
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [&] { return state_.load(std::memory_order_relaxed) != state; });
+  return state_.load(std::memory_order_relaxed);
 }
 
-PlaceWorker::State PlaceWorker::wait_while_unemployed() const {
+PlaceWorker::State PlaceWorker::wait_while_unemployed() {
   for (;;) {
     for (const State unemployed : {State::kDone, State::kIdle}) {
       const State now = wait_while(unemployed);

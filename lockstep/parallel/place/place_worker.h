@@ -1,9 +1,10 @@
 #pragma once
 
 #include <atomic>
-#include <cstdint>
+#include <condition_variable>
 #include <exception>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -41,17 +42,20 @@ class PlaceWorker {
 
  private:
   // idle -begin-> working -> done -wait-> idle
-  enum class State : std::uint32_t { kIdle, kWorking, kDone, kStopped };
+  enum class State { kIdle, kWorking, kDone, kStopped };
 
   void start(const std::string& name);
   void run();
   void do_task();
-  State wait_while(State state) const;
-  State wait_while_unemployed() const;
+  State wait_while(State state);
+  State wait_while_unemployed();
   void set(State state);
 
   Place place_;
   std::atomic<State> state_{State::kIdle};
+  // Note [Waits]: std::atomic's own wait yields before it sleeps.
+  std::mutex mutex_;
+  std::condition_variable changed_;
   // The state decides which thread may touch these two.
   std::function<void()> task_;
   std::exception_ptr exception_;
