@@ -15,9 +15,10 @@ same command, as systemd or Slurm would. Each run ends by itself; then its param
 that nobody disturbed, its snapshots whole, and no process, file or shared memory of it left. Ends with code 1 if anything differs.
 
 With --elastic the nodes are `--nnodes 1:3`, and an event is also a SIGTERM to a launcher, the one that serves included, or a
-node that was away and joins; in half of the runs every fifth fsync takes up to a second and a half. No two worlds may ever run
-side by side, and each run ends as the undisturbed one but for what depends on the number of ranks: all its epochs, each sample of each
-once but for padding, a test loss near the undisturbed one.
+node that was away and joins, or a stranger that comes with the folder of another run of the same command; in half of the runs every fifth
+fsync takes up to a second and a half. No two worlds may ever run side by side, and each run ends as the undisturbed one but for what depends
+on the number of ranks: all its epochs, each sample of each once but for padding, a test loss near the undisturbed one. The stranger must be
+refused, or find no world, and its folder stay as it was.
 """
 
 import argparse
@@ -46,7 +47,8 @@ MOST_SECONDS_BETWEEN = {"snapshots": 2, "rescues": 4}  # kills; a rescue pays af
 KINDS = {"snapshots": ["--log-interval", "3", "--snapshot-interval", "5steps", "--no-rescue"],
          "rescues": ["--log-interval", "1", "--snapshot-interval", "none", "--val-interval", "0"]}
 VICTIMS = ["rank"] * 5 + ["joined"] * 2 + ["serving", "all"]  # which node's launcher, or a rank of either
-EVENTS = ["rank"] * 3 + ["launcher"] * 3 + ["serving"] * 4 + ["drain"] * 3 + ["drain serving"] * 2 + ["all"]
+EVENTS = ["rank"] * 3 + ["launcher"] * 3 + ["serving"] * 4 + ["drain"] * 3 + ["drain serving"] * 2 + ["all"] + ["stranger"] * 2
+ENDS_OF_STRANGERS = {2: "refused", 3: "of several runs at the start", 5: "found nobody"}
 LONGEST_ABSENCE = 8  # seconds, of a node that was killed or drained
 NEAR = 0.15  # of the undisturbed test loss
 MOST_PADDING = 30  # samples of an epoch that ranks get twice, so that all have as many, at each of a few changes of size
@@ -89,7 +91,7 @@ class Run:
         meeting = ["--nnodes", self.nodes, "--rdzv-backend", "lockstep", "--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
         self.command = [arguments.lockstep, "run", *meeting, "--nproc-per-node", "2", "--max-restarts", "1000"]
         self.command += ["--"] if arguments.no_spares else ["--spares", "--"]
-        self.command += [arguments.lockstep, "train", *train_flags, "--progress", "none", "--output", str(self.output)]
+        self.command += [arguments.lockstep, "train", *train_flags, "--progress", "none", "--output", "run"]
         self.launchers, self.codes = [None] * NODES, [None] * NODES
         self.starts = 0
 
@@ -109,7 +111,7 @@ class Run:
     def start(self, node):
         with (self.folder / "errors").open("ab") as errors:
             self.launchers[node] = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
-                                                    env=self.environment, start_new_session=True)
+                                                    env=self.environment, start_new_session=True, cwd=self.folder)
         self.starts += 1
 
     def look(self):
@@ -161,6 +163,7 @@ class ElasticRun(Run):
         self.source = source
         self.launchers, self.codes, self.away_until = [None] * 3, [None] * 3, [0.0] * 3
         self.worlds_before, self.complaints = set(), []
+        self.stranger, self.strangers_files, self.strangers_ends = None, {}, collections.Counter()
 
     def look(self):
         now = time.monotonic()
@@ -199,6 +202,42 @@ class ElasticRun(Run):
             self.complaints.append(f"two worlds side by side: {sorted(worlds)}")
         self.worlds_before = worlds
 
+    def send_stranger(self, folder):
+        """Starts one with this folder, which holds another run, if none is there and ranks are; returns how many."""
+        self.look_at_stranger()
+        if self.stranger or not any(ranks_in(each.pid) for each in self.launchers if each is not None and each.poll() is None):
+            return 0
+        home = self.folder / "stranger"
+        if not home.exists():
+            shutil.copytree(folder, home / "run")
+        self.strangers_files = files_in(home)
+        command = [word.replace("last_call_timeout=2", "last_call_timeout=2,is_host=false,join_timeout=10") for word in self.command]
+        with (self.folder / "errors").open("ab") as errors:
+            self.stranger = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, env=self.environment,
+                                             start_new_session=True, cwd=home)
+        return 1
+
+    def look_at_stranger(self, seconds=0):
+        """Notes how it ended, waiting for so long."""
+        if self.stranger is None:
+            return
+        try:
+            code = self.stranger.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return
+        self.strangers_ends[code] += 1
+        self.stranger = None
+        if code not in ENDS_OF_STRANGERS:
+            self.complaints.append(f"a node with the folder of another run ended with {code}")
+        if files_in(self.folder / "stranger") != self.strangers_files:
+            self.complaints.append("the folder of another run has changed")
+
+    def __exit__(self, *_):
+        if self.stranger is not None:
+            self.stranger.kill()
+            self.stranger.wait()
+        super().__exit__()
+
     def strike(self, victim, source):
         running = [launcher for launcher in self.launchers if launcher is not None and launcher.poll() is None]
         serving = [launcher for launcher in running if self.serves(launcher.pid)]
@@ -226,7 +265,15 @@ class ElasticRun(Run):
         return any(line[1] in listening for line in lines if line[3] == "01" and line[9] in sockets)
 
 
+def files_in(folder):
+    """Returns each file's content below a folder, but for locks, which whoever looks into it takes."""
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file() and "lock" not in path.name}
+
+
 def elastic_complaints(run, expected, shared_before):
+    run.look_at_stranger(seconds=60)
+    if run.stranger:
+        run.complaints.append("a node with the folder of another run has not ended")
     found = list(dict.fromkeys(run.complaints))
     results = outcome.outcome(run.output)
     for name, value in expected.items():
@@ -253,7 +300,7 @@ def soak_elastic(arguments, folder):
     flags = ["--model", "mnist-small", "--data", f"mnist:{folder / 'sets'}", "--epochs", "40", "--batch-size", "8", "--backend", "gloo",
              "--resume", "auto", "--snapshot-interval", "5steps"]
     slow, source = slow_fsync(folder), random.Random(arguments.seed)
-    all_events, failed, runs = collections.Counter(), 0, 0
+    all_events, strangers, failed, runs = collections.Counter(), collections.Counter(), 0, 0
     with ElasticRun(arguments, folder / "undisturbed", flags, source) as run:
         begin = time.monotonic()
         if not run.wait_until(begin + LONGEST_SECONDS) or run.starts != 3 or run.complaints:
@@ -273,12 +320,15 @@ def soak_elastic(arguments, folder):
                 while sum(events.values()) < planned and not is_over:
                     is_over = run.wait_until(time.monotonic() + source.uniform(0, LONGEST_ABSENCE))
                     event = source.choice(EVENTS)
-                    if not is_over and run.strike(event, source) > 0:
+                    strike = run.send_stranger if event == "stranger" else run.strike
+                    what = (folder / "undisturbed/run",) if event == "stranger" else (event, source)
+                    if not is_over and strike(*what) > 0:
                         events[event] += 1
                 limit = begin + LONGEST_SECONDS + (10 * duration + 60) * planned
                 is_over = is_over or run.wait_until(limit)
                 complaints = elastic_complaints(run, expected, shared_before) if is_over else ["has not ended"]
                 all_events += events
+                strangers += run.strangers_ends
                 failed += bool(complaints)
                 text = "; ".join([*complaints, run.tail()]) if complaints else "as undisturbed"
                 print(f"run {runs}{', slow fsync' if is_slow else ''}: {sum(events.values())} events, {time.monotonic() - begin:.0f} s, {text}",
@@ -287,6 +337,7 @@ def soak_elastic(arguments, folder):
     finally:
         print(f"{sum(all_events.values())} events in {runs} runs ({', '.join(f'{n} of {name}' for name, n in sorted(all_events.items()))}):"
               f" {failed} runs differ", flush=True)
+        print("strangers:", ", ".join(f"{n} {ENDS_OF_STRANGERS.get(code, code)}" for code, n in strangers.items()) or "none", flush=True)
     return failed
 
 

@@ -200,6 +200,9 @@ void place_logs(Output& output) {
 
 /// Ranks of `lockstep train` that are started again together are treated as by that verb.
 void suit_train(launch::LaunchOptions& options) {
+  const std::vector<std::string> flags(options.arguments.begin() + 1, options.arguments.end());
+  if (const auto output = train_flags().parse(flags).find("--output"))
+    options.rendezvous->run_here = [folder = *output] { return run_id_of_folder(folder); };
   options.lockstep_codes = true;
   options.grace_after_failure = std::chrono::milliseconds(0);
   add_own_facts(*options.rendezvous);

@@ -42,9 +42,19 @@ TensorFile TensorFile::part(std::string_view prefix) const {
     chosen.push_back(entry);
     chosen.back().name.erase(0, front.size());
   }
+  // Python keeps one name of tied weights, and says in the metadata which: {left out: kept}. The
+  // one that it kept may lie outside of this part.
+  auto metadata = metadata_;
+  for (const auto& [name, kept] : metadata_) {
+    const TensorEntry* const entry = find(kept);
+    if (!name.starts_with(front) || entry == nullptr || find(name) != nullptr) continue;
+    chosen.push_back(*entry);
+    chosen.back().name = name.substr(front.size());
+    metadata.erase(name);
+  }
   check(!chosen.empty(), "no tensor's name begins with ", front,
       " (names begin with: ", first_parts(entries_), ')');
-  return TensorFile(std::move(chosen), metadata_, memory_);
+  return TensorFile(std::move(chosen), std::move(metadata), memory_);
 }
 
 }  // namespace lockstep

@@ -53,7 +53,8 @@ class TensorFile {
   std::map<std::string, std::string> metadata() && { return std::move(metadata_); }
 
   /// Takes the tensors whose names begin with `prefix` and a dot, and leaves both out of the names.
-  /// None at all is an InvalidArgument that lists the prefixes there are.
+  /// Names that the metadata has for tied weights become entries. None at all is an InvalidArgument
+  /// that lists the prefixes there are.
   TensorFile part(std::string_view prefix) const;
 
   /// Throws DataError if the bytes are no longer those of the file that was opened.

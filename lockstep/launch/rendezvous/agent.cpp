@@ -168,6 +168,8 @@ void Agent::tell_end(std::int64_t generation) {
   // Ranks that were ended for another reason say nothing of the signal.
   if (end.signal) leaving_ = is_ending_ ? code_of_leaving(*end.signal) : end.code;
   if (leaving_) succession_.leave();
+  const std::string run = options_.rendezvous->run_here();
+  succession_.note_run(run);
   leave_until_ = Clock::now() + patience::for_a_launcher(options_.grace_period);
   membership_.tell({.kind = AgentMessage::Kind::kEnded,
       .end = {.generation = generation,
@@ -175,7 +177,8 @@ void Agent::tell_end(std::int64_t generation) {
           .failure = end.failure,
           .signal = end.signal,
           .step = end.step,
-          .port = port_.number()}});
+          .port = port_.number(),
+          .run = run}});
 }
 
 EndOrder Agent::look() {

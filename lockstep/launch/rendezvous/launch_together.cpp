@@ -46,6 +46,7 @@ std::string command_of(const LaunchOptions& options) {
 NodeFacts facts_of(const LaunchOptions& options, bool serves) {
   const std::string program = find_program(options.program, system_variable("PATH"));
   NodeFacts facts{.host = host_name(), .workers = options.workers, .serves = serves};
+  facts.run = options.rendezvous->run_here();
   facts.same = {{"the command", command_of(options)},
       {"the SHA-256 of its program", sha256_of_file(program)},
       {"the SHA-256 of its script", digest_of_script(options)},

@@ -2,6 +2,7 @@
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::launch {
 namespace {
@@ -22,6 +23,7 @@ void write_end(net::ByteWriter& writer, const NodeEnd& end) {
   const ExitStatus failure = end.failure.value_or(ExitStatus{});
   writer.number(failure.code).number(failure.signal);
   writer.number(end.signal.value_or(0)).number(end.step.value_or(kNone)).number(end.port);
+  writer.text(end.run);
 }
 
 NodeEnd read_end(net::ByteReader& reader) {
@@ -38,6 +40,7 @@ NodeEnd read_end(net::ByteReader& reader) {
   const std::int64_t step = reader.number();
   if (step >= 0) end.step = step;
   end.port = reader.within(0, 65535);
+  end.run = printable_path(reader.text());
   return end;
 }
 

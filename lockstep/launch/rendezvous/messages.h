@@ -21,6 +21,7 @@ struct NodeEnd {
   std::optional<int> signal = {};          ///< the first one that the launcher got: it leaves
   std::optional<std::int64_t> step = {};   ///< the furthest that was reported
   int port = 0;                            ///< held for the next generation
+  std::string run = {};                    ///< as in NodeFacts, now
 };
 
 /// For what the ranks of a node wait, when all of them wait for others and give no sign of life.

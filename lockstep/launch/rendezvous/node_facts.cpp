@@ -20,7 +20,7 @@ std::string value_of(const NodeFacts& facts, const std::string& name) {
 
 void write(net::ByteWriter& writer, const NodeFacts& facts) {
   writer.text(facts.host).text(facts.address).number(facts.port).number(facts.workers);
-  writer.byte(facts.serves ? 1 : 0).number(facts.standby_port);
+  writer.byte(facts.serves ? 1 : 0).number(facts.standby_port).text(facts.run);
   std::vector<std::string> words;
   for (const auto& [name, value] : facts.same) words.insert(words.end(), {name, value});
   writer.texts(words);
@@ -34,6 +34,7 @@ NodeFacts read_node_facts(net::ByteReader& reader) {
   facts.workers = reader.within(1, kMostWorkersOfANode);
   facts.serves = reader.byte() != 0;
   facts.standby_port = reader.within(0, 65535);
+  facts.run = printable_path(reader.text());
   const std::vector<std::string> words = reader.texts();
   if (words.size() % 2 != 0) throw DataError("rendezvous: a fact without a value");
   for (std::size_t i = 0; i < words.size(); i += 2)

@@ -16,6 +16,7 @@ struct NodeFacts {
   int workers = 1;
   bool serves = false;   ///< the rendezvous runs in its launcher
   int standby_port = 0;  ///< at which it would serve if the one that does is lost; 0: it would not
+  std::string run = {};  ///< the id of the run in its output folder; empty: none, or not known
   /// Names and values of what must be equal on all nodes: the program, the configuration.
   std::vector<std::pair<std::string, std::string>> same = {};
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -23,6 +24,9 @@ struct RendezvousOptions {
   std::chrono::milliseconds dead_after{5'000};      ///< of silence
   /// Names and values of what must be equal on all nodes, beside the program and the restarts.
   std::vector<std::pair<std::string, std::string>> same = {};
+  /// Returns the id of the run in this node's output folder; empty if there is none. A node that
+  /// has another one than those that train is refused.
+  std::function<std::string()> run_here = [] { return std::string(); };
 };
 
 }  // namespace lockstep::launch

@@ -115,6 +115,11 @@ void Succession::serve(const std::string& endpoint, std::vector<std::string> oth
       "this node serves the rendezvous now; nodes that join need ", "--rdzv-endpoint ", endpoint));
 }
 
+void Succession::note_run(const std::string& run) {
+  const std::lock_guard lock(mutex_);
+  facts_.run = run;
+}
+
 NodeFacts Succession::facts() const {
   const std::lock_guard lock(mutex_);
   return facts_;

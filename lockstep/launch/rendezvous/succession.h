@@ -43,6 +43,9 @@ class Succession {
   /// As that, and whoever is in next() returns.
   void stop() { leave(); }
 
+  /// Notes which run is in this node's output folder now.
+  void note_run(const std::string& run);
+
   NodeFacts facts() const;
   std::string endpoint() const;
 

@@ -48,7 +48,13 @@ Directives World::join(NodeId node, const NodeFacts& facts, Time now, std::int64
     order(node, {.kind = Order::Kind::kRefuse, .text = differs});
     return taken();
   }
-  if (!nodes_.try_emplace(node, Node{.facts = facts, .had = had}).second) return taken();
+  const Node joining{.facts = facts, .had = had, .has_trained = had > 0};
+  const std::string foreign = foreign_run(joining);
+  if (!foreign.empty()) {
+    order(node, {.kind = Order::Kind::kRefuse, .text = foreign});
+    return taken();
+  }
+  if (!nodes_.try_emplace(node, joining).second) return taken();
   if (phase_ == Phase::kGathering) {
     // It may have been told of a generation of which the one that serves now never heard.
     generation_ = std::max(generation_, had);
@@ -64,6 +70,30 @@ Directives World::join(NodeId node, const NodeFacts& facts, Time now, std::int64
                     .text = "as a spare; the world is full"});
   }
   return taken();
+}
+
+/// Says which other run a node has in its folder. Nodes that have trained here know which is this
+/// one's; before the first generation nobody does, and the ranks refuse to begin.
+std::string World::foreign_run(const Node& node) const {
+  if (generation_ == 0 || node.has_trained || node.facts.run.empty()) return "";
+  for (const auto& [id, other] : nodes_) {
+    const std::string& ours = other.facts.run;
+    if (!other.has_trained || ours.empty()) continue;
+    if (ours == node.facts.run) return "";
+    return concat("its output folder holds run ", node.facts.run, ", and that of host ",
+        other.facts.host, " run ", ours, ", which goes on without it; move the folder away, or ",
+        "start this node with the folder of that run");
+  }
+  return "";
+}
+
+void World::refuse_strangers() {
+  std::erase_if(nodes_, [&](const auto& each) {
+    const std::string foreign = foreign_run(each.second);
+    if (foreign.empty()) return false;
+    order(each.first, {.kind = Order::Kind::kRefuse, .text = foreign});
+    return true;
+  });
 }
 
 // Not once some have done their part: the others are about to.
@@ -105,6 +135,7 @@ Directives World::end(NodeId id, const NodeEnd& end, Time now) {
   node.has_ended = true;
   node.end = end;
   node.facts.port = end.port;
+  node.facts.run = end.run;
   const bool is_listed = std::find(failed_.begin(), failed_.end(), id) != failed_.end();
   if (end.failure && !is_listed && !only_follows()) failed_.push_back(id);
   if (phase_ == Phase::kRunning && end.signal) {
@@ -124,6 +155,7 @@ Directives World::end(NodeId id, const NodeEnd& end, Time now) {
 void World::end_of_before(Node& node, const NodeEnd& end, Time now) {
   node.had = 0;
   node.facts.port = end.port;
+  node.facts.run = end.run;
   if (phase_ == Phase::kOver) return;
   if (end.step) note_change(end.step);
   if (end.signal) return;  // it leaves

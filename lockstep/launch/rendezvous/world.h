@@ -101,8 +101,9 @@ class World {
 
   struct Node {
     NodeFacts facts;
-    int rank = -1;           // of the last generation in which it took part
-    bool is_busy = false;    // its ranks have not ended
+    int rank = -1;             // of the last generation in which it took part
+    bool is_busy = false;      // its ranks have not ended
+    bool has_trained = false;  // in this world, also under an earlier server
     std::int64_t had = 0;    // ranks of this generation of an earlier server, which have not ended
     bool has_ended = false;  // they have, in this generation
     NodeEnd end = {};
@@ -111,6 +112,8 @@ class World {
 
   void order(NodeId node, Order order);
   void order_end(const std::string& why, bool gently, NodeId but = 0);
+  std::string foreign_run(const Node& node) const;
+  void refuse_strangers();
   bool may_grow() const;
   bool only_follows() const;
   bool anyone_is_busy() const;

@@ -134,6 +134,7 @@ void World::gather(Time now) {
   if (phase_ != Phase::kGathering) gathering_since_.reset();
   phase_ = Phase::kGathering;
   if (!gathering_since_) gathering_since_ = now;
+  refuse_strangers();
   if (count() < rules_.least_nodes) {
     enough_since_.reset();
   } else if (!enough_since_) {
@@ -258,7 +259,7 @@ void World::start(Time now) {
   for (const NodeId id : places) {
     Node& node = nodes_.at(id);
     node.rank = plan.node_rank;
-    node.is_busy = true;
+    node.is_busy = node.has_trained = true;
     order(id, {.kind = Order::Kind::kStart, .plan = plan});
     ++plan.node_rank;
     plan.first_rank += node.facts.workers;

@@ -50,6 +50,22 @@ TEST(WeightFile, IsWrittenAsItsExtensionSays) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 4);
 }
 
+// safetensors.torch.save_model() keeps one name of tied weights.
+TEST(WeightFile, KeepsTiedNamesInAPart) {
+  const testing::TemporaryFolder directory;
+  const std::vector<std::uint8_t> bytes(4, 1);
+  const std::vector<TensorEntry> entries{{"net.embed.weight", ElementType::kUint8, {4}, bytes},
+      {"other", ElementType::kUint8, {4}, bytes}};
+  const auto path = directory.path() / "a.safetensors";
+  write_weights(path, entries,
+      {{"net.head.weight", "net.embed.weight"}, {"net.side.weight", "other"}, {"format", "pt"}});
+  const TensorFile part = read_weights(path, "net");
+  EXPECT_THAT(
+      names(part), ::testing::UnorderedElementsAre("embed.weight", "head.weight", "side.weight"));
+  EXPECT_EQ(part.find("head.weight")->bytes.data(), part.find("embed.weight")->bytes.data());
+  EXPECT_THAT(part.metadata(), ::testing::ElementsAre(::testing::Pair("format", "pt")));
+}
+
 // As when another program copies over it: the pages are gone.
 TEST(WeightFile, M3OneThatShrinksGivesAnErrorAndNoFile) {
   const testing::TemporaryFolder directory;

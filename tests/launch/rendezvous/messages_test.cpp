@@ -15,12 +15,14 @@ TEST(RendezvousMessages, OfNodesAreReadAsTheyWereWritten) {
           .workers = 3,
           .serves = true,
           .standby_port = 11,
+          .run = "r1",
           .same = {{"a", "b"}}}};
   const AgentMessage read = agent_message_of(bytes_of(join));
   EXPECT_EQ(read.facts.host, "h");
   EXPECT_EQ(read.facts.workers, 3);
   EXPECT_TRUE(read.facts.serves);
   EXPECT_EQ(read.facts.standby_port, 11);
+  EXPECT_EQ(read.facts.run, "r1");
   EXPECT_EQ(read.facts.same, join.facts.same);
 
   const AgentMessage ended{.kind = AgentMessage::Kind::kEnded,
@@ -29,7 +31,8 @@ TEST(RendezvousMessages, OfNodesAreReadAsTheyWereWritten) {
           .failure = ExitStatus{.signal = 9},
           .signal = 15,
           .step = 50,
-          .port = 9}};
+          .port = 9,
+          .run = "r2"}};
   const NodeEnd end = agent_message_of(bytes_of(ended)).end;
   EXPECT_EQ(end.generation, 4);
   EXPECT_EQ(end.code, 137);
@@ -37,6 +40,7 @@ TEST(RendezvousMessages, OfNodesAreReadAsTheyWereWritten) {
   EXPECT_EQ(end.signal, 15);
   EXPECT_EQ(end.step, 50);
   EXPECT_EQ(end.port, 9);
+  EXPECT_EQ(end.run, "r2");
   const NodeEnd none = agent_message_of(bytes_of(AgentMessage{})).end;
   EXPECT_FALSE(none.failure || none.signal || none.step);
 }

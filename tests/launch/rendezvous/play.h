@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -63,6 +64,11 @@ class Play {
   }
 
  private:
+  std::string drawn_run() {
+    constexpr const char* kRuns[] = {"", "ours", "ours", "other"};
+    return kRuns[draw_(4)];
+  }
+
   /// The state of a node, by its last orders.
   struct Node {
     std::int64_t running = 0;   // the generation of its ranks; 0: none
@@ -87,7 +93,8 @@ class Play {
         .port = 1,
         .workers = 1 + draw_(3),
         .serves = draw_(8) == 0,
-        .standby_port = draw_(2) == 0 ? 0 : static_cast<int>(id)};
+        .standby_port = draw_(2) == 0 ? 0 : static_cast<int>(id),
+        .run = drawn_run()};
     take(world_.join(id, facts, now_, had));
   }
 
@@ -136,6 +143,7 @@ class Play {
     NodeEnd end{.generation = nodes_.at(id).running, .code = kCodes[failure], .port = 1};
     if (failure > 0) end.failure = ExitStatus{.code = end.code};
     if (is_stopped) end.signal = 15;
+    end.run = drawn_run();
     nodes_.at(id) = {};
     take(world_.end(id, end, now_));
   }

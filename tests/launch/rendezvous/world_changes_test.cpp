@@ -61,6 +61,70 @@ TEST_F(ChangingWorlds, ThatAreElasticTakeInOneThatJoins) {
   EXPECT_EQ(order_to(4).plan.world_size, 6);
 }
 
+/// Nodes that have a run in their output folders.
+class WorldsOfRuns : public ChangingWorlds {
+ protected:
+  void join_with(NodeId id, const std::string& run, std::int64_t had = 0) {
+    NodeFacts facts = heir(id);
+    facts.run = run;
+    take(world_->join(id, facts, now_, had));
+  }
+
+  void end_with(NodeId id, const std::string& run, int code = 75) {
+    NodeEnd end = ended(code);
+    end.run = run;
+    this->end(id, end);
+  }
+
+  void expect_refused(NodeId id) const {
+    EXPECT_EQ(order_to(id).kind, Kind::kRefuse);
+    EXPECT_THAT(
+        order_to(id).text, HasSubstr("its output folder holds run other, and that of host"));
+    EXPECT_THAT(order_to(id).text, HasSubstr(" run ours, which goes on without it"));
+  }
+};
+
+TEST_F(WorldsOfRuns, RefuseOneThatHasAnotherAndGoOn) {
+  start_two(1, 3);
+  take(world_->lose(2, now_));
+  end_with(3, "ours", 5);
+  EXPECT_THAT(told(Kind::kStart), ElementsAre(3));
+  join_with(4, "other");
+  expect_refused(4);
+  EXPECT_THAT(told(Kind::kEnd), ElementsAre()) << "the ranks train on";
+  join_with(5, "ours");
+  EXPECT_THAT(told(Kind::kEnd), ElementsAre(3));
+  end_with(3, "ours");
+  EXPECT_THAT(told(Kind::kStart), ElementsAre(5, 3));
+}
+
+TEST_F(WorldsOfRuns, RefuseItOnceTheyKnowWhichIsTheirs) {
+  start_two(1, 3);
+  join_with(4, "other");
+  EXPECT_THAT(told(Kind::kEnd), ElementsAre(2, 3)) << "they have saved nothing so far";
+  end_with(2, "");
+  end_with(3, "ours");
+  expect_refused(4);
+  EXPECT_THAT(told(Kind::kStart), ElementsAre(2, 3));
+}
+
+TEST_F(WorldsOfRuns, KnowTheirsAfterTheServerIsLost) {
+  make(1, 3, 3, true, {.generation = 4, .nodes = 2, .regather = seconds(5)});
+  join_with(4, "other");
+  join_with(2, "ours", 4);
+  expect_refused(4);
+  end(2, {.generation = 4, .code = 5, .run = "ours"});
+  pass(seconds(5));
+  EXPECT_THAT(told(Kind::kStart), ElementsAre(2));
+}
+
+TEST_F(WorldsOfRuns, LeaveTheFirstStartToTheRanks) {
+  make(2, 2);
+  join_with(2, "ours");
+  join_with(3, "other");
+  EXPECT_THAT(told(Kind::kStart), ElementsAre(2, 3)) << "nobody knows whose is to go on";
+}
+
 TEST_F(ChangingWorlds, ThatAreFullKeepSpares) {
   start_two();
   join(4);

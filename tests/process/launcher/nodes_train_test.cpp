@@ -193,6 +193,22 @@ TEST_F(NodesApart, OfDifferentRunsAreRefusedAndKeepWhatTheyHave) {
   EXPECT_TRUE(snapshots() == before);
 }
 
+TEST_F(NodesApart, GoOnWhereAHostOfAnotherRunJoins) {
+  Nodes alone("--nnodes 1");
+  start(alone, "b");
+  ASSERT_EQ(alone[0].wait().code(), 0);
+  const std::string theirs = summary("b/run").dump();
+  Nodes nodes("--nnodes 1:2");
+  start(nodes, "a");
+  nodes[0].wait_until([&] { return has_snapshot("a"); });
+  start(nodes, "b");
+  const auto ours = nodes[0].wait(), foreign = nodes[1].wait();
+  EXPECT_EQ(ours.code(), 0) << ours.err;
+  EXPECT_EQ(foreign.code(), 2) << foreign.err;
+  EXPECT_THAT(foreign.err, HasSubstr("this node is refused: its output folder holds run "));
+  EXPECT_EQ(summary("b/run").dump(), theirs);
+}
+
 TEST_F(NodesApart, GoOnWithoutTheHostThatServedAndWrote) {
   Nodes nodes("--nnodes 1:2");
   start(nodes, "a");
