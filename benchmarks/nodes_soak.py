@@ -1,5 +1,4 @@
 #!/usr/bin/env python3
-# Long because both soaks share their runs and what is looked at in the end.
 """Kills ranks and launchers of a training on two nodes at random, starts again what a cluster would, and compares the results.
 
     benchmarks/nodes_soak.py                            1,000 kills

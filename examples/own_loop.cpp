@@ -38,7 +38,6 @@ double accuracy(torch::nn::Sequential& net, const lockstep::data::InMemoryImages
 
 }  // namespace
 
-// Long because it shows a whole training in its order.
 int train(int count, char** values) {
   const std::string run = count > 1 ? values[1] : "own-run";
   auto world = lockstep::init_process_group();

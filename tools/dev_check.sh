@@ -71,6 +71,7 @@ dev_check() {
   check_one format format_files --dry-run -Werror
   check_one layers tools/check_layers
   check_one style tools/check_style
+  check_one rooms tools/room_sizes
   check_one shell check_shell
   check_one python check_python
   check_one tidy tools/check_tidy "$build_folder"

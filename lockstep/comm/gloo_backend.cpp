@@ -1,5 +1,3 @@
-// Long because it is one class, all that sees Gloo.
-
 #include "lockstep/comm/gloo_backend.h"
 
 #include <algorithm>

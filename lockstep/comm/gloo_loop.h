@@ -29,7 +29,7 @@ class BatchThreads {
   bool was_usual_;
 };
 
-/// How long a rank's thread and Gloo's, which share its core, ran and waited for the core.
+/// Times for which a rank's thread and Gloo's, which share its core, ran and waited for the core.
 struct CoreTimes {
   std::chrono::nanoseconds ran{}, waited{};
 };

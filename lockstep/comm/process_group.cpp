@@ -1,5 +1,3 @@
-// Long because all collectives have their checks here.
-
 #include "lockstep/comm/process_group.h"
 
 #include <algorithm>

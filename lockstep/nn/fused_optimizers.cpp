@@ -1,5 +1,3 @@
-// Long because what the three kernels are given belongs together.
-
 #include "lockstep/nn/fused_optimizers.h"
 
 #include <algorithm>

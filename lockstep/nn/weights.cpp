@@ -1,5 +1,3 @@
-// Long because the pairing of names, its report and its message belong together.
-
 #include "lockstep/nn/weights.h"
 
 #include <algorithm>

@@ -1,5 +1,3 @@
-// Long because it is one contract.
-//
 // The contract over every element type and special number: what is moved arrives bit for bit, what
 // is reduced is what shared memory gives, and what cannot be is refused before anything begins.
 

@@ -23,7 +23,7 @@ Tensor image(const Tensor& x) { return x.view({2, 1, 2, 2}); }
 Tensor cube(const Tensor& x) { return x.view({2, 2, 2}); }
 Tensor tokens(const Tensor& x) { return x.view({1, 1, 2, 4}); }
 
-// As in the script: x is [2, 4], z the same values in float32. Long because it is a table.
+// As in the script: x is [2, 4], z the same values in float32.
 const std::map<std::string, Operation>& operations() {
   static const std::map<std::string, Operation> kAll = {
       {"mm", [](auto& x, auto&) { return at::mm(x, x.t()); }},

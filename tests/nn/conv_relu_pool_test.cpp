@@ -1,5 +1,3 @@
-// Long because the block is compared with its three operators in everything that they do.
-
 #include "lockstep/nn/fused/conv_relu_pool.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,3 @@
-// Long because each expectation is of all three optimizers.
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>

@@ -1,6 +1,5 @@
 // The case W9 of the conformance list, and that files do not depend on how tensors lie in
-// memory. What Python reads and writes is tried in tests/round_trip. Long because it lists what is
-// taken and what is refused.
+// memory. What Python reads and writes is tried in tests/round_trip.
 
 #include "lockstep/nn/weights.h"
 

@@ -1,5 +1,4 @@
 // PowerSGD against PyTorch's powerSGD_hook (tests/conformance/ddp.py) and by its properties.
-// Long because the properties hold over several passes, which each test makes in its own way.
 
 #include "lockstep/parallel/ddp/power_sgd.h"
 

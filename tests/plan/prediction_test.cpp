@@ -1,4 +1,4 @@
-// Predictions that have closed forms. Long because each way and each cost has its own.
+// Predictions that have closed forms.
 
 #include "lockstep/plan/prediction.h"
 

@@ -39,7 +39,6 @@ environment.json; data-parallel also writes pytorch_results.txt, in the format o
 
 Exit codes: 0 done, 1 a cell failed, 2 bad flags, 3 bad data, 4 disk, 128+n stopped by signal n: run it again.)";
 
-// Long because it is a table.
 const FlagTable<BenchCommand>& bench_table() {
   using C = BenchCommand;
   using R = bench::BenchRequest;

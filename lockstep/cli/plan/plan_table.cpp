@@ -115,7 +115,6 @@ FlagGroup<C> measuring_group() {
               .usually("plan-MODEL.json with --measure, else nowhere")}};
 }
 
-// Long because it is a table.
 FlagGroup<C> machines_group() {
   return {"On which machines",
       {counts_flag(

@@ -41,7 +41,6 @@ Exit codes: those of the command; 2 bad flags, 4 hosts cannot be made here.)";
 
 constexpr double kMostCores = 4096, kMostHostsPort = 65535;
 
-// Long because it is a table.
 FlagGroup<launch::HostsOptions> hosts_flags() {
   using Set = launch::HostsOptions;
   using Text = const std::string&;

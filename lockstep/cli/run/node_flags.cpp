@@ -155,7 +155,6 @@ void place_meeting(RunRequest& request) {
 
 }  // namespace
 
-// Long because it is the table.
 FlagGroup<RunRequest> node_flags() {
   return {
       "Several hosts (the same command on each; with --rdzv-backend static its own --node-rank)",

@@ -51,7 +51,6 @@ EmaSettings& ema_of(Options& options, const FlagSpec& flag) {
 
 }  // namespace
 
-// Long because it is a table.
 FlagGroup<TrainOptions> optimizer_group() {
   using Set = OptimizerSettings;
   constexpr auto kPath = &Options::optimizer;
@@ -113,7 +112,6 @@ FlagGroup<TrainOptions> optimizer_group() {
               .below(1)}};
 }
 
-// Long because it is a table.
 FlagGroup<TrainOptions> rate_group() {
   using Set = OptimizerSettings;
   using Lr = LrSettings;

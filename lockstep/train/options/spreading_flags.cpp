@@ -67,7 +67,6 @@ void read_comm_hook(Options& options, const FlagSpec& flag, Text text) {
 
 }  // namespace
 
-// Long because it is a table.
 FlagGroup<TrainOptions> spreading_group() {
   return {"How to distribute it",
       {flag("--parallel", "HOW", "{}; auto: measures, and takes the fastest", &Options::parallel)

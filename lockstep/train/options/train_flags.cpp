@@ -194,7 +194,6 @@ FlagValue written_overhead(const Options& options) {
   return text_of(100 * options.snapshots.count) + "%";
 }
 
-// Long because it is a table.
 Group snapshot_group() {
   using Set = SnapshotSettings;
   return {"Snapshots",

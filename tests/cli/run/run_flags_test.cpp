@@ -1,5 +1,3 @@
-// Long because each meaning of a flag is told from the others.
-
 #include "lockstep/cli/run/run_flags.h"
 
 #include <filesystem>

@@ -1,5 +1,3 @@
-// Long because it lists what is refused.
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,4 @@
 // Worlds that go on in the launcher of another node than the one that served them.
-// Long because all that a world goes through after the loss of its server, has one page.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

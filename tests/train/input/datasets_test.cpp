@@ -1,5 +1,3 @@
-// Long because sets of every kind are opened.
-
 #include "lockstep/train/input/datasets.h"
 
 #include <filesystem>
