@@ -2,14 +2,132 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
-#include "lockstep/bench/planning/beside_run.h"
+#include "lockstep/bench/page/table.h"
 #include "lockstep/bench/planning/plan_tables.h"
+#include "lockstep/bench/planning/way_flags.h"
+#include "lockstep/bench/plot/timeline.h"
 #include "lockstep/bench/report/profile_page.h"
+#include "lockstep/bench/statistics/estimate_text.h"
+#include "lockstep/bench/statistics/median.h"
+#include "lockstep/bench/study/table_of.h"
 #include "lockstep/core/error.h"
+#include "lockstep/plan/prediction.h"
+#include "lockstep/train/profile/profile.h"
 
 namespace lockstep::bench {
 namespace {
+
+bool is_possible_here(const plan::Choice& choice, const MeasureRequest& request) {
+  return choice.fits() && choice.machine.nodes == 1 &&
+         choice.machine.places * request.cores_a_place <= request.cores;
+}
+
+}  // namespace
+
+std::vector<Confirmed> confirm(const plan::Answer& answer, std::size_t most,
+    const MeasureRequest& request, const CellPaths& paths,
+    const std::function<void(const std::string&)>& say) {
+  std::vector<Confirmed> confirmed;
+  for (std::size_t i = 0; i < answer.choices.size() && confirmed.size() < most; ++i) {
+    const plan::Choice& choice = answer.choices[i];
+    if (!is_possible_here(choice, request)) continue;
+    const plan::Prediction& prediction = choice.prediction;
+    say(concat("confirming ", describe(prediction.way)));
+    const std::vector<double> steps = plain_steps(request,
+        {.name = concat("confirm-", i),
+            .spreading = train_flags_of(prediction.way, prediction.batch),
+            .places = choice.machine.places},
+        paths);
+    confirmed.push_back({i, median(steps)});
+  }
+  return confirmed;
+}
+
+std::optional<std::size_t> pick_of(
+    const plan::Answer& answer, const std::vector<Confirmed>& confirmed) {
+  if (confirmed.empty()) return answer.pick;
+  const auto rate = [&](const Confirmed& each) {
+    return answer.choices[each.choice].prediction.batch / each.step_seconds;
+  };
+  return std::max_element(confirmed.begin(), confirmed.end(),
+      [&](const Confirmed& one, const Confirmed& other) { return rate(one) < rate(other); })
+      ->choice;
+}
+
+namespace {
+
+using plan::Use;
+
+constexpr double kMilli = 1e-3;
+
+struct UseRow {
+  std::string use;
+  double predicted, measured;  // seconds
+};
+
+double computing(const LaneProfile& lane) {
+  return lane.of(StepPhase::kForward) + lane.of(StepPhase::kBackward);
+}
+
+// Of a pipeline's threads the main one only waits for the others.
+const LaneProfile& busiest(const RankProfile& rank) {
+  check(!rank.lanes.empty(), "plan: --beside: the profile has no threads");
+  return *std::max_element(
+      rank.lanes.begin(), rank.lanes.end(), [](const LaneProfile& one, const LaneProfile& other) {
+        return computing(one) < computing(other);
+      });
+}
+
+std::vector<UseRow> rows_of(const plan::Prediction& prediction, const RankProfile& rank) {
+  const LaneProfile& lane = busiest(rank);
+  const auto measured = [&](std::initializer_list<StepPhase> phases) {
+    double sum = 0;
+    for (const StepPhase phase : phases) sum += lane.of(phase);
+    return sum * kMilli;
+  };
+  using P = StepPhase;
+  return {{"input", prediction.of(Use::kInput), measured({P::kInput, P::kCopy})},
+      {"forward", prediction.of(Use::kForward), measured({P::kForward})},
+      {"backward", prediction.of(Use::kBackward), measured({P::kBackward})},
+      {"exchange and waiting", prediction.of(Use::kCommunication) + prediction.idle,
+          measured({P::kCommunication, P::kIdle, P::kStages})},
+      {"optimizer", prediction.of(Use::kOptimizer), measured({P::kOptimizer})},
+      {"other", prediction.of(Use::kRest), measured({P::kOther})},
+      {"step", prediction.seconds, rank.step * kMilli}};
+}
+
+/// Sets a predicted step beside the step of a run's profile, use by use: of the busiest place, and
+/// of the busiest thread of rank 0, both in milliseconds.
+page::Table beside_table(const plan::Prediction& prediction, const RunProfile& profile) {
+  return TableOf<UseRow>("plan-beside", "The step as predicted, and as a run made it [ms]")
+      .name("use", &UseRow::use)
+      .number("predicted", [](const UseRow& row) { return milliseconds_text(row.predicted); })
+      .number("measured", [](const UseRow& row) { return milliseconds_text(row.measured); })
+      .number("difference",
+          [](const UseRow& row) { return milliseconds_text(row.predicted - row.measured); })
+      .notes({concat("predicted of the busiest place by ", describe(prediction.way),
+          ", measured of the busiest thread of rank 0; a profile makes a step somewhat longer")})
+      .of(rows_of(prediction, profile.ranks.front()));
+}
+
+/// Returns the pictures of both, the prediction's first, in the same scale. A profile without a
+/// picture of its step leaves the prediction's alone.
+std::vector<plot::Timeline> beside_timelines(
+    const plan::Prediction& prediction, const RunProfile& profile) {
+  std::vector<plot::Timeline> timelines{timeline_of(prediction, "plan-predicted")};
+  const RankProfile& rank = profile.ranks.front();
+  if (rank.timeline.empty()) return timelines;
+  plot::Timeline measured = timeline_of(rank);
+  measured.title = "The same step as it was measured, rank 0";
+  timelines.push_back(std::move(measured));
+  const double longest = std::max(timelines[0].length, timelines[1].length);
+  for (plot::Timeline& timeline : timelines) timeline.length = longest;
+  return timelines;
+}
 
 using plan::Choice;
 using plan::Use;

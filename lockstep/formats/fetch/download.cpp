@@ -1,16 +1,304 @@
 #include "lockstep/formats/fetch/download.h"
 
 #include <algorithm>
+#include <curl/curl.h>
+#include <exception>
+#include <new>
 #include <optional>
+#include <string_view>
 #include <sys/stat.h>
 #include <system_error>
 #include <thread>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/fetch/partial_file.h"
 
 namespace lockstep {
+namespace {
+
+constexpr long kMostRedirects = 5;
+constexpr long kWhole = 200;
+constexpr long kPart = 206;
+constexpr int kFirstStatus = 100;
+
+struct FreeUrl {
+  void operator()(CURLU* url) const noexcept { curl_url_cleanup(url); }
+};
+
+/// Returns a part of an address; empty when it has none.
+std::string part_of(CURLU* url, CURLUPart part) {
+  char* text = nullptr;
+  if (curl_url_get(url, part, &text, 0) != CURLUE_OK) return "";
+  const std::string value(text);
+  curl_free(text);
+  return value;
+}
+
+bool is_loopback(const std::string& host) {
+  return host == "127.0.0.1" || host == "[::1]" || host == "localhost";
+}
+
+/// Refuses every address but https without a password; http to this host's loopback is taken if
+/// that is allowed.
+void check_download_address(const std::string& address, bool plain_on_loopback) {
+  const std::unique_ptr<CURLU, FreeUrl> url(curl_url());
+  if (!url) throw std::bad_alloc();
+  check(curl_url_set(url.get(), CURLUPART_URL, address.c_str(), 0) == CURLUE_OK,
+      "download: this is not an https address: ", address);
+  check(
+      part_of(url.get(), CURLUPART_USER).empty() && part_of(url.get(), CURLUPART_PASSWORD).empty(),
+      "download: an address must hold no password, logs would show it");
+  const std::string scheme = part_of(url.get(), CURLUPART_SCHEME);
+  const bool plain =
+      plain_on_loopback && scheme == "http" && is_loopback(part_of(url.get(), CURLUPART_HOST));
+  check(plain || scheme == "https", "download: only https is taken: ", address);
+}
+
+/// Returns whether an HTTP status describes a state of the server that may be gone a little later.
+bool status_may_pass(long status) {
+  return status == 408 || status == 416 || status == 429 || status == 500 || status == 502 ||
+         status == 503 || status == 504;
+}
+
+/// Returns where a part begins, from the header's value `bytes 100-199/200` (RFC 9110, 14.4).
+std::optional<std::uint64_t> first_byte_of(const std::string& content_range) {
+  constexpr std::string_view kUnit = "bytes ";
+  const std::size_t end = content_range.find('-');
+  if (!content_range.starts_with(kUnit) || end == std::string::npos) return std::nullopt;
+  const std::string_view range = content_range;
+  return parse_number<std::uint64_t>(range.substr(kUnit.size(), end - kUnit.size()));
+}
+
+/// Returns the size of the whole file by the same header; nothing for `bytes 100-199/*`.
+std::optional<std::uint64_t> whole_size_of(const std::string& content_range) {
+  const std::size_t slash = content_range.find('/');
+  if (slash == std::string::npos) return std::nullopt;
+  return parse_number<std::uint64_t>(std::string_view(content_range).substr(slash + 1));
+}
+
+/// Returns whether an entity tag vouches for every byte (RFC 9110, 8.8.3); only such a one may
+/// resume.
+bool is_strong_tag(const std::string& tag) {
+  return tag.size() >= 2 && tag.front() == '"' && tag.back() == '"';
+}
+
+class TransferErrors final : public std::error_category {
+ public:
+  const char* name() const noexcept override { return "transfer"; }
+  std::string message(int code) const override {
+    if (code >= kFirstStatus) return concat("HTTP status ", code);
+    return curl_easy_strerror(static_cast<CURLcode>(code));
+  }
+};
+
+struct FreeList {
+  void operator()(curl_slist* list) const noexcept { curl_slist_free_all(list); }
+};
+using HeaderList = std::unique_ptr<curl_slist, FreeList>;
+
+/// Lists failures of the way to the server, which may be gone a little later.
+bool may_pass(CURLcode code) {
+  switch (code) {
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_PARTIAL_FILE:
+    case CURLE_OPERATION_TIMEDOUT:
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_GOT_NOTHING:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_HTTP2:
+    case CURLE_HTTP2_STREAM:
+      return true;
+    default:
+      return false;
+  }
+}
+
+std::string header(CURL* handle, const char* name) {
+  curl_header* found = nullptr;
+  const auto status = curl_easy_header(handle, name, 0, CURLH_HEADER, -1, &found);
+  return status == CURLHE_OK ? found->value : "";
+}
+
+template <typename Value>
+void set(CURL* handle, CURLoption option, Value value) {
+  const CURLcode code = curl_easy_setopt(handle, option, value);
+  if (code != CURLE_OK) throw Error(concat("download: curl: ", curl_easy_strerror(code)));
+}
+
+void start_curl_once() {
+  static const CURLcode kStarted = curl_global_init(CURL_GLOBAL_DEFAULT);
+  if (kStarted != CURLE_OK) throw Error("download: curl cannot be started");
+}
+
+/// The data of one request that its callback needs.
+struct Reception {
+  CURL* handle = nullptr;
+  BodySink* sink = nullptr;
+  std::uint64_t from = 0;
+  bool begun = false;
+  bool refused = false;  ///< the body is that of an error page, or of another part
+  std::exception_ptr failure;
+};
+
+long status_of(CURL* handle) {
+  long status = 0;
+  curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
+  return status;
+}
+
+/// Looks at the answer before its first byte is taken.
+void begin(Reception& reception) {
+  reception.begun = true;
+  const long status = status_of(reception.handle);
+  if (status == kPart && reception.from > 0) {
+    reception.refused = first_byte_of(header(reception.handle, "content-range")) != reception.from;
+  } else {
+    reception.refused = status != kWhole;
+    if (!reception.refused && reception.from > 0) reception.sink->restart();
+  }
+}
+
+// A server that has another file is not waited for.
+void hear_size(const Reception& reception) {
+  const long status = status_of(reception.handle);
+  if (status != kWhole && status != kPart) return;
+  const auto bytes = status == kWhole
+                         ? parse_number<std::uint64_t>(header(reception.handle, "content-length"))
+                         : whole_size_of(header(reception.handle, "content-range"));
+  if (bytes) reception.sink->expect(*bytes);
+}
+
+// Called for each line of the headers; an empty one ends them.
+std::size_t receive_header(
+    char* bytes, std::size_t /*one*/, std::size_t size, void* user) noexcept {
+  auto& reception = *static_cast<Reception*>(user);
+  try {
+    if (std::string_view(bytes, size) == "\r\n" && !reception.begun) hear_size(reception);
+    return size;
+  } catch (...) {
+    reception.failure = std::current_exception();
+    return 0;
+  }
+}
+
+// Exceptions must not pass through curl's frames, which are C.
+std::size_t receive(char* bytes, std::size_t /*one*/, std::size_t size, void* user) noexcept {
+  auto& reception = *static_cast<Reception*>(user);
+  constexpr std::size_t kStop = 0;
+  try {
+    if (!reception.begun) begin(reception);
+    if (reception.refused) return kStop;
+    reception.sink->write(std::span(reinterpret_cast<const std::uint8_t*>(bytes), size));
+    return size;
+  } catch (...) {
+    reception.failure = std::current_exception();
+    return kStop;
+  }
+}
+
+}  // namespace
+
+const std::error_category& transfer_errors() {
+  static const TransferErrors kCategory;
+  return kCategory;
+}
+
+struct Transfer::Handle {
+  Handle() : curl(curl_easy_init()) {
+    if (curl == nullptr) throw std::bad_alloc();
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() { curl_easy_cleanup(curl); }
+
+  void prepare(const TransferOptions& options);
+  TransferResult result(CURLcode code, const Reception& reception) const;
+
+  CURL* curl;
+  char reason[CURL_ERROR_SIZE] = "";
+};
+
+void Transfer::Handle::prepare(const TransferOptions& options) {
+  curl_easy_reset(curl);
+  reason[0] = '\0';
+  set(curl, CURLOPT_ERRORBUFFER, static_cast<char*>(reason));
+  set(curl, CURLOPT_NOSIGNAL, 1L);
+  set(curl, CURLOPT_USERAGENT, "lockstep");
+  set(curl, CURLOPT_PROTOCOLS_STR, options.plain_on_loopback ? "http,https" : "https");
+  set(curl, CURLOPT_REDIR_PROTOCOLS_STR, "https");
+  set(curl, CURLOPT_FOLLOWLOCATION, 1L);
+  set(curl, CURLOPT_MAXREDIRS, kMostRedirects);
+  set(curl, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
+  set(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect_timeout.count()));
+  set(curl, CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(options.slowest_bytes_per_second));
+  set(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(options.slow_time.count()));
+  if (!options.certificates.empty()) {
+    set(curl, CURLOPT_CAINFO, options.certificates.c_str());
+    set(curl, CURLOPT_CAPATH, static_cast<const char*>(nullptr));
+  }
+}
+
+TransferResult Transfer::Handle::result(CURLcode code, const Reception& reception) const {
+  TransferResult result;
+  const long status = status_of(curl);
+  const bool refused =
+      reception.refused || (code == CURLE_OK && status != kWhole && !reception.begun);
+  if (refused) {
+    result.error = {static_cast<int>(status), transfer_errors()};
+    result.may_pass = status_may_pass(status) || status == kPart;
+    if (status == kPart) result.detail = "the server sent another part than it was asked for";
+  } else if (code != CURLE_OK) {
+    result.error = {static_cast<int>(code), transfer_errors()};
+    result.may_pass = may_pass(code);
+    result.is_stalled = code == CURLE_OPERATION_TIMEDOUT;
+    result.detail = reason;
+  }
+  const std::string tag = header(curl, "etag");
+  if (is_strong_tag(tag)) result.entity_tag = tag;
+  curl_off_t seconds = 0;
+  curl_easy_getinfo(curl, CURLINFO_RETRY_AFTER, &seconds);
+  result.retry_after = std::chrono::seconds(seconds);
+  return result;
+}
+
+Transfer::Transfer(TransferOptions options) : options_(std::move(options)) {
+  start_curl_once();
+  handle_ = std::make_unique<Handle>();
+}
+
+Transfer::~Transfer() = default;
+
+TransferResult Transfer::get(
+    const std::string& address, std::uint64_t from, const std::string& entity_tag, BodySink& sink) {
+  check_download_address(address, options_.plain_on_loopback);
+  CURL* curl = handle_->curl;
+  handle_->prepare(options_);
+  Reception reception{.handle = curl, .sink = &sink, .from = from, .failure = nullptr};
+  set(curl, CURLOPT_URL, address.c_str());
+  set(curl, CURLOPT_HEADERFUNCTION, receive_header);
+  set(curl, CURLOPT_HEADERDATA, &reception);
+  set(curl, CURLOPT_WRITEFUNCTION, receive);
+  set(curl, CURLOPT_WRITEDATA, &reception);
+  const std::string range = concat(from, "-");
+  HeaderList headers;
+  if (from > 0) {
+    set(curl, CURLOPT_RANGE, range.c_str());
+    if (!entity_tag.empty()) {
+      headers.reset(curl_slist_append(nullptr, concat("If-Range: ", entity_tag).c_str()));
+      if (!headers) throw std::bad_alloc();
+      set(curl, CURLOPT_HTTPHEADER, headers.get());
+    }
+  }
+  const CURLcode code = curl_easy_perform(curl);
+  if (reception.failure) std::rethrow_exception(reception.failure);
+  return handle_->result(code, reception);
+}
+
 namespace {
 
 constexpr int kRangeNotSatisfiable = 416;

@@ -1,17 +1,90 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <thread>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/launch/rendezvous/coordinator.h"
-#include "lockstep/launch/rendezvous/herald.h"
+#include "lockstep/launch/rendezvous/boot_clock.h"
+#include "lockstep/launch/rendezvous/messages.h"
+#include "lockstep/launch/rendezvous/rendezvous_options.h"
 #include "lockstep/launch/rendezvous/world.h"
+#include "lockstep/net/client.h"
 #include "lockstep/net/hmac.h"
+#include "lockstep/net/key_values.h"
 #include "lockstep/net/server.h"
 
 namespace lockstep::launch {
+
+/// The part of the node that serves: the world, and the keys and values of the ranks of its present
+/// generation.
+class Coordinator final : public net::ServerHandler {
+ public:
+  /// `run` is the key of all nodes, `past` what another node served before.
+  Coordinator(const WorldRules& rules, NodeFacts reference, const net::Key& run,
+      std::chrono::milliseconds dead_after, const WorldPast& past = {});
+
+  /// Returns the news that its world is served here. From any thread.
+  AgentMessage whereabouts(const std::string& endpoint) const;
+
+  Admission admit(const net::Hello& hello) override;
+  void on_open(net::PeerId peer, const net::Hello& hello, net::Postbox& out) override;
+  void on_message(net::PeerId peer, const std::string& message, net::Postbox& out) override;
+  void on_close(net::PeerId peer, net::Postbox& out) override;
+  std::optional<Clock::time_point> on_time(Clock::time_point now, net::Postbox& out) override;
+
+ private:
+  void take(net::PeerId peer, const AgentMessage& message, net::Postbox& out);
+  void carry_out(Directives directives, net::Postbox& out);
+  void drop_ranks(net::Postbox& out);
+  void drop_silent(Clock::time_point now, net::Postbox& out);
+  void look_at_clock(net::Postbox& out);
+  net::Key key_of(std::int64_t generation) const {
+    return net::key_of_generation(run_, generation, salt_);
+  }
+
+  World world_;
+  net::Key run_;
+  net::Key salt_ = net::random_key();  // so that no key of an earlier server fits
+  std::chrono::milliseconds dead_after_;
+  std::map<net::PeerId, Clock::time_point> agents_;  // and when they were heard last
+  std::set<net::PeerId> ranks_;                      // of the present generation
+  net::KeyValues values_;
+  std::optional<BootClock::time_point> last_time_;  // that on_time() was called
+  std::atomic<std::int64_t> generation_{0};         // of the world
+};
+
+/// A thread that tells whoever serves where a world was founded that it goes on elsewhere: a
+/// launcher that is started again there would found another.
+class Herald {
+ public:
+  using News = std::function<AgentMessage()>;
+
+  /// Begins to ask at the origin, again and again, and to tell this news. Both must hold no longer
+  /// than one try to connect.
+  Herald(const net::ClientOptions& origin, News news);
+  Herald(const Herald&) = delete;
+  Herald& operator=(const Herald&) = delete;
+  ~Herald();
+
+ private:
+  void run();
+
+  net::ClientOptions origin_;
+  News news_;
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
 
 /// The rendezvous itself, in the launcher of the node that serves it; in all others nothing.
 class Service {

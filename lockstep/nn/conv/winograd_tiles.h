@@ -2,11 +2,246 @@
 
 // The transforms of tiles in Note [Winograd]: a vector holds neighbouring channels of one pixel.
 
-#include "lockstep/nn/conv/winograd_forms.h"
 #include "lockstep/nn/conv/winograd_kernel.h"
-#include "lockstep/nn/conv/winograd_products.h"
+#include "lockstep/nn/fused/vectors.h"
 
 namespace lockstep::nn::conv {
+
+// The matrix products of Note [Winograd].
+//
+// A panel is two vectors wide. kRows rows of it are summed in registers, as many as leave room
+// for the panel's two vectors and a factor.
+
+namespace {
+
+using fused::all;
+using fused::Floats;
+using fused::kLanes;
+using fused::load;
+
+constexpr std::int64_t kPanel = 2 * kLanes;
+constexpr int kMostRows = kLanes == 16 ? 14 : 6;
+
+inline void store_all(float* to, Floats vector) { std::memcpy(to, &vector, sizeof(vector)); }
+
+/// Calls body with the number of rows that it takes at once, as a type, until all are done.
+template <int kRows, typename Body>
+inline void rows_at_most(std::int64_t row, std::int64_t end, const Body& body) {
+  for (; row + kRows <= end; row += kRows) body.template operator()<kRows>(row);
+  if constexpr (kRows > 1) rows_at_most<kRows - 1>(row, end, body);
+}
+
+template <int kRows>
+inline void add_rows(const float* from, Floats (&left)[kRows], Floats (&right)[kRows]) {
+#pragma GCC unroll 16
+  for (int row = 0; row < kRows; ++row) {
+    left[row] += load(from + row * kPanel);
+    right[row] += load(from + row * kPanel + kLanes);
+  }
+}
+
+template <int kRows>
+inline void store_rows(float* to, const Floats (&left)[kRows], const Floats (&right)[kRows]) {
+#pragma GCC unroll 16
+  for (int row = 0; row < kRows; ++row) {
+    store_all(to + row * kPanel, left[row]);
+    store_all(to + row * kPanel + kLanes, right[row]);
+  }
+}
+
+// results[r][lane] = sum over i of tiles[r][i] * weights[i][lane]
+template <int kRows>
+inline void multiply_rows(const float* tiles, std::int64_t row_stride, const float* weights,
+    std::int64_t inputs, float* results) {
+  Floats left[kRows] = {}, right[kRows] = {};
+  for (std::int64_t input = 0; input < inputs; ++input) {
+    const Floats w0 = load(weights + input * kPanel), w1 = load(weights + input * kPanel + kLanes);
+#pragma GCC unroll 16
+    for (int row = 0; row < kRows; ++row) {
+      const Floats factor = all(tiles[row * row_stride + input]);
+      left[row] += factor * w0;
+      right[row] += factor * w1;
+    }
+  }
+  store_rows<kRows>(results, left, right);
+}
+
+// sums[i][lane] = sum over tiles t of tiles[t][i] * gradients[t][lane], for kRows of i
+template <int kRows>
+inline void accumulate_rows(const float* tiles, std::int64_t row_stride, const float* gradients,
+    std::int64_t count, float* sums, bool adds) {
+  Floats left[kRows] = {}, right[kRows] = {};
+  for (std::int64_t tile = 0; tile < count; ++tile) {
+    const Floats e0 = load(gradients + tile * kPanel);
+    const Floats e1 = load(gradients + tile * kPanel + kLanes);
+#pragma GCC unroll 16
+    for (int row = 0; row < kRows; ++row) {
+      const Floats factor = all(tiles[tile * row_stride + row]);
+      left[row] += factor * e0;
+      right[row] += factor * e1;
+    }
+  }
+  if (adds) add_rows<kRows>(sums, left, right);
+  store_rows<kRows>(sums, left, right);
+}
+
+inline float* panel_of(const PanelPlanes& planes, std::int64_t plane, std::int64_t panel) {
+  return planes.data + plane * planes.plane_stride + panel * planes.rows * kPanel;
+}
+
+inline void multiply(const Products& job, Range products) {
+  for (std::int64_t product = products.begin; product < products.end; ++product) {
+    const std::int64_t plane = product / job.panels, panel = product % job.panels;
+    const float* const tiles = job.tiles.data + plane * job.tiles.plane_stride;
+    const float* const weights = panel_of(job.weights, plane, panel);
+    float* const results = panel_of(job.results, plane, panel);
+    rows_at_most<kMostRows>(0, job.tile_count, [&]<int kRows>(std::int64_t row) {
+      multiply_rows<kRows>(tiles + row * job.tiles.row_stride, job.tiles.row_stride, weights,
+          job.inputs, results + row * kPanel);
+    });
+  }
+}
+
+inline void accumulate(const Products& job, Range products) {
+  for (std::int64_t product = products.begin; product < products.end; ++product) {
+    const std::int64_t plane = product / job.panels, panel = product % job.panels;
+    const float* const tiles = job.tiles.data + plane * job.tiles.plane_stride;
+    const float* const gradients = panel_of(job.results, plane, panel);
+    float* const sums = panel_of(job.weights, plane, panel);
+    rows_at_most<kMostRows>(0, job.inputs, [&]<int kRows>(std::int64_t row) {
+      accumulate_rows<kRows>(tiles + row, job.tiles.row_stride, gradients, job.tile_count,
+          sums + row * kPanel, job.adds);
+    });
+  }
+}
+
+}  // namespace
+
+// The transforms of one row or column, for tiles of 2x2 and of 4x4.
+//
+// Note [Winograd]
+//
+// A 3x3 convolution computes each output pixel by 9 products a channel. Winograd's form computes a
+// tile of m x m of them at once, by (m + 2)^2 products: 16 instead of 36, or 36 instead of 144.
+//
+//     d  the (m+2) x (m+2) input pixels of a tile        V = B' d B
+//     g  the 3 x 3 weights                               U = G g G'
+//     y  the m x m output pixels                         y = A' (U . V) A      (. by elements)
+//
+// With many channels each of the (m+2)^2 places is a matrix product of its own,
+//
+//     V[place]            U[place]             M[place]
+//     tiles x inputs  x   inputs x outputs  =  tiles x outputs
+//
+// which is where the time goes. The gradients are those of these formulas: with the output's
+// gradient e, and Z = A e A', that of the weights is G' (sum over tiles of Z . V) G, so its
+// products are V' x Z, as many as before. That of the input is itself a convolution: of e, with
+// weights that are rotated and whose inputs and outputs are exchanged.
+//
+// B, G and A interpolate at 0, 1, -1, infinity for m = 2, and at 2, -2 in addition for m = 4
+// (Lavin and Gray, 2015). Sums of products with factors up to 8 lose two to three bits of a float
+// against the direct sum; the tests state how much.
+
+namespace {
+
+using fused::Floats;
+using fused::kLanes;
+
+struct SmallTile {
+  static constexpr int kOut = 2;
+  static constexpr int kIn = 4;
+
+  static void input(const Floats (&d)[kIn], Floats (&v)[kIn]) {
+    v[0] = d[0] - d[2];
+    v[1] = d[1] + d[2];
+    v[2] = d[2] - d[1];
+    v[3] = d[1] - d[3];
+  }
+
+  static void weights(const Floats (&g)[3], Floats (&u)[kIn]) {
+    const Floats outer = (g[0] + g[2]) * 0.5f, inner = g[1] * 0.5f;
+    u[0] = g[0];
+    u[1] = outer + inner;
+    u[2] = outer - inner;
+    u[3] = g[2];
+  }
+
+  static void output(const Floats (&m)[kIn], Floats (&y)[kOut]) {
+    y[0] = m[0] + m[1] + m[2];
+    y[1] = m[1] - m[2] - m[3];
+  }
+
+  static void gradient(const Floats (&e)[kOut], Floats (&z)[kIn]) {
+    z[0] = e[0];
+    z[1] = e[0] + e[1];
+    z[2] = e[0] - e[1];
+    z[3] = -e[1];
+  }
+
+  static void weights_gradient(const Floats (&s)[kIn], Floats (&g)[3]) {
+    const Floats outer = (s[1] + s[2]) * 0.5f;
+    g[0] = s[0] + outer;
+    g[1] = (s[1] - s[2]) * 0.5f;
+    g[2] = outer + s[3];
+  }
+};
+
+struct LargeTile {
+  static constexpr int kOut = 4;
+  static constexpr int kIn = 6;
+
+  static void input(const Floats (&d)[kIn], Floats (&v)[kIn]) {
+    const Floats even1 = d[4] - 4.0f * d[2], odd1 = d[3] - 4.0f * d[1];
+    const Floats even2 = d[4] - d[2], odd2 = 2.0f * (d[3] - d[1]);
+    v[0] = 4.0f * d[0] - 5.0f * d[2] + d[4];
+    v[1] = even1 + odd1;
+    v[2] = even1 - odd1;
+    v[3] = even2 + odd2;
+    v[4] = even2 - odd2;
+    v[5] = 4.0f * d[1] - 5.0f * d[3] + d[5];
+  }
+
+  static void weights(const Floats (&g)[3], Floats (&u)[kIn]) {
+    const Floats even1 = (g[0] + g[2]) * (-1.0f / 6), odd1 = g[1] * (1.0f / 6);
+    const Floats even2 = g[0] * (1.0f / 24) + g[2] * (1.0f / 6), odd2 = g[1] * (1.0f / 12);
+    u[0] = g[0] * 0.25f;
+    u[1] = even1 - odd1;
+    u[2] = even1 + odd1;
+    u[3] = even2 + odd2;
+    u[4] = even2 - odd2;
+    u[5] = g[2];
+  }
+
+  static void output(const Floats (&m)[kIn], Floats (&y)[kOut]) {
+    const Floats even1 = m[1] + m[2], odd1 = m[1] - m[2];
+    const Floats even2 = m[3] + m[4], odd2 = m[3] - m[4];
+    y[0] = m[0] + even1 + even2;
+    y[1] = odd1 + 2.0f * odd2;
+    y[2] = even1 + 4.0f * even2;
+    y[3] = odd1 + 8.0f * odd2 + m[5];
+  }
+
+  static void gradient(const Floats (&e)[kOut], Floats (&z)[kIn]) {
+    const Floats even1 = e[0] + e[2], odd1 = e[1] + e[3];
+    const Floats even2 = e[0] + 4.0f * e[2], odd2 = 2.0f * e[1] + 8.0f * e[3];
+    z[0] = e[0];
+    z[1] = even1 + odd1;
+    z[2] = even1 - odd1;
+    z[3] = even2 + odd2;
+    z[4] = even2 - odd2;
+    z[5] = e[3];
+  }
+
+  static void weights_gradient(const Floats (&s)[kIn], Floats (&g)[3]) {
+    const Floats even1 = (s[1] + s[2]) * (-1.0f / 6), even2 = (s[3] + s[4]) * (1.0f / 24);
+    g[0] = s[0] * 0.25f + even1 + even2;
+    g[1] = (s[2] - s[1]) * (1.0f / 6) + (s[3] - s[4]) * (1.0f / 12);
+    g[2] = even1 + even2 * 4.0f + s[5];
+  }
+};
+
+}  // namespace
+
 namespace {
 
 using fused::BFloat16;
@@ -186,4 +421,5 @@ inline void transform_output(const TileBlock& block, const PanelPlanes& from, co
 }
 
 }  // namespace
+
 }  // namespace lockstep::nn::conv

@@ -1,28 +1,199 @@
 #include "lockstep/parallel/balance/layer_costs.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <unordered_set>
 #include <utility>
+#include <vector>
 
+#include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/Generator.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones_like.h>
+#include <c10/core/Device.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/types.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/progress/own_slot.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/device/accelerator.h"
-#include "lockstep/parallel/balance/layer_pass.h"
-#include "lockstep/parallel/balance/preserved_state.h"
+#include "lockstep/parallel/pipeline/autocast_off.h"
 #include "lockstep/parallel/pipeline/layers.h"
+#include "lockstep/parallel/pipeline/stage_input.h"
+#include "lockstep/parallel/pipeline/weight_backward.h"
 #include "lockstep/parallel/place/memory_meter.h"
 #include "lockstep/parallel/schedule/partition.h"
 
 namespace lockstep {
 namespace {
+
+struct SavedTensor {
+  torch::Tensor tensor;
+  torch::Tensor value;
+  std::uint32_t version;
+};
+
+struct SavedMode {
+  torch::nn::Module* module;
+  bool training;
+};
+
+struct SavedGenerator {
+  at::Generator generator;
+  torch::Tensor state;
+};
+
+std::uint32_t version_of(const torch::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->version_counter().current_version();
+}
+
+// Only what was written to is put back, so that graphs which hold the rest stay usable. The version
+// alone is not enough: batch norm writes its statistics without counting.
+bool was_written(const SavedTensor& saved) {
+  return version_of(saved.tensor) != saved.version || !saved.tensor.equal(saved.value);
+}
+
+class PreservedState {
+ public:
+  PreservedState(const std::vector<torch::nn::Module*>& modules, const c10::Device& device) {
+    for (torch::nn::Module* module : modules) {
+      for (const torch::Tensor& tensor : module->parameters()) save(tensor);
+      for (const torch::Tensor& tensor : module->buffers()) save(tensor);
+      save_mode(*module);
+      for (const auto& child : module->modules(/*include_self=*/false)) save_mode(*child);
+    }
+    save(at::globalContext().defaultGenerator(c10::Device(c10::kCPU)));
+    if (!device.is_cpu()) save(at::globalContext().defaultGenerator(device));
+  }
+
+  void restore() {
+    const torch::NoGradGuard no_gradients;
+    for (SavedTensor& saved : tensors_) {
+      if (was_written(saved)) saved.tensor.copy_(saved.value);
+    }
+    for (const SavedMode& saved : modes_) saved.module->train(saved.training);
+    for (SavedGenerator& saved : generators_) {
+      const std::lock_guard lock(saved.generator.mutex());
+      saved.generator.set_state(saved.state);
+    }
+  }
+
+ private:
+  void save(const torch::Tensor& tensor) {
+    if (!tensor.defined()) return;
+    tensors_.push_back({tensor, tensor.detach().clone(), version_of(tensor)});
+  }
+
+  void save_mode(torch::nn::Module& module) { modes_.push_back({&module, module.is_training()}); }
+
+  void save(at::Generator generator) {
+    const std::lock_guard lock(generator.mutex());
+    generators_.push_back({generator, generator.get_state()});
+  }
+
+  std::vector<SavedTensor> tensors_;
+  std::vector<SavedMode> modes_;  // a parent before its children: train() reaches down
+  std::vector<SavedGenerator> generators_;
+};
+
+/// Runs a body and puts back what it changed, also if it throws: values of parameters and buffers,
+/// the modules' modes, the random numbers of the CPU and of the device.
+void with_preserved_state(const std::vector<torch::nn::Module*>& modules, const c10::Device& device,
+    const std::function<void()>& body) {
+  PreservedState state(modules, device);
+  try {
+    body();
+  } catch (...) {
+    state.restore();
+    throw;
+  }
+  state.restore();
+}
+
+/// A layer between its forward and its backward, by the calls that a stage of a pipeline makes:
+/// what is measured of them is what a pipeline will execute. Autocast is for forward alone.
+class LayerPass {
+ public:
+  /// The input shares its memory, as between layers of one net, and gets a gradient if it requires
+  /// one. `name` is for messages.
+  LayerPass(std::string name, torch::nn::AnyModule layer, const torch::Tensor& input);
+
+  torch::Device device() const { return input_.leaves.front().device(); }
+
+  /// Throws InvalidArgument if the layer gives no tensor.
+  void forward();
+
+  /// Returns what the next layer takes.
+  torch::Tensor output() const;
+
+  /// Return whether there is something to compute in backward, and what.
+  bool has_backward() const { return output_.requires_grad(); }
+  bool has_input_gradient() const;
+  bool has_parameter_gradients() const;
+
+  /// Accumulates all gradients; the argument is that of the output. Once.
+  void backward(const torch::Tensor& gradient);
+
+  /// Accumulate that of the input, then those of the parameters; see Note [Backward in two parts].
+  void backward_input(const torch::Tensor& gradient);
+  void backward_weight();
+
+  /// Returns the gradient of the input, undefined if there is none.
+  torch::Tensor input_gradient() const { return input_.leaves.front().grad(); }
+
+ private:
+  std::string name_;
+  torch::nn::AnyModule layer_;
+  StageInput input_;
+  torch::Tensor output_;  // with its graph
+  WeightBackward weights_;
+};
+
+LayerPass::LayerPass(std::string name, torch::nn::AnyModule layer, const torch::Tensor& input)
+    : name_(std::move(name)), layer_(std::move(layer)), input_({input}, input.device()) {}
+
+void LayerPass::forward() {
+  auto output = layer_.any_forward(input_.seen.front());
+  const torch::Tensor* const tensor = output.try_get<torch::Tensor>();
+  check(tensor != nullptr, "balance: layer ", name_, " must return a tensor to be measured");
+  output_ = *tensor;
+}
+
+torch::Tensor LayerPass::output() const {
+  return output_.detach().requires_grad_(output_.requires_grad());
+}
+
+bool LayerPass::has_input_gradient() const { return has_backward() && !input_.wanting().empty(); }
+
+bool LayerPass::has_parameter_gradients() const {
+  const auto parameters = layer_.ptr()->parameters();
+  const auto is_trained = [](const torch::Tensor& parameter) { return parameter.requires_grad(); };
+  return has_backward() && std::ranges::any_of(parameters, is_trained);
+}
+
+void LayerPass::backward(const torch::Tensor& gradient) {
+  const AutocastOff off;
+  torch::autograd::backward({output_}, {gradient});
+}
+
+void LayerPass::backward_input(const torch::Tensor& gradient) {
+  const AutocastOff off;
+  weights_ = backward_inputs({output_}, {gradient}, input_.wanting());
+}
+
+void LayerPass::backward_weight() {
+  const AutocastOff off;
+  weights_.run();
+}
 
 using torch::Tensor;
 

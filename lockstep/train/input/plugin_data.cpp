@@ -1,16 +1,172 @@
 #include "lockstep/train/input/plugin_data.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <exception>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/samples.h"
+#include "lockstep/nn/models/plugin.h"
 #include "lockstep/nn/models/plugin_library.h"
-#include "lockstep/train/input/plugin_samples.h"
 
 namespace lockstep {
 namespace {
+
+/// A set of a plugin that names the inputs of its samples.
+class PluginInputSamples final : public data::Samples {
+ public:
+  /// Throws DataError unless the set is whole: names and types that there are, sizes from 1.
+  PluginInputSamples(std::string name, nn::PluginSet set);
+
+  std::int64_t size() const override { return set_.size; }
+  std::int64_t classes() const override { return set_.classes; }
+  data::ImageShape shape() const override;
+  std::vector<data::InputForm> inputs() const override { return inputs_; }
+  std::string name(std::int64_t index) const override;
+  std::optional<std::int64_t> label(std::int64_t index) const override;
+  void read(std::span<const data::SampleKey> keys, const Batch& out) const override;
+
+ private:
+  void read_one(std::int64_t index, std::span<void* const> memory) const;
+
+  std::string name_;
+  nn::PluginSet set_;
+  std::vector<data::InputForm> inputs_;
+};
+
+/// Returns the class of a sample of a plugin's set; throws DataError if it is none of its classes.
+std::int64_t plugin_label(
+    const nn::PluginSet& set, std::int64_t index, const std::string& sample_name);
+
+// Of one sample: far more than a batch has room for, and no product of sizes overflows.
+constexpr std::int64_t kMostNumbers = std::int64_t{1} << 32;
+
+// Returns what is wrong with an input; empty if nothing is.
+std::string fault_of(const data::InputForm& input, const std::vector<data::InputForm>& before) {
+  if (input.name.empty() || std::ranges::count(before, input.name, &data::InputForm::name) > 0)
+    return "has no name, or one that is taken";
+  if (input.type != torch::kFloat && input.type != torch::kLong)
+    return concat("is of ", input.type, ", but must be of torch::kFloat or torch::kLong");
+  std::int64_t numbers = 1;
+  for (const std::int64_t size : input.sizes) {
+    if (size < 1 || size > kMostNumbers / numbers) return "has a size below 1, or too many numbers";
+    numbers *= size;
+  }
+  return "";
+}
+
+std::vector<data::InputForm> checked_inputs(const std::string& name, const nn::PluginSet& set) {
+  std::vector<data::InputForm> inputs;
+  for (const nn::PluginInput& given : set.inputs) {
+    const data::InputForm input{given.name, given.shape, given.type};
+    const std::string fault = fault_of(input, inputs);
+    if (!fault.empty())
+      throw DataError(concat("plugin: ", name, ": input ", inputs.size(), ", ", given.name, " ",
+          torch::IntArrayRef(given.shape), ", ", fault));
+    inputs.push_back(input);
+  }
+  return inputs;
+}
+
+void check_whole(const std::string& name, const nn::PluginSet& set) {
+  if (set.size < 1 || set.classes < 1 || !set.label || !set.read_inputs)
+    throw DataError(concat("plugin: ", name,
+        " names its inputs, and so needs samples, classes, label and read_inputs: ", set.size,
+        " samples of ", set.classes, " classes"));
+  const bool has_shape =
+      std::ranges::any_of(set.shape, [](std::int64_t size) { return size != 0; });
+  if (set.inputs.size() > nn::kMostInputs || set.read || has_shape)
+    throw DataError(concat("plugin: ", name, " names ", set.inputs.size(), " inputs: there may be ",
+        nn::kMostInputs, ", and neither a shape nor read beside them"));
+}
+
+// The memory of one input of a batch. Where that is of bfloat16, a sample is put beside it first.
+class InputRows {
+ public:
+  InputRows(const torch::Tensor& batch, const data::InputForm& input)
+      : first_(static_cast<std::byte*>(batch.mutable_data_ptr())),
+        elements_(static_cast<std::size_t>(input.elements())),
+        bytes_(elements_ * static_cast<std::size_t>(batch.element_size())),
+        floats_(batch.scalar_type() == torch::kBFloat16 ? elements_ : 0) {}
+
+  void* begin(std::size_t sample) {
+    return floats_.empty() ? static_cast<void*>(first_ + sample * bytes_) : floats_.data();
+  }
+
+  void end(std::size_t sample) const {
+    auto* const rounded = reinterpret_cast<torch::BFloat16*>(first_ + sample * bytes_);
+    std::copy(floats_.begin(), floats_.end(), rounded);
+  }
+
+ private:
+  std::byte* first_;
+  std::size_t elements_, bytes_;
+  std::vector<float> floats_;
+};
+
+std::vector<InputRows> rows_of(const Batch& batch, const std::vector<data::InputForm>& inputs) {
+  std::vector<InputRows> rows;
+  const auto tensors = batch.inputs();
+  for (std::size_t i = 0; i < inputs.size(); ++i) rows.emplace_back(tensors[i], inputs[i]);
+  return rows;
+}
+
+PluginInputSamples::PluginInputSamples(std::string name, nn::PluginSet set)
+    : name_(std::move(name)), set_(std::move(set)) {
+  check_whole(name_, set_);
+  inputs_ = checked_inputs(name_, set_);
+}
+
+data::ImageShape PluginInputSamples::shape() const {
+  data::ImageShape row{.channels = 1, .height = 1, .width = 0};
+  for (const data::InputForm& input : inputs_) row.width += input.elements();
+  return row;
+}
+
+std::string PluginInputSamples::name(std::int64_t index) const { return concat(name_, " ", index); }
+
+std::optional<std::int64_t> PluginInputSamples::label(std::int64_t index) const {
+  return plugin_label(set_, index, name(index));
+}
+
+void PluginInputSamples::read(std::span<const data::SampleKey> keys, const Batch& out) const {
+  const std::int64_t count = std::ssize(keys);
+  check(data::has_form(out, count, {.inputs = inputs_}) ||
+            data::has_form(out, count, {.dtype = torch::kBFloat16, .inputs = inputs_}),
+      "plugin: ", name_, ": the batch must be one of its ", inputs_.size(), " inputs");
+  std::vector<InputRows> rows = rows_of(out, inputs_);
+  std::vector<void*> memory(rows.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    data::check_index(keys[i].index, set_.size);
+    std::ranges::transform(rows, memory.begin(), [i](InputRows& row) { return row.begin(i); });
+    read_one(keys[i].index, memory);
+    for (const InputRows& row : rows) row.end(i);
+    out.target.data_ptr<std::int64_t>()[i] = *label(keys[i].index);
+  }
+}
+
+void PluginInputSamples::read_one(std::int64_t index, std::span<void* const> memory) const {
+  try {
+    set_.read_inputs(index, {set_.inputs, memory});
+  } catch (const std::exception& error) {
+    throw DataError(concat("plugin: ", name(index), " cannot be read: ", error.what()));
+  }
+}
+
+std::int64_t plugin_label(
+    const nn::PluginSet& set, std::int64_t index, const std::string& sample_name) {
+  const std::int64_t label = set.label(index);
+  if (label < 0 || label >= set.classes)
+    throw DataError(concat("plugin: ", sample_name, " has the label ", label,
+        "; labels must be 0 to ", set.classes - 1));
+  return label;
+}
 
 /// A set of a plugin whose samples are images.
 class PluginSamples final : public data::SingleSamples {

@@ -1,5 +1,6 @@
 #include "lockstep/train/options/options.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include "lockstep/core/error.h"
@@ -7,6 +8,17 @@
 #include "lockstep/train/strategy/layout.h"
 
 namespace lockstep {
+namespace {
+
+constexpr int kMostWorkersUnasked = 8;
+
+}  // namespace
+
+int workers_of(const LoadingSettings& settings, int cores, bool is_mere_copy) {
+  if (settings.workers) return *settings.workers;
+  if (is_mere_copy || cores < 2) return 0;
+  return std::min(cores / 2, kMostWorkersUnasked);
+}
 
 bool is_replicated_stages(Parallel way) {
   return way == Parallel::kDdpMp || way == Parallel::kDdpPp;

@@ -1,15 +1,72 @@
 #include "lockstep/train/profile/profile.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <map>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/profile/layer_names.h"
+#include "lockstep/core/spans.h"
 #include "lockstep/train/profile/span_tree.h"
 
 namespace lockstep {
 namespace {
+
+/// The layers to which the time of a model's forward and backward belongs.
+///
+/// Note [Layers in a profile]
+/// The operators that a forward calls know no modules. One that reads parameters belongs to the
+/// module that owns these, so that works for every net; the others belong to the layer of the
+/// model's chain in which they run. Backward runs the nodes that an operator made: autograd numbers
+/// the nodes of each thread, so the numbers that were given out during an operator, or a layer, say
+/// which of them are its own.
+class LayerNames {
+ public:
+  /// Learns which nodes the spans of a thread have made.
+  void learn(const SpanLane& lane, const std::vector<PlacedSpan>& spans);
+
+  /// Returns the layer that a span's own time belongs to; empty: none.
+  const std::string& of(const std::vector<PlacedSpan>& spans, std::size_t index) const;
+
+ private:
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> makers_;  // by thread and node
+};
+
+const std::string& no_layer() {
+  static const std::string kNone;
+  return kNone;
+}
+
+const std::string& layer_around(const std::vector<PlacedSpan>& spans, std::size_t index) {
+  const Span& span = *spans[index].span;
+  if (!span.layer.empty()) return span.layer;
+  if (span.activity == Activity::kLayer) return span.name;
+  return spans[index].parent ? layer_around(spans, *spans[index].parent) : no_layer();
+}
+
+// The inner ones come later and have the last word.
+void LayerNames::learn(const SpanLane& lane, const std::vector<PlacedSpan>& spans) {
+  for (std::size_t index = 0; index < spans.size(); ++index) {
+    const Span& span = *spans[index].span;
+    if (span.activity != Activity::kLayer && span.activity != Activity::kOperator) continue;
+    const std::string& layer = layer_around(spans, index);
+    if (layer.empty()) continue;
+    for (std::uint64_t node = span.first_node; node < span.end_node; ++node)
+      makers_.insert_or_assign({lane.number, node}, layer);
+  }
+}
+
+const std::string& LayerNames::of(const std::vector<PlacedSpan>& spans, std::size_t index) const {
+  const Span& span = *spans[index].span;
+  if (span.activity == Activity::kGradientNode) {
+    const auto found = makers_.find({span.maker, span.first_node});
+    return found == makers_.end() ? no_layer() : found->second;
+  }
+  return layer_around(spans, index);
+}
 
 constexpr double kNanosecondsOfMillisecond = 1e6;
 constexpr double kShortestBox = 1.0 / 2000;  // of a step: shorter ones are not to be seen

@@ -1,14 +1,123 @@
 #include "lockstep/train/snapshot/apart/spread_files.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <torch/types.h>
+
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
-#include "lockstep/train/snapshot/apart/file_transfer.h"
+#include "lockstep/device/host_tensor.h"
+#include "lockstep/formats/byte_stream.h"
 #include "lockstep/train/snapshot/group_values.h"
 
 namespace lockstep {
 namespace {
+
+/// A sink whose bytes other ranks receive by receive_file(), in pieces of a few MiB.
+class FileSender final : public ByteSink {
+ public:
+  FileSender(const ProcessGroup& group, std::vector<int> receivers);
+
+  /// Sends what is left, and that this is all.
+  void finish();
+
+  /// Sends that the file will not become whole.
+  void give_up();
+
+ private:
+  void put(std::span<const std::uint8_t> bytes) override;
+  void send_piece();
+  void send(const torch::Tensor& tensor);
+
+  ProcessGroup group_;
+  std::vector<int> receivers_;
+  torch::Tensor piece_;
+  std::int64_t filled_ = 0;  // bytes of it
+};
+
+constexpr std::int64_t kPiece = std::int64_t{4} << 20;
+// In the place of the number of bytes that follow.
+constexpr std::int64_t kEnd = -1;
+constexpr std::int64_t kGivenUp = -2;
+
+torch::Tensor number(std::int64_t value) { return at::full({1}, value, on_host(torch::kLong)); }
+
+torch::Tensor empty_piece() { return at::empty({kPiece}, on_host(torch::kByte)); }
+
+class Nowhere final : public ByteSink {
+  void put(std::span<const std::uint8_t>) override {}
+};
+
+FileSender::FileSender(const ProcessGroup& group, std::vector<int> receivers)
+    : group_(group), receivers_(std::move(receivers)), piece_(empty_piece()) {}
+
+void FileSender::put(std::span<const std::uint8_t> bytes) {
+  while (!bytes.empty() && !receivers_.empty()) {
+    const auto room = static_cast<std::size_t>(kPiece - filled_);
+    const auto part = bytes.first(std::min(room, bytes.size()));
+    std::memcpy(piece_.mutable_data_ptr<std::uint8_t>() + filled_, part.data(), part.size());
+    filled_ += std::ssize(part);
+    bytes = bytes.subspan(part.size());
+    if (filled_ == kPiece) send_piece();
+  }
+}
+
+void FileSender::send_piece() {
+  if (filled_ == 0) return;
+  send(number(filled_));
+  send(piece_.narrow(0, 0, filled_));
+  filled_ = 0;
+}
+
+void FileSender::send(const torch::Tensor& tensor) {
+  std::vector<Work> sent;
+  for (const int receiver : receivers_) sent.push_back(group_.send(tensor, receiver));
+  for (Work& work : sent) work.wait();
+}
+
+void FileSender::finish() {
+  send_piece();
+  send(number(kEnd));
+}
+
+void FileSender::give_up() { send(number(kGivenUp)); }
+
+/// Receives a file into a sink, and returns whether it is whole: not if the sender gave up. What
+/// the sink throws is thrown once the rest has come, so that the sender never waits in vain.
+bool receive_file(const ProcessGroup& group, int sender, ByteSink& sink) {
+  const torch::Tensor size = number(0), piece = empty_piece();
+  std::exception_ptr failure;
+  while (true) {
+    group.recv(size, sender).wait();
+    const auto bytes = size.item<std::int64_t>();
+    if (bytes == kGivenUp) return false;
+    if (bytes == kEnd) break;
+    group.recv(piece.narrow(0, 0, bytes), sender).wait();
+    try {
+      const auto count = static_cast<std::size_t>(bytes);
+      if (!failure) sink.write(std::span(piece.const_data_ptr<std::uint8_t>(), count));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
+  return true;
+}
+
+/// Receives a file that nobody wants any more.
+void discard_file(const ProcessGroup& group, int sender) {
+  Nowhere nowhere;
+  receive_file(group, sender, nowhere);
+}
 
 /// Writes to two sinks.
 class Tee final : public ByteSink {
