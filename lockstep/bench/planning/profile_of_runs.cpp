@@ -108,7 +108,7 @@ void add_overheads(const ProfiledRuns& runs, plan::ModelProfile& profile) {
   profile.company.crowded = crowding(runs, profile);
 }
 
-constexpr double kMilli = 1e-3;
+constexpr double kSecondsAMillisecond = 1e-3;
 // A message within a node, where it is not measured: the shared memory's.
 constexpr double kSharedLatency = 20e-6;
 
@@ -127,7 +127,7 @@ class Times {
   explicit Times(const ProfiledRun& run)
       : rank_(run.profile.ranks.front()), lane_(main_lane(rank_)) {
     const double plain = run.step_seconds.empty() ? 0 : median(run.step_seconds);
-    scale_ = plain > 0 ? plain / rank_.step : kMilli;
+    scale_ = plain > 0 ? plain / rank_.step : kSecondsAMillisecond;
   }
 
   double step() const { return rank_.step * scale_; }
@@ -251,7 +251,7 @@ double least_exchange(const std::vector<ProfiledRun>& pairs) {
   for (const ProfiledRun& pair : pairs) {
     double least = Times(pair).of(StepPhase::kCommunication);
     for (const RankProfile& rank : pair.profile.ranks)
-      least = std::min(least, main_lane(rank).of(StepPhase::kCommunication) * kMilli);
+      least = std::min(least, main_lane(rank).of(StepPhase::kCommunication) * kSecondsAMillisecond);
     seconds.push_back(least);
   }
   return seconds.empty() ? 0 : median(seconds);

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <string>
 
+#include "lockstep/core/enum_names.h"
+
 namespace lockstep::bench {
 namespace {
 
@@ -33,7 +35,7 @@ Words gradient_flags(const plan::Way& way) {
   if (way.accumulated > 1) add_words(words, words_of("--grad-accum-steps", way.accumulated));
   if (way.is_sharded) add_words(words, words_of("--shard-optimizer"));
   if (way.sent_as != plan::SentAs::kAsTheyAre)
-    add_words(words, words_of("--comm-hook", name_of(way.sent_as)));
+    add_words(words, words_of("--comm-hook", lockstep::name_of(way.sent_as)));
   const plan::Way usual;
   if (way.bucket_bytes != usual.bucket_bytes) {
     constexpr double kMebi = 1 << 20;

@@ -18,9 +18,6 @@
 namespace lockstep::cli {
 namespace {
 
-/// Returns the flags of the grid of `lockstep bench ways`.
-FlagGroup<BenchCommand> ways_flags();
-
 using bench::StudyOptions;
 using bench::WaysRequest;
 using C = BenchCommand;
@@ -104,22 +101,7 @@ bool is_ways(const BenchCommand& command) {
   return studies.size() == 1 && bench::find_study(studies.front())->is_of_user();
 }
 
-void refuse_grid_flags(const GivenFlags& given) {
-  const FlagGroup<C> grid = ways_flags();
-  for (const auto& each : grid.flags)
-    check(!given.has(each.spec.name), "bench: ", each.spec.name,
-        " is for lockstep bench ways, whose grid is yours; the other studies have their own");
-}
-
-void check_schedules(const WaysRequest& ways) {
-  const auto has = [&](const char* way) {
-    return std::find(ways.ways.begin(), ways.ways.end(), way) != ways.ways.end();
-  };
-  check(ways.schedules.empty() || has("pp") || has("ddp+pp"), "bench: --schedule ",
-      joined(ways.schedules, ","), " is for pp and ddp+pp, which are not among --ways ",
-      joined(ways.ways, ","));
-}
-
+/// Returns the flags of the grid of `lockstep bench ways`.
 FlagGroup<BenchCommand> ways_flags() {
   return {"The grid of ways",
       {grid_flag("--model", "NAME", "model, as for lockstep train", &WaysRequest::model),
@@ -138,6 +120,22 @@ FlagGroup<BenchCommand> ways_flags() {
               &WaysRequest::schedules)
               .one_of(of_train("--schedule").words)
               .usually("1f1b")}};
+}
+
+void refuse_grid_flags(const GivenFlags& given) {
+  const FlagGroup<C> grid = ways_flags();
+  for (const auto& each : grid.flags)
+    check(!given.has(each.spec.name), "bench: ", each.spec.name,
+        " is for lockstep bench ways, whose grid is yours; the other studies have their own");
+}
+
+void check_schedules(const WaysRequest& ways) {
+  const auto has = [&](const char* way) {
+    return std::find(ways.ways.begin(), ways.ways.end(), way) != ways.ways.end();
+  };
+  check(ways.schedules.empty() || has("pp") || has("ddp+pp"), "bench: --schedule ",
+      joined(ways.schedules, ","), " is for pp and ddp+pp, which are not among --ways ",
+      joined(ways.ways, ","));
 }
 
 /// Takes the words after `--`, which go to each `lockstep train`, as far as they are its flags,
@@ -208,8 +206,6 @@ environment.json; data-parallel also writes pytorch_results.txt, in the format o
 Exit codes: 0 done, 1 a cell failed, 2 bad flags, 3 bad data, 4 disk, 128+n stopped by signal n: run it again.)";
 
 const FlagTable<BenchCommand>& bench_table() {
-  using C = BenchCommand;
-  using R = bench::BenchRequest;
   using S = bench::StudyOptions;
   static const FlagTable<C> kTable(
       {.verb = "bench",

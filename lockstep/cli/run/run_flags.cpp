@@ -6,6 +6,7 @@
 
 #include "lockstep/cli/run/cluster_node.h"
 #include "lockstep/cli/run/run_request.h"
+#include "lockstep/cli/train/train_flags.h"
 #include "lockstep/cli/train/train_launch.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/cpu_share.h"
@@ -16,6 +17,7 @@
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/rendezvous/launch_together.h"
+#include "lockstep/train/options/train_flags.h"
 
 namespace lockstep::cli {
 namespace {

@@ -95,7 +95,7 @@ TEST_F(WorldsOfRuns, RefuseOneThatHasAnotherAndGoOn) {
   join_with(5, "ours");
   EXPECT_THAT(told(Kind::kEnd), ElementsAre(3));
   end_with(3, "ours");
-  EXPECT_THAT(told(Kind::kStart), ElementsAre(5, 3));
+  EXPECT_THAT(told(Kind::kStart), ElementsAre(3, 5));
 }
 
 TEST_F(WorldsOfRuns, RefuseItOnceTheyKnowWhichIsTheirs) {

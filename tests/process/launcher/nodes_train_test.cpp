@@ -121,9 +121,12 @@ class NodesApart : public NodesThatTrain {
  protected:
   void start(Nodes& nodes, const std::string& host) {
     std::filesystem::create_directory(folder_.file(host));
-    nodes.start("cd \"$FOLDER/$LOCKSTEP_TEST_HOST\" && exec " + joined(training_in("run"), " ") +
-                    " --snapshot-copies 2",
-        {"FOLDER=" + folder_.str(), "LOCKSTEP_TEST_HOST=" + host});
+    Words program = training_in("run");
+    program.insert(program.end(), {"--snapshot-copies", "2"});
+    const auto before = std::filesystem::current_path();
+    std::filesystem::current_path(folder_.file(host));  // a host's own
+    nodes.start_program(program, {"LOCKSTEP_TEST_HOST=" + host});
+    std::filesystem::current_path(before);
   }
 
   bool has_snapshot(const std::string& host) const {
@@ -198,7 +201,7 @@ TEST_F(NodesApart, GoOnWhereAHostOfAnotherRunJoins) {
   start(alone, "b");
   ASSERT_EQ(alone[0].wait().code(), 0);
   const std::string theirs = summary("b/run").dump();
-  Nodes nodes("--nnodes 1:2");
+  Nodes nodes("--nnodes 1:2 --rdzv-conf last_call_timeout=0");
   start(nodes, "a");
   nodes[0].wait_until([&] { return has_snapshot("a"); });
   start(nodes, "b");
