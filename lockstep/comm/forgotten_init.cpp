@@ -14,7 +14,8 @@ namespace {
 
 std::atomic<bool> settled = false;
 
-/// Says who has started several ranks, of which this process is one; empty if nobody.
+/// Returns the name of the launcher that started this process as one of several ranks; empty if
+/// none.
 std::string starter_of_ranks() {
   const std::string size = system_variable("WORLD_SIZE");
   if (parse_number<int>(size).value_or(1) > 1) return concat("WORLD_SIZE is ", size);

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// One who joins a world at a store, as the others are to know it.
+/// A rank that joins a world at a store, as the others see it.
 struct Member {
   int rank = 0;
   int size = 1;

@@ -51,7 +51,7 @@ struct LauncherStoreOptions {
 std::optional<LauncherStoreOptions> launcher_store_from_environment();
 
 /// Opens it; both ends show that they know the key. Throws InvalidArgument for another key,
-/// CommError for a generation that is over and when nobody answers in time.
+/// CommError for a generation that is over, and when the server does not answer in time.
 Store launcher_store(const LauncherStoreOptions& options);
 
 /// Returns the port that a store from tcp_store() uses.

@@ -28,7 +28,7 @@ class [[nodiscard]] Work {
   Work() = default;
   explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
-  /// Returns this work, of which the launcher reads who waits for it.
+  /// Returns this work, recorded so that the launcher can show which ranks wait for it.
   Work with(const CallTicket& ticket) && {
     if (state_) ticket_ = ticket;
     return std::move(*this);

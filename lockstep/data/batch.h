@@ -54,7 +54,7 @@ Batch empty_batch(std::int64_t size, const BatchForm& form);
 /// Returns whether a batch in the host's memory is of that size and form, pinned or not.
 bool has_form(const Batch& batch, std::int64_t size, const BatchForm& form);
 
-/// Returns whether nobody else holds the memory of a batch or a view of it.
+/// Returns whether the batch is the only owner of its memory, and no view of it exists.
 bool is_held_by_nobody_else(const Batch& batch);
 
 /// Returns whether a batch is of that size and form and nobody else holds its memory or a view of

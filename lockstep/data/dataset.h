@@ -19,7 +19,7 @@ struct ImageShape {
 
 /// A set of labelled images in memory as unsigned bytes.
 ///
-/// A small value: copies share the pixels, which nobody changes.
+/// A small value: copies share the pixels, which are never changed.
 ///
 ///     auto clothes = lockstep::data::fashion_mnist();
 ///     auto longer = clothes.repeated(3);   // 180,000 samples, the same 47 MB

@@ -44,7 +44,7 @@ void use_device(torch::Device device);
 /// thread's current one of its type. What a CPU was given is done.
 void synchronize(torch::Device device);
 
-/// Returns a stream of the device that nobody else waits for, or computes on.
+/// Returns a stream of the device for this caller alone.
 c10::Stream side_stream(torch::Device device);
 
 /// Returns the stream that this thread gives work on a device.

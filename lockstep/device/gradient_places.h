@@ -42,7 +42,7 @@ at::Tensor make_place(
 /// Returns a gradient that lies in a place.
 at::Tensor gradient_at(const at::Tensor& place);
 
-/// Returns whether somebody sees what is in a place: a gradient there, or a view of one.
+/// Returns whether a place is in use: by a gradient there, or by a view of one.
 bool is_seen(const at::Tensor& place);
 
 /// Gives those who see what is in a place a copy of it, to which all their tensors then belong, so

@@ -51,7 +51,7 @@ class Attempt {
   bool is_ending() const { return ending_ != Ending::kNone; }
   void say(const std::string& text) { supervisor_.say(text); }
 
-  /// Takes a process that still runs for failed, with kPeersLost, and ends all.
+  /// Marks a running process as failed, with kPeersLost, and ends all.
   void give_up(std::size_t index);
 
   /// Has on_wake() called also when this descriptor becomes readable. Close it to stop that.

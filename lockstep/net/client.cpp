@@ -51,7 +51,7 @@ bool Client::try_once(const ClientOptions& options, Clock::time_point end, std::
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(what + error.what());
   } catch (const TimeoutError& error) {
-    obstacle = error.what();  // as is one who was ousted by a crowd of strangers
+    obstacle = error.what();  // the server also closes clients when too many connect
   }
   return false;
 }

@@ -7,7 +7,7 @@
 
 namespace lockstep::net {
 
-/// The most bytes of a message: of one who has not shown yet that he knows the secret, and later.
+/// The largest message in bytes, before and after authentication.
 inline constexpr std::size_t kMostOfAStranger = 1024;
 inline constexpr std::size_t kMostOfAFriend = std::size_t{1} << 20;
 

@@ -21,7 +21,7 @@ enum class Role : std::uint8_t {
   kRank = 1,   ///< a rank of one generation of the world, which has a key of its own
 };
 
-/// The words by which one who connects introduces itself.
+/// The client's hello message.
 struct Hello {
   std::string job;  ///< the run's id
   Role role = Role::kAgent;
@@ -41,7 +41,7 @@ Hello hello_of(std::string_view answer);
 /// Returns whether who wrote the answer to this challenge knows the key.
 bool knows_key(std::string_view challenge, std::string_view answer, const Key& key);
 
-/// Makes the server's last message: one who did not know the key is told nothing but that.
+/// Makes the server's last message: a client without the key learns only that it was refused.
 std::string welcome_of(std::string_view challenge, std::string_view answer, const Key& key);
 
 /// Makes the refusal that takes its place. One that comes `too_late` knew the key.

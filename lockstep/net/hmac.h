@@ -18,7 +18,7 @@ Key hmac_sha256(const Key& key, std::string_view message);
 /// Compares in a time that does not depend on where they differ.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 
-/// Returns random bytes that nobody can foresee. Throws Error where there are none.
+/// Returns cryptographically secure random bytes. Throws Error where there are none.
 Key random_key();
 
 std::string_view bytes_of(const Key& key);

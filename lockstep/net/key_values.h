@@ -31,7 +31,7 @@ class KeyValues {
   /// Answers those whose patience is over.
   Answers expire(Time now);
 
-  /// Returns when the next one's is; nothing when nobody waits.
+  /// Returns the next deadline, if any.
   std::optional<Time> next_expiry() const;
 
   /// Forgets what a connection that has gone waits for.

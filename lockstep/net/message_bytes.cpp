@@ -84,7 +84,7 @@ int ByteReader::within(int least, int most) {
 }
 
 void ByteReader::finish() const {
-  if (!rest_.empty()) throw DataError("message: it goes on behind its end");
+  if (!rest_.empty()) throw DataError("message: trailing bytes");
 }
 
 }  // namespace lockstep::net

@@ -24,7 +24,7 @@ std::string Opener::open(std::string_view sealed) {
   if (sealed.size() < kMarkBytes) throw DataError("message: it has no mark");
   const std::string_view message = sealed.substr(kMarkBytes);
   if (!equal_in_constant_time(sealed.substr(0, kMarkBytes), mark_of(key_, number_++, message)))
-    throw DataError("message: its mark is not of this connection");
+    throw DataError("message: authentication failed");
   return std::string(message);
 }
 

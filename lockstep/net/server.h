@@ -44,13 +44,13 @@ class ServerPeer {
     return knows_key(challenge_, answer, key);
   }
 
-  /// Takes one who does as known, and sends the welcome.
+  /// Accepts the client as authenticated, and sends the welcome.
   void welcome(std::string_view answer, const Key& key);
 
   /// Sends a refusal as far as possible.
   void refuse(const std::string& why, bool too_late);
 
-  /// Sends a message to one who is known.
+  /// Sends a message to an authenticated client.
   void send(std::string_view message);
 
   /// Sends what waits, as far as that is possible now; false when the other has closed.
@@ -89,7 +89,7 @@ class ServerHandler {
 
   /// The answer to a hello.
   struct Admission {
-    Key key;                    ///< that one who says this must know
+    Key key;                    ///< shared with the clients of this job
     std::string too_late = {};  ///< why one who knows it is not let in all the same
   };
 
@@ -112,7 +112,7 @@ struct ServerLimits {
   std::chrono::milliseconds for_proof{2000};
 };
 
-/// A thread that serves all who know the key, and lets nobody hold up the others.
+/// A thread that serves authenticated clients; no client can block another.
 class Server final : private Postbox {
  public:
   using Clock = std::chrono::steady_clock;

@@ -16,7 +16,7 @@ struct Goodput {
   double interval = 0;  ///< between snapshots; 0: no snapshot is needed
 };
 
-/// Returns it for so many nodes, each of which ends the training when it fails.
+/// Returns the goodput of N nodes, any of which ends the training when it fails.
 ///
 /// Failures come at random with a constant rate (a Poisson process), also during a snapshot and a
 /// recovery; each throws the training back to its last snapshot. The expected time of an interval

@@ -103,7 +103,7 @@ class Checkpointer final : public StepObserver {
   bool is_due() const;
   void save(bool best);
   bool is_loss_finite() const;
-  // Whether it will, only the scaler knows.
+  // Only the scaler can tell.
   bool loss_may_recover() const { return run_.options.precision == Precision::k16Mixed; }
   void consider_rescue();
   void report_warnings();

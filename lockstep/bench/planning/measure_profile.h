@@ -30,7 +30,7 @@ struct MeasureRequest {
   int cores = 1;             ///< that may be used
   int cores_a_place = 1;
   int rounds = 1;  ///< of all trainings: those after the first are plain, and only count as steps
-  std::vector<MeasuredAs> left_out = {};      ///< what nobody asks about
+  std::vector<MeasuredAs> left_out = {};      ///< not asked about
   std::vector<std::string> train_flags = {};  ///< more words for each `lockstep train`
   int steps_a_line = 10;  ///< that are timed together; as many as fill half a second, once known
 };

@@ -159,7 +159,7 @@ plot::Figure front_figure(const plan::Answer& answer) {
 
 std::string title_of(const plan::Answer& answer) { return concat("Plan: ", answer.profile.model); }
 
-// Of batches that nobody measured.
+// For batch sizes that were not measured.
 std::string about_batches(const plan::Answer& answer) {
   const auto& points = answer.profile.layers.front().forward.points();
   const auto count = std::count_if(answer.choices.begin(), answer.choices.end(),

@@ -36,7 +36,7 @@ struct ComparedScenario {
   plan::Answer answer;
 };
 
-/// An answer and what was asked besides.
+/// An answer and what else was asked.
 struct PlanReport {
   plan::Answer answer;
   std::vector<ComparedScenario> scenarios = {};

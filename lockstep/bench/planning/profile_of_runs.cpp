@@ -59,7 +59,7 @@ const ProfiledRun* of_batch(const std::vector<ProfiledRun>& runs, double batch) 
 }
 
 // Two ranks send as many bytes as the gradients have. Both cores are busy, so that whatever
-// sockets need besides makes the step longer; what shared memory needs is known.
+// sockets need on top makes the step longer; what shared memory needs is known.
 double socket_core(const ProfiledRuns& runs, const plan::ModelProfile& profile) {
   std::vector<double> costs;
   for (const ProfiledRun& run : runs.sockets) {

@@ -70,7 +70,7 @@ Group training_group() {
 Group page_group() {
   using Sheet = SheetRequest;
   return {"The page",
-      {flag("--output", "FILE", "the page; one that is there is replaced", &R::output).required(),
+      {flag("--output", "FILE", "the page; overwrites an existing file", &R::output).required(),
           flag("--split", "PART", "the images to show: {}", &R::sheet, &Sheet::part),
           flag("--count", "N", "images to show", &R::sheet, &Sheet::samples).from(1).to(1000),
           flag("--draws", "N", "draws of the augmentation for each, in epochs from the first on",

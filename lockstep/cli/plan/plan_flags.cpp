@@ -91,8 +91,7 @@ FlagGroup<C> what_group() {
               .usually("128"),
           flag_on("--batch-a-place", "--batch is that of each place: more places, larger steps",
               &C::question, &Q::is_batch_of_place),
-          flag("--samples", "N", "of the whole training: adds hours and cost", &C::question,
-              &Q::samples)
+          flag("--samples", "N", "total samples; adds time and cost", &C::question, &Q::samples)
               .above(0)
               .usually("not asked")}};
 }

@@ -139,7 +139,7 @@ Words resolve_auto_parallel(const Words& arguments) {
   if (!found) return arguments;
   check(!environment("RANK"),
       "train: --parallel auto chooses how many ranks to start, and these are started already: "
-      "leave out the launcher, or name the way");
+      "start without a launcher, or set --parallel");
   Words rest = arguments;
   rest.erase(rest.begin() + found->at, rest.begin() + found->at + found->words);
   const auto asks_help = [](const std::string& word) { return word == "--help" || word == "-h"; };

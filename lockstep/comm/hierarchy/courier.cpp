@@ -30,7 +30,7 @@ void Courier::call() {
   thread_ = std::thread([this] { run(); });
 }
 
-// Pauses grow while nothing is added: who waits for a message looks for it himself.
+// Pauses grow while nothing is added: a thread that waits for a message polls for it itself.
 void Courier::run() {
   auto pause = kFirstPause;
   bool is_under_way = false;

@@ -87,7 +87,7 @@ std::shared_ptr<TurnThread::Call> TurnThread::next() {
   return stopped_ ? nullptr : calls_.front();
 }
 
-// A call leaves the queue before it ends, so that who has waited for the last one finds it empty.
+// A call leaves the queue before it ends: whoever waited for the last one finds an empty queue.
 void TurnThread::carry_out() {
   const at::NoGradGuard no_gradients;
   while (const auto call = next()) {

@@ -14,8 +14,8 @@ namespace lockstep::host {
 /// so no ring is lost. Where all ranks wait for all, as in a round, only the last one rings.
 class Alarm {
  public:
-  /// Sleeps until somebody rings, for so long at most, unless `done()` holds. Returns whether
-  /// something may have happened.
+  /// Sleeps until the alarm is rung, or for that time at most, unless `done()` holds. Returns
+  /// whether something may have happened.
   template <typename Done>
   bool sleep_unless(Done done, std::chrono::milliseconds longest) {
     is_set_.store(1, std::memory_order_relaxed);

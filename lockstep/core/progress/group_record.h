@@ -8,7 +8,7 @@ namespace lockstep {
 
 /// A call that was begun, for the time in which a thread waits for it.
 struct CallTicket {
-  GroupSlot* slot = nullptr;  ///< null: nobody reads of it
+  GroupSlot* slot = nullptr;  ///< null: not recorded
   std::uint64_t word = 0;     ///< of the GroupCall
   std::uint64_t number = 0;   ///< among the group's collectives; 0: it is none
 };

@@ -354,7 +354,7 @@ class Extraction {
   void write_file(const fs::path& path) {
     if (path.empty()) refuse("a file has the name of its folder");
     make_folder(path.parent_path());
-    if (fs::exists(fs::symlink_status(folder_ / path))) refuse("its name is there twice");
+    if (fs::exists(fs::symlink_status(folder_ / path))) refuse("duplicate entry");
     OutputFile file(folder_ / path);
     for (auto bytes = reader_.read(); !bytes.empty(); bytes = reader_.read()) {
       unpacked_.bytes += bytes.size();

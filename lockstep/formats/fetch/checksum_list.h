@@ -14,7 +14,7 @@ void write_checksum_list(const std::filesystem::path& folder);
 
 /// Compares a folder with its list: nothing if they agree, else what does not, in words.
 ///
-/// Files that the list does not have are nobody's business.
+/// Files that are not in the list are ignored.
 std::optional<std::string> checksum_list_fault(const std::filesystem::path& folder);
 
 }  // namespace lockstep

@@ -238,7 +238,7 @@ bool PendingSnapshot::give_way(const std::string& name) {
   try {
     if (verify_files(snapshots_.child(name), ReadFrom::kAnywhere).step == step_) return true;
   } catch (const DataError&) {
-    // It serves nobody.
+    // It is useless.
   }
   const std::string broken = aside_name(step_);
   if (rename_in(snapshots_, name, broken) != 0 || rename_in(snapshots_, aside_, name) != 0) {

@@ -79,7 +79,7 @@ TorchArchive::TorchArchive(std::span<const std::uint8_t> bytes, const std::strin
     if (!entry.name.starts_with(folder)) {
       refuse_at(file, entry.offset, printable(entry.name), " is not in the folder ", folder);
     }
-    // The code of modules that C++ saved; nobody reads it.
+    // The code of modules that C++ saved; it is not read.
     if (entry.name.starts_with(folder + "code/")) continue;
     if (entry.method != 0) {
       refuse_at(file, entry.offset, printable(entry.name), " is compressed (method ", entry.method,

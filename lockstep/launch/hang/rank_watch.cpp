@@ -63,7 +63,7 @@ std::optional<RankWatch::Clock::time_point> RankWatch::due() const {
   return timeout_.count() > 0 ? std::optional(watch_.due()) : std::nullopt;
 }
 
-// Only of one that is late /proc is asked. Who debugs a rank may take his time.
+// /proc is read only for a late rank. A rank under a debugger may take its time.
 void RankWatch::see(std::size_t place, const Worker& worker, std::optional<RankProgress> progress) {
   RankSight& sight = sights_[place];
   sight = {.rank = worker.number, .is_watched = progress.has_value()};

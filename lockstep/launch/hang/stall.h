@@ -25,7 +25,7 @@ struct RankSight {
 enum class Stall {
   kNone,   ///< there is progress, or it may still come
   kWaits,  ///< no rank is at fault by itself: all wait in calls that others have to join
-  kHangs   ///< a rank is late that waits for nobody, or is stopped
+  kHangs   ///< a late rank waits for no other, or is stopped
 };
 
 /// Decides that for the ranks of one node.

@@ -10,7 +10,7 @@
 
 namespace lockstep::launch {
 
-/// The wish of others about this node's ranks.
+/// A request of other nodes about this node's ranks.
 enum class EndOrder {
   kNone,
   kGently,

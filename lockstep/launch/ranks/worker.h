@@ -20,7 +20,7 @@ struct Worker {
   std::string log = {};          ///< the file with its output; may be empty
   std::string message_log = {};  ///< the file for its message alone; empty: that is in the other
   std::optional<ErrorFile> error_file = {};
-  FileDescriptor input = {};  ///< whose end says that nobody waits for it any more; may be none
+  FileDescriptor input = {};  ///< closed when the launcher is gone; may be none
   std::optional<ChildProcess> process = {};
   std::optional<ExitStatus> status = {};   ///< set when its end was seen
   std::optional<ExitStatus> verdict = {};  ///< by the launcher, in place of how it ended

@@ -32,7 +32,7 @@ struct WorkerPlace {
   int world_size() const { return span ? span->world_size : nodes * local_size; }
 };
 
-/// Names the place as torchrun does, and as we do besides; an empty value is to be unset.
+/// Names the place in torchrun's variables and in our own; an empty value means unset.
 Variables worker_variables(const WorkerPlace& place);
 
 /// Returns a worker's whole environment: what it inherits, torchrun's names for its place, our own

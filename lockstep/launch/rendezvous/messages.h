@@ -62,7 +62,7 @@ struct AgentMessage {
     kEnded,   ///< all of its ranks have ended
     kLeave,   ///< it goes, between two generations
     kWaits,   ///< its ranks wait for those of others, or no longer do
-    kMoved,   ///< this world goes on elsewhere: to one who serves where it was founded
+    kMoved,   ///< this world goes on elsewhere; sent to the server at the founding address
   };
 
   Kind kind = Kind::kBeat;

@@ -156,7 +156,7 @@ void Herald::run() {
     try {
       net::Client(origin_).send(bytes_of(news_()));
     } catch (const std::exception&) {
-      // Nobody is there, or somebody else.
+      // No server, or one of another run.
     }
     lock.lock();
     over_.wait_for(lock, patience::kToAskAgain, [this] { return is_over_; });

@@ -38,7 +38,7 @@ class Succession {
   void move_to(const std::string& endpoint);
   /// This process stood still for so long that the others have gone on without it.
   void note_absence(bool was_away) { was_away_ = was_away; }
-  /// This node is to end, and follows nobody.
+  /// This node is ending and follows no server.
   void leave() { is_leaving_ = true; }
   /// As that, and whoever is in next() returns.
   void stop() { leave(); }

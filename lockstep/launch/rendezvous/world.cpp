@@ -396,7 +396,8 @@ bool World::awaits_its_nodes(Time now) const {
   return count() < awaited_ && gathering_since_ && now < *gathering_since_ + regather_;
 }
 
-// Only the first time is there a last call: later, one who comes makes the world grow.
+// There is a last call only before the first generation: later, a node that joins makes the world
+// grow.
 bool World::is_called(Time now) const {
   if (generation_ > 0) return !awaits_its_nodes(now);
   return enough_since_ && now >= called_at();
@@ -462,7 +463,7 @@ std::vector<std::string> World::heirs() const {
   return heirs;
 }
 
-/// Returns what one who waits has to know in case that the node that serves is lost.
+/// Returns what a waiting node needs if the serving node is lost.
 NodePlan World::plan_of_waiting() const {
   NodePlan plan{.generation = generation_, .nodes = std::max(1, count())};
   plan.heirs = heirs();

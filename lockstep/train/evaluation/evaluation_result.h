@@ -40,7 +40,7 @@ struct EvaluationResult {
   std::string loss;         ///< the name of the one that was measured
   std::string loss_plugin;  ///< library that it comes from; empty: one of ours
   WeightsSource weights;
-  std::string warning;  ///< how the weights were not taken as they are; empty if they were
+  std::string warning;  ///< changes made to the weights on load; empty if none
   Scores scores;
   std::int64_t samples = 0;              ///< that were counted
   std::int64_t skipped = 0;              ///< whose files could not be read

@@ -5,8 +5,8 @@
 namespace lockstep {
 namespace {
 
-// LibTorch takes a group's option that has its usual value for one that was not said, and puts the
-// optimizer's in its place: so the decay is set once the groups are there.
+// LibTorch treats a group's option with a default value as unset, and puts the optimizer's in its
+// place: so the decay is set once the groups are there.
 template <typename Optimizer, typename Options>
 std::unique_ptr<torch::optim::Optimizer> make(const OptimizerSettings& settings,
     const std::vector<torch::Tensor>& parameters, const Options& options) {

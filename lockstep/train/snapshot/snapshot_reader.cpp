@@ -162,7 +162,7 @@ OptimizerState SnapshotReader::optimizer() const {
     add_tensors(file, path.string(), state.tensors);
     states.push_back(std::move(state));
   }
-  if (states.empty()) throw DataError(path_.string() + ": there is no state of an optimizer");
+  if (states.empty()) throw DataError(path_.string() + ": no optimizer state");
   return joined(states);
 }
 

@@ -14,7 +14,7 @@ class StepUndo {
   /// Remembers the run as it is before a step.
   explicit StepUndo(const TrainRun& run);
 
-  /// Takes back the parts of the step that were made, so that the run can be saved.
+  /// Rolls back a partial step, so that the run can be saved.
   void take_back(TrainRun& run) const;
 
  private:

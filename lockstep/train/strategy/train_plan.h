@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// The plan of a run, found out without running it.
+/// The plan of a run, as --dry-run computes it.
 struct TrainPlan {
   TrainOptions options;
   int world_size = 1;

@@ -120,10 +120,10 @@ TEST_F(Archive, RefusesASparseFile) {
 
 TEST_F(Archive, RefusesANameThatIsThereTwice) {
   EXPECT_EQ(refusal(tar_bytes({{.name = "a", .data = "1"}, {.name = "./a", .data = "2"}})),
-      "entry 2 (./a): its name is there twice");
+      "entry 2 (./a): duplicate entry");
   EXPECT_EQ(text_of("a"), "1");
   EXPECT_EQ(refusal(tar_bytes({{.name = "a", .type = '5'}, {.name = "a"}})),
-      "entry 2 (a): its name is there twice");
+      "entry 2 (a): duplicate entry");
   EXPECT_EQ(refusal(tar_bytes({{.name = "a"}, {.name = "a/b"}})),
       "entry 2 (a/b): a file has the name of its folder");
   EXPECT_EQ(refusal(tar_bytes({{.name = "a"}, {.name = "a", .type = '5'}})),

@@ -113,7 +113,7 @@ bool receive_file(const ProcessGroup& group, int sender, ByteSink& sink) {
   return true;
 }
 
-/// Receives a file that nobody wants any more.
+/// Drains and discards a file.
 void discard_file(const ProcessGroup& group, int sender) {
   Nowhere nowhere;
   receive_file(group, sender, nowhere);
