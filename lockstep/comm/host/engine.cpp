@@ -1,10 +1,14 @@
 #include "lockstep/comm/host/engine.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <poll.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <c10/util/SmallVector.h>
 
@@ -14,6 +18,51 @@
 #include "lockstep/core/text.h"
 
 namespace lockstep::host {
+
+void Siblings::add(const std::shared_ptr<Engine>& engine) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(engines_, [](const auto& weak) { return weak.expired(); });
+  engines_.push_back(engine);
+  count_ = engines_.size();
+}
+
+// Another thread that holds the lock is advancing them itself.
+void Siblings::poll_others(const Engine& engine) {
+  if (count_ <= 1) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock) return;
+  for (const auto& weak : engines_) {
+    const auto other = weak.lock();
+    if (other && other.get() != &engine) other->poll_if_free();
+  }
+}
+
+namespace {
+
+bool has_ended(const FileDescriptor& process) {
+  pollfd entry{process.get(), POLLIN, 0};
+  return ::poll(&entry, 1, 0) == 1;
+}
+
+}  // namespace
+
+// A pidfd becomes readable when its process ends, and never means a later one of the same number.
+PeerWatch::PeerWatch(const SharedRegion& region, const std::vector<int>& processes)
+    : region_(region), processes_(processes) {
+  for (const int process : processes) {
+    watched_.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
+    if (!watched_.back() && errno != ESRCH)
+      throw_errno(concat("watch the process ", process, " of a rank (pidfd_open)"));
+  }
+}
+
+std::string PeerWatch::lost(int rank) const {
+  const auto index = static_cast<std::size_t>(rank);
+  if (!watched_[index] || has_ended(watched_[index]))
+    return concat("rank ", rank, " (process ", processes_[index], ") has ended");
+  return region_.slot(rank).left.load() != 0 ? concat("rank ", rank, " has left the group") : "";
+}
+
 namespace {
 
 /// Counts how long somebody has been asking for work that is not done, so that a loop on

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -11,13 +12,79 @@
 #include <vector>
 
 #include "lockstep/comm/host/address_space.h"
-#include "lockstep/comm/host/job.h"
-#include "lockstep/comm/host/peer_watch.h"
+#include "lockstep/comm/host/collective.h"
 #include "lockstep/comm/host/post.h"
-#include "lockstep/comm/host/siblings.h"
+#include "lockstep/comm/host/shared_region.h"
 #include "lockstep/comm/work.h"
+#include "lockstep/core/file_descriptor.h"
 
 namespace lockstep::host {
+
+class Engine;
+
+/// The engines of one rank's groups.
+///
+/// An engine has no thread, so while the rank waits for one group its part in the others would
+/// stand still, and two ranks that wait for two groups in different order would wait for each
+/// other. So every wait or poll advances all of them.
+class Siblings {
+ public:
+  void add(const std::shared_ptr<Engine>& engine);
+
+  /// Advances all engines but this one, without blocking; the caller holds no engine's mutex.
+  void poll_others(const Engine& engine);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Engine>> engines_;
+  std::atomic<std::size_t> count_ = 0;
+};
+
+/// Watches which ranks of the region are gone: left in good order, or died as processes.
+class PeerWatch {
+ public:
+  /// Watches the ranks' processes. Throws std::system_error if that is not possible here.
+  PeerWatch(const SharedRegion& region, const std::vector<int>& processes);
+
+  /// Returns how the rank was lost, in words; nothing while it is alive.
+  std::string lost(int rank) const;
+
+ private:
+  const SharedRegion& region_;
+  std::vector<int> processes_;
+  std::vector<FileDescriptor> watched_;
+};
+
+/// A collective under way on one rank. Its rounds are begun, worked on and ended in order, and one
+/// may begin before the last one has ended.
+struct Job {
+  Collective collective;
+  std::uint64_t number = 0;
+  bool at_once = false;          ///< small: all staged, and nobody waits for the others to finish
+  bool staged = false;           ///< this rank's memory is seen through its staging buffers
+  bool written_by_root = false;  ///< a part of this rank's result of a broadcast
+  Cut cut = {};
+  std::uint64_t first = 0;                            ///< the number of its first round
+  std::int64_t begun = 0, worked = 0, ended = 0;      ///< rounds
+  std::vector<ChunkView> exposed = {};                ///< each rank's whole memory; null if staged
+  std::vector<std::shared_ptr<std::byte>> held = {};  ///< what of that is others' memory
+  bool complete = false;
+  std::exception_ptr error = nullptr;
+
+  std::uint64_t round_to_work() const { return first + static_cast<std::uint64_t>(worked); }
+  std::uint64_t round_to_end() const { return first + static_cast<std::uint64_t>(ended); }
+
+  /// Returns whether the others leave this rank's result in its staging buffer.
+  bool copies_out() const {
+    return !at_once && staged && collective.in_place() && collective.output != nullptr;
+  }
+  /// Returns whether a round ends only when all have finished it: they write this rank's result, or
+  /// read what its owner may change as soon as the collective has ended.
+  bool waits_for_others() const {
+    return copies_out() || written_by_root || (!staged && collective.input != nullptr);
+  }
+  std::string describe() const;
+};
 
 /// Carries out one rank's collectives and messages over a shared region.
 ///

@@ -1,13 +1,31 @@
 #include "lockstep/comm/host/shared_region.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <climits>
 #include <cstring>
+#include <ctime>
+#include <linux/futex.h>
+#include <sys/syscall.h>
 #include <thread>
+#include <unistd.h>
 
 #include "lockstep/core/error.h"
 
 namespace lockstep::host {
+
+bool Alarm::sleep(std::chrono::milliseconds longest) {
+  const auto nanoseconds = std::chrono::nanoseconds(longest).count();
+  const timespec time{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
+  const long ended = ::syscall(SYS_futex, &is_set_, FUTEX_WAIT, 1, &time, nullptr, 0);
+  return ended == 0 || errno != ETIMEDOUT;
+}
+
+void Alarm::wake() {
+  if (is_set_.exchange(0) != 0)
+    ::syscall(SYS_futex, &is_set_, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
 
 // `aborted` goes 0 -> 1 (a rank writes the reason) -> 2 (the reason can be read).
 struct SharedRegion::Head {
