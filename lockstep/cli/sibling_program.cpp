@@ -7,6 +7,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/process.h"
 #include "lockstep/launch/ranks/worker_environment.h"
 
 namespace lockstep::cli {
@@ -22,12 +23,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
 }  // namespace
 
 std::filesystem::path own_folder(const std::string& verb) {
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error)
-    throw std::system_error(
-        error, concat(verb, ": cannot tell where this program lies; is /proc mounted?"));
-  return program.parent_path();
+  return std::filesystem::path(own_program(verb)).parent_path();
 }
 
 std::string sibling_program(const std::string& verb, const std::string& name) {

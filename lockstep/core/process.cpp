@@ -92,6 +92,15 @@ std::string host_name() {
   return is_known ? name.data() : "unknown";
 }
 
+std::string own_program(const std::string& what) {
+  std::error_code error;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error)
+    throw std::system_error(
+        error, concat(what, ": cannot tell where this program lies; is /proc mounted?"));
+  return program.string();
+}
+
 std::string temporary_folder() {
   std::error_code error;
   const auto folder = std::filesystem::temp_directory_path(error);

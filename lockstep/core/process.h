@@ -33,6 +33,9 @@ std::optional<std::int64_t> parse_peak_memory(std::string_view status);
 /// Returns this host's name; `unknown` where it has none.
 std::string host_name();
 
+/// Returns the file of this program. `what` begins the std::system_error where /proc is missing.
+std::string own_program(const std::string& what);
+
 /// Returns the folder for temporary files. Throws std::system_error that names TMPDIR if it is
 /// none.
 std::string temporary_folder();

@@ -75,6 +75,8 @@ bool kill_marked(const std::string& variable) {
   return found;
 }
 
+// Allocates, although another thread of the launcher may have held malloc's lock at the fork: glibc
+// frees it in the child.
 [[noreturn]] void keep_watch(const std::string& variable) {
   std::vector<pid_t> groups;
   groups.reserve(64);

@@ -9,6 +9,7 @@
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
 #include "lockstep/launch/patience.h"
 #include "lockstep/launch/ranks/worker_environment.h"
@@ -24,7 +25,7 @@ std::string shell_word(const std::string& word) {
   return concat("'", inner, "'");
 }
 
-std::string this_program() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+std::string this_program() { return own_program("hosts"); }
 
 std::string search_path() { return system_variable("PATH"); }
 
