@@ -18,6 +18,7 @@
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/rendezvous/launch_together.h"
 #include "lockstep/train/options/train_flags.h"
+#include "lockstep/train/state/run_state.h"
 
 namespace lockstep::cli {
 namespace {

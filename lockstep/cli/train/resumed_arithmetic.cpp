@@ -1,7 +1,5 @@
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <sstream>
 #include <string_view>
 
@@ -56,15 +54,6 @@ std::optional<ResumedArithmetic> arithmetic_of_folder(const fs::path& run) {
   }
 }
 
-std::vector<fs::path> snapshots_newest_first(const fs::path& run) {
-  std::vector<fs::path> snapshots;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator(run / kSnapshots, none))
-    if (step_of(entry.path().filename().string())) snapshots.push_back(entry.path());
-  std::sort(snapshots.begin(), snapshots.end(), std::greater<>());
-  return snapshots;
-}
-
 // Of the newest snapshot that can be read.
 std::optional<ResumedArithmetic> arithmetic_of_run(const fs::path& run) {
   for (const fs::path& snapshot : snapshots_newest_first(run))
@@ -82,17 +71,6 @@ std::optional<ResumedArithmetic> resumed_arithmetic(const TrainOptions& options)
   if (found || resume.kind != Resume::kFrom) return found;
   found = arithmetic_of_run(resume.from);
   return found ? found : arithmetic_of_snapshot(resume.from);
-}
-
-std::string run_id_of_folder(const std::string& output) {
-  for (const fs::path& snapshot : snapshots_newest_first(output)) {
-    const fs::path file = snapshot / kStateFile;
-    try {
-      return run_id_in(text_in(file), file);
-    } catch (const DataError&) {  // it is cut short
-    }
-  }
-  return "";
 }
 
 }  // namespace lockstep::cli

@@ -48,8 +48,4 @@ struct ResumedArithmetic {
 /// none can be read. Whether it is whole is not checked here.
 std::optional<ResumedArithmetic> resumed_arithmetic(const TrainOptions& options);
 
-/// Returns the id of the run in an output folder: that of its newest snapshot which can be read;
-/// empty if there is none.
-std::string run_id_of_folder(const std::string& output);
-
 }  // namespace lockstep::cli

@@ -1,7 +1,9 @@
 #include "lockstep/formats/snapshot/snapshot_names.h"
 
 #include <algorithm>
+#include <functional>
 #include <random>
+#include <system_error>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -51,6 +53,15 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   if (!take(digits, kFront)) return std::nullopt;
   const auto step = parse_number<std::int64_t>(digits);
   return step && *step >= 0 && snapshot_name(*step) == name ? step : std::nullopt;
+}
+
+std::vector<std::filesystem::path> snapshots_newest_first(const std::filesystem::path& run) {
+  std::vector<std::filesystem::path> snapshots;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(run / kSnapshots, none))
+    if (step_of(entry.path().filename().string())) snapshots.push_back(entry.path());
+  std::sort(snapshots.begin(), snapshots.end(), std::greater<>());
+  return snapshots;
 }
 
 std::string aside_name(std::int64_t step) {

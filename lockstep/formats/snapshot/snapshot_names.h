@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -25,6 +27,9 @@ std::string snapshot_name(std::int64_t step);
 /// Returns the step of a snapshot's name; nothing if it is not letter for letter what
 /// snapshot_name() gives.
 std::optional<std::int64_t> step_of(std::string_view name);
+
+/// Returns a run's snapshots, complete or not, the one of the highest step first.
+std::vector<std::filesystem::path> snapshots_newest_first(const std::filesystem::path& run);
 
 /// Draws a name for the folder in which a snapshot is written: `.step-00001200.x7Zk2q`.
 std::string aside_name(std::int64_t step);

@@ -74,27 +74,31 @@ Directives World::join(NodeId node, const NodeFacts& facts, Time now, std::int64
 }
 
 /// Says which other run a node has in its folder. Nodes that have trained here know which is this
-/// one's; before the first generation nobody does, and the ranks refuse to begin.
+/// one's, or that it has saved nothing so far, once their ranks have ended; before the first
+/// generation nobody does, and the ranks refuse to begin.
 std::string World::foreign_run(const Node& node) const {
-  if (generation_ == 0 || node.has_trained || node.facts.run.empty()) return "";
+  const std::string& theirs = node.facts.run;
+  if (generation_ == 0 || node.has_trained || theirs.empty()) return "";
+  std::string ours;
+  bool has_trained = false;
   for (const auto& [id, other] : nodes_) {
-    const std::string& ours = other.facts.run;
-    if (!other.has_trained || ours.empty()) continue;
-    if (ours == node.facts.run) return "";
-    return concat("its output folder holds run ", node.facts.run, ", and that of host ",
-        other.facts.host, " run ", ours, ", which goes on without it; move the folder away, or ",
-        "start this node with the folder of that run");
+    has_trained = has_trained || other.has_trained;
+    if (other.has_trained && ours.empty()) ours = other.facts.run;
   }
-  return "";
+  const bool is_known = !ours.empty() || (has_trained && !anyone_is_busy());
+  if (!is_known || ours == theirs) return "";
+  return concat("its output folder holds run ", theirs, ", and the run that goes on without it ",
+      ours.empty() ? "has saved nothing so far" : concat("is ", ours),
+      "; move the folder away, or start this node with the folder of that run");
 }
 
-void World::refuse_strangers() {
-  std::erase_if(nodes_, [&](const auto& each) {
+/// Returns whether there were any.
+bool World::refuse_strangers() {
+  return std::erase_if(nodes_, [&](const auto& each) {
     const std::string foreign = foreign_run(each.second);
-    if (foreign.empty()) return false;
-    order(each.first, {.kind = Order::Kind::kRefuse, .text = foreign});
-    return true;
-  });
+    if (!foreign.empty()) order(each.first, {.kind = Order::Kind::kRefuse, .text = foreign});
+    return !foreign.empty();
+  }) > 0;
 }
 
 // Not once some have done their part: the others are about to.
@@ -371,7 +375,6 @@ void World::gather(Time now) {
   if (phase_ != Phase::kGathering) gathering_since_.reset();
   phase_ = Phase::kGathering;
   if (!gathering_since_) gathering_since_ = now;
-  refuse_strangers();
   if (count() < rules_.least_nodes) {
     enough_since_.reset();
   } else if (!enough_since_) {
@@ -410,6 +413,7 @@ World::Time World::called_at() const {
 
 void World::try_start(Time now) {
   if (now < pause_end_ || anyone_is_busy()) return;
+  if (refuse_strangers()) return gather(now);
   pause_end_ = {};
   if (count() >= rules_.most_nodes || (enough_since_ && is_called(now))) return start(now);
   if (enough_since_ || !gathering_since_) return;

@@ -113,7 +113,7 @@ class World {
   void order(NodeId node, Order order);
   void order_end(const std::string& why, bool gently, NodeId but = 0);
   std::string foreign_run(const Node& node) const;
-  void refuse_strangers();
+  bool refuse_strangers();
   bool may_grow() const;
   bool only_follows() const;
   bool anyone_is_busy() const;

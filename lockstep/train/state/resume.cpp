@@ -139,9 +139,11 @@ void check_newest(const TrainOptions& options, const SnapshotChoice& choice) {
 bool overwrites(const ResumeSettings& resume) { return resume.overwrite && !resume.again; }
 
 // Compares it before any host gets it.
-void look_on_all_hosts(
-    const TrainOptions& options, const DataIdentity& data, const SnapshotHosts& hosts) {
+void look_on_all_hosts(const TrainOptions& options, const DataIdentity& data,
+    const ProcessGroup& world, const SnapshotHosts& hosts) {
   const ResumeSettings& resume = options.resume;
+  if (!hosts.are_apart() && !resume.overwrite)  // they are said to share the folder
+    check_one_run(run_id_of_folder(options.output), options.output, world);
   if (!hosts.are_apart()) return;
   if (resume.kind != Resume::kAuto && !resume.again)
     return check_no_other_run(options.output, hosts, resume.overwrite);
@@ -202,7 +204,7 @@ std::string run_id_of(const StartingPoint& start, const TrainOptions& options) {
 
 StartingPoint find_starting_point(const TrainOptions& options, const DataIdentity& data,
     const ProcessGroup& world, const SnapshotHosts& hosts) {
-  look_on_all_hosts(options, data, hosts);
+  look_on_all_hosts(options, data, world, hosts);
   StartingPoint start = starting_point(options, data, world);
   if (start.replaces && hosts.are_apart()) check_no_other_run(options.output, hosts, true);
   const std::string id = world.rank() == 0 ? run_id_of(start, options) : "";

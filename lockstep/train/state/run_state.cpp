@@ -2,13 +2,16 @@
 
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/json_fields.h"
+#include "lockstep/formats/snapshot/snapshot_names.h"
 
 namespace lockstep {
 namespace {
@@ -167,6 +170,19 @@ std::string new_run_id() {
 std::string run_id_in(std::string_view json, const std::string& file) {
   const nlohmann::json object = parse_strict_json(json, file, kStateLimits);
   return JsonFields(object, file).text_if("run").value_or("");
+}
+
+std::string run_id_of_folder(const std::filesystem::path& output) {
+  for (const auto& snapshot : snapshots_newest_first(output)) {
+    const auto file = snapshot / kStateFile;
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    try {
+      return run_id_in(text.str(), file);
+    } catch (const DataError&) {  // it is cut short
+    }
+  }
+  return "";
 }
 
 std::string to_json(const RunState& state) {

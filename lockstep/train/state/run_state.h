@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -78,6 +79,10 @@ std::string new_run_id();
 /// Returns the id in a state.json, of which nothing else is read; empty if there is none. Throws as
 /// parse_run_state() does.
 std::string run_id_in(std::string_view json, const std::string& file);
+
+/// Returns the id of the run in an output folder: that of its newest snapshot which can be read;
+/// empty if there is none.
+std::string run_id_of_folder(const std::filesystem::path& output);
 
 /// Writes state.json: numbers read back as the same bits.
 std::string to_json(const RunState& state);

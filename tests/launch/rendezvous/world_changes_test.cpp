@@ -76,11 +76,11 @@ class WorldsOfRuns : public ChangingWorlds {
     this->end(id, end);
   }
 
-  void expect_refused(NodeId id) const {
+  void expect_refused(NodeId id, const std::string& ours = "is ours") const {
     EXPECT_EQ(order_to(id).kind, Kind::kRefuse);
     EXPECT_THAT(
-        order_to(id).text, HasSubstr("its output folder holds run other, and that of host"));
-    EXPECT_THAT(order_to(id).text, HasSubstr(" run ours, which goes on without it"));
+        order_to(id).text, HasSubstr("its output folder holds run other, and the run that"));
+    EXPECT_THAT(order_to(id).text, HasSubstr(" goes on without it " + ours));
   }
 };
 
@@ -108,12 +108,31 @@ TEST_F(WorldsOfRuns, RefuseItOnceTheyKnowWhichIsTheirs) {
   EXPECT_THAT(told(Kind::kStart), ElementsAre(2, 3));
 }
 
+// A member that was lost has saved what the others hear of when their ranks have ended.
+TEST_F(WorldsOfRuns, RefuseItThoughTheyHaveSavedNothing) {
+  start_two(1, 3);
+  join_with(4, "other");
+  end_with(2, "");
+  take(world_->lose(3, now_));
+  expect_refused(4, "has saved nothing so far");
+  EXPECT_THAT(told(Kind::kStart), ElementsAre(2));
+}
+
+TEST_F(WorldsOfRuns, TakeAMemberBackThatHasSavedBeforeTheyKnow) {
+  start_two(1, 3);
+  take(world_->lose(3, now_));
+  join_with(4, "ours");
+  EXPECT_THAT(told(Kind::kRefuse), ElementsAre()) << "2 is still ending";
+  end_with(2, "ours");
+  EXPECT_THAT(told(Kind::kStart), ElementsAre(2, 4));
+}
+
 TEST_F(WorldsOfRuns, KnowTheirsAfterTheServerIsLost) {
   make(1, 3, 3, true, {.generation = 4, .nodes = 2, .regather = seconds(5)});
   join_with(4, "other");
   join_with(2, "ours", 4);
-  expect_refused(4);
   end(2, {.generation = 4, .code = 5, .run = "ours"});
+  expect_refused(4);
   pass(seconds(5));
   EXPECT_THAT(told(Kind::kStart), ElementsAre(2));
 }

@@ -122,12 +122,14 @@ class NodesApart : public NodesThatTrain {
   void start(Nodes& nodes, const std::string& host) {
     std::filesystem::create_directory(folder_.file(host));
     Words program = training_in("run");
-    program.insert(program.end(), {"--snapshot-copies", "2"});
+    program.insert(program.end(), copies_.begin(), copies_.end());
     const auto before = std::filesystem::current_path();
     std::filesystem::current_path(folder_.file(host));  // a host's own
     nodes.start_program(program, {"LOCKSTEP_TEST_HOST=" + host});
     std::filesystem::current_path(before);
   }
+
+  Words copies_ = {"--snapshot-copies", "2"};
 
   bool has_snapshot(const std::string& host) const {
     return std::filesystem::exists(folder_.file(host) + "/run/snapshots/LATEST");
@@ -186,14 +188,17 @@ TEST_F(NodesApart, OfDifferentRunsAreRefusedAndKeepWhatTheyHave) {
     ASSERT_EQ(ended.code(), 0) << ended.err;
   }
   const auto before = snapshots();
-  Nodes nodes("--nnodes 2");
-  start(nodes, "a");
-  nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 2"); });
-  start(nodes, "b");
-  const auto first = nodes[0].wait(), second = nodes[1].wait();
-  EXPECT_EQ(first.code(), 3) << first.err;
-  EXPECT_THAT(first.err + second.err, HasSubstr("snapshots of different runs"));
-  EXPECT_TRUE(snapshots() == before);
+  for (const Words& copies : {copies_, Words{}}) {
+    copies_ = copies;
+    Nodes nodes("--nnodes 2");
+    start(nodes, "a");
+    nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 2"); });
+    start(nodes, "b");
+    const auto first = nodes[0].wait(), second = nodes[1].wait();
+    EXPECT_EQ(first.code(), 3) << first.err;
+    EXPECT_THAT(first.err + second.err, HasSubstr("snapshots of different runs"));
+    EXPECT_TRUE(snapshots() == before);
+  }
 }
 
 TEST_F(NodesApart, GoOnWhereAHostOfAnotherRunJoins) {

@@ -44,30 +44,8 @@ OwnNewest newest_here(const SnapshotFolder& folder) {
   own.state = SnapshotReader(own.choice).state();
   own.file = concat("host ", host_name(), ": ", (own.choice.path / kStateFile).string());
   own.run = run_id_in(own.state, own.file);
+  if (own.run.empty()) own.run = "without an id";
   return own;
-}
-
-// What a folder of another run has may be worth more than what this one has: the user decides.
-void check_one_run(const OwnNewest& own, const SnapshotHosts& hosts) {
-  const std::string id = own.run.empty() ? "without an id" : own.run;
-  std::string text;
-  if (!own.file.empty())
-    text = concat(id, ": on host ", host_name(), " in ", own.choice.path.string());
-  const auto ids = all_texts(text.empty() ? "" : id, hosts.world());
-  const auto texts = all_texts(text, hosts.world());
-  std::set<std::string> runs;
-  std::vector<std::string> lines;
-  for (std::size_t rank = 0; rank < ids.size(); ++rank) {
-    if (ids[rank].empty()) continue;
-    runs.insert(ids[rank]);
-    lines.push_back(concat("run ", texts[rank]));
-  }
-  if (runs.size() < 2) return;
-  throw DataError(concat(
-      "the hosts have snapshots of different runs, of which nothing was copied or removed; on each "
-      "host whose run is not to go on, move the folder away, or name another --output for this "
-      "run:\n  ",
-      joined(lines, "\n  ")));
 }
 
 Newest newest_among(const std::vector<std::string>& manifests, const std::vector<int>& leaders) {
@@ -129,7 +107,7 @@ void spread_newest(const fs::path& run, const SnapshotHosts& hosts,
       },
       hosts.world());
   if (failures.empty()) {
-    check_one_run(own, hosts);
+    check_one_run(own.run, own.choice.path, hosts.world());
     const auto newest = newest_among(all_texts(own.manifest, hosts.world()), hosts.leaders());
     if (newest.rank < 0) return;
     const std::string state = broadcast_text(own.state, newest.rank, hosts.world());
@@ -154,6 +132,24 @@ void check_no_other_run(const fs::path& run, const SnapshotHosts& hosts, bool ov
   if (!failures.empty())
     throw InvalidArgument(
         concat(failures, "; name another --output, or add --overwrite to remove that run"));
+}
+
+// What a folder of another run has may be worth more than what this one has: the user decides.
+void check_one_run(const std::string& id, const fs::path& folder, const ProcessGroup& world) {
+  const auto ids = all_texts(id, world);
+  const auto places = all_texts(concat(host_name(), " in ", folder.string()), world);
+  std::set<std::string> runs, lines;
+  for (std::size_t rank = 0; rank < ids.size(); ++rank) {
+    if (ids[rank].empty()) continue;
+    runs.insert(ids[rank]);
+    lines.insert(concat("run ", ids[rank], ": on host ", places[rank]));
+  }
+  if (runs.size() < 2) return;
+  throw DataError(concat(
+      "the hosts have snapshots of different runs, of which nothing was copied or removed; on each "
+      "host whose run is not to go on, move the folder away, or name another --output for this "
+      "run:\n  ",
+      joined({lines.begin(), lines.end()}, "\n  ")));
 }
 
 }  // namespace lockstep

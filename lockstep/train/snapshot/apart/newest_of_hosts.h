@@ -24,4 +24,9 @@ void spread_newest(const std::filesystem::path& run, const SnapshotHosts& hosts,
 void check_no_other_run(
     const std::filesystem::path& run, const SnapshotHosts& hosts, bool overwrites);
 
+/// Throws DataError on all ranks, with all of them, if hosts have snapshots of different runs. `id`
+/// is that of the run in this rank's folder, empty if there is none. A collective.
+void check_one_run(
+    const std::string& id, const std::filesystem::path& folder, const ProcessGroup& world);
+
 }  // namespace lockstep
