@@ -19,7 +19,8 @@ INSTANTIATE_TEST_SUITE_P(Hosts, ContractSizes, testing::kHosts, testing::contrac
 torch::Tensor pattern(std::int64_t elements, int rank, at::ScalarType type) {
   constexpr int kPeriod = 13;
   const torch::Tensor period = (torch::arange(kPeriod) * (rank + 1)).to(type);
-  return period.repeat({elements / kPeriod + 1}).narrow(0, 0, elements).clone();
+  const torch::Tensor periods = period.expand({elements / kPeriod + 1, kPeriod}).reshape(-1);
+  return periods.narrow(0, 0, elements).clone();
 }
 
 TEST_P(ContractSizes, AllTypesAndSizesInOrdinaryAndSharedMemory) {

@@ -39,7 +39,8 @@ TEST(Hierarchical, IsSharedMemoryOrGlooWhereThereIsOneLevel) {
     group.barrier().wait();  // none ends while others still connect
   });
   testing::run_group("hosts_0110", 4, [](ProcessGroup group) {
-    EXPECT_EQ(group.split(group.rank() / 2, 0).backend_name(), "gloo");
+    const ProcessGroup pair = group.split(group.rank() / 2, 0);
+    EXPECT_EQ(pair.backend_name(), "gloo");
     const ProcessGroup three = group.split(group.rank() == 2 ? 1 : 0, -group.rank());
     if (group.rank() != 2) {
       EXPECT_EQ(three.backend_name(), "hierarchical");
