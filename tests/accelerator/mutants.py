@@ -37,7 +37,7 @@ class Mutant:
 
 
 COPIER = "lockstep/device/accelerator.cpp"
-STAGING = "lockstep/comm/device/staging_thread.cpp"
+STAGING = "lockstep/comm/device/staged_backend.cpp"
 CHANNEL = "lockstep/comm/device/nccl_channel.cpp"
 NCCL = "lockstep/comm/device/nccl_api.h"
 COPY = "lockstep/train/snapshot/host_copy.cpp"
@@ -45,7 +45,7 @@ PEERS = "lockstep/device/peer_copier.cpp"
 LINKS = "lockstep/parallel/pipeline/links.cpp"
 MESSAGES = "lockstep/comm/device/nccl_backend.cpp"
 SAVER = "lockstep/train/snapshot/snapshot_saver.cpp"
-SAVER_THREAD = "lockstep/train/snapshot/snapshot_saver_thread.cpp"
+SAVER_THREAD = "lockstep/train/snapshot/snapshot_saver.cpp"
 CHECKPOINTER = "lockstep/train/checkpointer.cpp"
 RUN_PART = "lockstep/train/state/run_part.cpp"
 SYNC_BATCH_NORM = "lockstep/parallel/sync_batch_norm/sync_batch_norm.cpp"
@@ -93,7 +93,7 @@ MUTANTS = [
     Mutant("a group that is done is aborted while others still read", CHANNEL, "  if (is_finalized(", "  if (false && is_finalized("),
     Mutant("memory that NCCL writes is given away", CHANNEL, "  for (const torch::Tensor& tensor : tensors)\n",
            "  for (const torch::Tensor& tensor : std::vector<torch::Tensor>{tensors.back()})\n"),
-    Mutant("the averages are used before NCCL has them", "lockstep/parallel/ddp/reducer_pass.cpp", "      bucket.step.work.wait();\n", "",
+    Mutant("the averages are used before NCCL has them", "lockstep/parallel/ddp/reducer.cpp", "      bucket.step.work.wait();\n", "",
            DDP),
     Mutant("a stage computes with what has not come", LINKS, "  message.wait();\n", "", PIPELINES),
     Mutant("batch norm merges statistics that have not come", SYNC_BATCH_NORM, "  group.all_gather(rows.view({-1}), own).wait();\n",
