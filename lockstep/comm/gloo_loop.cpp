@@ -4,8 +4,8 @@
 #include <fstream>
 #include <sched.h>
 #include <string>
-#include <system_error>
 #include <sys/types.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 

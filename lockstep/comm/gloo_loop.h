@@ -12,12 +12,12 @@ namespace lockstep {
 /// Note [Gloo's loop]
 /// Gloo's thread that waits for its sockets asks for a connection's lock again and again, without a
 /// pause, while another thread holds it. On a core of its own that is free. Pinned to the core of
-/// its rank, it took the core from the thread that held the lock and kept it for a whole time slice:
-/// an all-reduce of 64 KiB took 3 ms. It takes 0.2 ms where that loop is a batch thread.
+/// its rank, it took the core from the thread that held the lock and kept it for a whole time
+/// slice: an all-reduce of 64 KiB took 3 ms. It takes 0.2 ms where that loop is a batch thread.
 ///
 /// A batch thread takes the core from no other program either: where one computes there, each
-/// message would wait for the end of its time slice, and a run kept a fifth of its rate. So the loop
-/// is an ordinary thread while others want the core.
+/// message would wait for the end of its time slice, and a run kept a fifth of its rate. So the
+/// loop is an ordinary thread while others want the core.
 class BatchThreads {
  public:
   BatchThreads();
@@ -42,8 +42,9 @@ bool others_want_core(const CoreTimes& begin, const CoreTimes& end);
 /// it reads nothing where the thread has ended, or the kernel does not count.
 std::function<std::optional<CoreTimes>()> core_times_of_this_thread();
 
-/// Makes this process's loops of Gloo ordinary threads while other programs want the core of a rank,
-/// and batch threads again afterwards. Does nothing where the rank's thread has a policy of its own.
+/// Makes this process's loops of Gloo ordinary threads while other programs want the core of a
+/// rank, and batch threads again afterwards. Does nothing where the rank's thread has a policy of
+/// its own.
 class LoopPolicy {
  public:
   /// `times` are those of a rank: the calling thread's.

@@ -1,7 +1,5 @@
 // How the kernel schedules Gloo's threads: Note [Gloo's loop].
 
-#include "lockstep/comm/gloo_loop.h"
-
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +13,8 @@
 #include <thread>
 
 #include "tests/comm/group_factory.h"
+
+#include "lockstep/comm/gloo_loop.h"
 
 namespace lockstep {
 namespace {
