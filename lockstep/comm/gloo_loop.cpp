@@ -27,11 +27,13 @@ void schedule(pid_t thread, int policy) {
 /// Calls `visit` with the id and the name of each thread of this process.
 template <typename Visit>
 void for_each_thread(Visit visit) {
-  std::error_code ignored;
-  for (const auto& task : std::filesystem::directory_iterator(kTasks, ignored)) {
+  std::error_code error;
+  const std::filesystem::directory_iterator end;
+  for (std::filesystem::directory_iterator task(kTasks, error); !error && task != end;
+       task.increment(error)) {
     std::string name;
-    std::getline(std::ifstream(task.path() / "comm"), name);
-    visit(static_cast<pid_t>(std::stol(task.path().filename())), name);
+    std::getline(std::ifstream(task->path() / "comm"), name);
+    visit(static_cast<pid_t>(std::stol(task->path().filename())), name);
   }
 }
 

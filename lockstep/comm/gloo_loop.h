@@ -16,7 +16,7 @@ namespace lockstep {
 /// slice: an all-reduce of 64 KiB took 3 ms. It takes 0.2 ms where that loop is a batch thread.
 ///
 /// A batch thread takes the core from no other program either: where one computes there, each
-/// message would wait for the end of its time slice, and a run kept a fifth of its rate. So the
+/// message would wait for the end of its time slice, and a run kept a sixth of its rate. So the
 /// loop is an ordinary thread while others want the core.
 class BatchThreads {
  public:
@@ -38,8 +38,8 @@ struct CoreTimes {
 /// themselves wait for each other for less time than they run.
 bool others_want_core(const CoreTimes& begin, const CoreTimes& end);
 
-/// Returns what reads those of the calling thread, a rank's, and of all of Gloo's in this process;
-/// it reads nothing where the thread has ended, or the kernel does not count.
+/// Returns a reader of the times of the calling thread, a rank's, together with all of Gloo's in
+/// this process. It returns nothing once the thread has ended, or where the kernel does not count.
 std::function<std::optional<CoreTimes>()> core_times_of_this_thread();
 
 /// Makes this process's loops of Gloo ordinary threads while other programs want the core of a

@@ -49,7 +49,7 @@ Directives World::join(NodeId node, const NodeFacts& facts, Time now, std::int64
     order(node, {.kind = Order::Kind::kRefuse, .text = differs});
     return taken();
   }
-  const Node joining{.facts = facts, .had = had, .has_trained = had > 0};
+  const Node joining{.facts = facts, .had = had};
   const std::string foreign = foreign_run(joining);
   if (!foreign.empty()) {
     order(node, {.kind = Order::Kind::kRefuse, .text = foreign});
@@ -73,12 +73,12 @@ Directives World::join(NodeId node, const NodeFacts& facts, Time now, std::int64
   return taken();
 }
 
-/// Says which other run a node has in its folder. Nodes that have trained here know which is this
-/// one's, or that it has saved nothing so far, once their ranks have ended; before the first
-/// generation nobody does, and the ranks refuse to begin.
+/// Says which other run a node has in its folder. Nodes whose ranks have ended know which is this
+/// one's, or that it has saved nothing so far. What they told when they joined may be of a run that
+/// this one overwrites; before the first generation the ranks refuse to begin.
 std::string World::foreign_run(const Node& node) const {
   const std::string& theirs = node.facts.run;
-  if (generation_ == 0 || node.has_trained || theirs.empty()) return "";
+  if (generation_ == 0 || node.has_trained || node.had > 0 || theirs.empty()) return "";
   std::string ours;
   bool has_trained = false;
   for (const auto& [id, other] : nodes_) {
@@ -141,6 +141,7 @@ Directives World::end(NodeId id, const NodeEnd& end, Time now) {
   node.end = end;
   node.facts.port = end.port;
   node.facts.run = end.run;
+  node.has_trained = true;
   const bool is_listed = std::find(failed_.begin(), failed_.end(), id) != failed_.end();
   if (end.failure && !is_listed && !only_follows()) failed_.push_back(id);
   if (phase_ == Phase::kRunning && end.signal) {
@@ -161,6 +162,7 @@ void World::end_of_before(Node& node, const NodeEnd& end, Time now) {
   node.had = 0;
   node.facts.port = end.port;
   node.facts.run = end.run;
+  node.has_trained = true;
   if (phase_ == Phase::kOver) return;
   if (end.step) note_change(end.step);
   if (end.signal) return;  // it leaves
@@ -501,7 +503,7 @@ void World::start(Time now) {
   for (const NodeId id : places) {
     Node& node = nodes_.at(id);
     node.rank = plan.node_rank;
-    node.is_busy = node.has_trained = true;
+    node.is_busy = true;
     order(id, {.kind = Order::Kind::kStart, .plan = plan});
     ++plan.node_rank;
     plan.first_rank += node.facts.workers;

@@ -104,7 +104,7 @@ class World {
     int rank = -1;         // of the last generation in which it took part
     bool is_busy = false;  // its ranks have not ended
     std::int64_t had = 0;  // ranks of this generation of an earlier server, which have not ended
-    bool has_trained = false;  // in this world, also under an earlier server
+    bool has_trained = false;  // and told which run its folder holds since
     bool has_ended = false;    // its ranks have, in this generation
     NodeEnd end = {};
     std::optional<NodeWait> wait = {};  // of this generation

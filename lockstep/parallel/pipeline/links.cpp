@@ -19,11 +19,11 @@ torch::Tensor tensor_of(const std::vector<std::int64_t>& numbers) {
   return torch::tensor(numbers, torch::kLong);
 }
 
-// The first message of a payload has as many numbers, which describe most payloads: each message
-// over a network takes several turns of several threads.
+// Numbers in a payload's first message. They suffice for most payloads, and every message over a
+// network costs several thread switches.
 constexpr std::int64_t kFirstNumbers = 32;
 
-// Their count before them, zeros behind them up to the size of the first message.
+// Prepends the count, and pads with zeros to the size of the first message.
 std::vector<std::int64_t> with_length(std::vector<std::int64_t> numbers) {
   numbers.insert(numbers.begin(), static_cast<std::int64_t>(numbers.size()));
   numbers.resize(std::max(numbers.size(), static_cast<std::size_t>(kFirstNumbers)));

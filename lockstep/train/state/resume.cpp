@@ -142,7 +142,7 @@ bool overwrites(const ResumeSettings& resume) { return resume.overwrite && !resu
 void look_on_all_hosts(const TrainOptions& options, const DataIdentity& data,
     const ProcessGroup& world, const SnapshotHosts& hosts) {
   const ResumeSettings& resume = options.resume;
-  if (!hosts.are_apart() && !resume.overwrite)  // they are said to share the folder
+  if (!hosts.are_apart() && !overwrites(resume))  // they are said to share the folder
     check_one_run(run_id_of_folder(options.output), options.output, world);
   if (!hosts.are_apart()) return;
   if (resume.kind != Resume::kAuto && !resume.again)

@@ -127,6 +127,17 @@ TEST_F(WorldsOfRuns, TakeAMemberBackThatHasSavedBeforeTheyKnow) {
   EXPECT_THAT(told(Kind::kStart), ElementsAre(2, 4));
 }
 
+TEST_F(WorldsOfRuns, KnowThatTheyOverwriteAnother) {
+  make(1, 3);
+  join_with(2, "old");
+  pass(seconds(30));
+  ASSERT_THAT(told(Kind::kStart), ElementsAre(2));
+  join_with(3, "ours");
+  EXPECT_THAT(told(Kind::kEnd), ElementsAre(2)) << "from the folder that both share";
+  end_with(2, "ours");
+  EXPECT_THAT(told(Kind::kStart), ElementsAre(2, 3));
+}
+
 TEST_F(WorldsOfRuns, KnowTheirsAfterTheServerIsLost) {
   make(1, 3, 3, true, {.generation = 4, .nodes = 2, .regather = seconds(5)});
   join_with(4, "other");
