@@ -16,7 +16,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
-#include "lockstep/core/flag_table.h"
+#include "lockstep/flags/flag_table.h"
 #include "lockstep/formats/image/image_reader.h"
 #include "lockstep/formats/input_file.h"
 

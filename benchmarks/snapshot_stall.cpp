@@ -22,12 +22,12 @@
 
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/core/flag_table.h"
+#include "lockstep/flags/flag_table.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/nn/models/model.h"
-#include "lockstep/train/snapshot/restore_tensors.h"
-#include "lockstep/train/snapshot/snapshot_saver.h"
+#include "lockstep/snapshot/restore_tensors.h"
+#include "lockstep/snapshot/snapshot_saver.h"
 
 namespace lockstep::benchmark {
 namespace {

@@ -13,7 +13,7 @@
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
-#include "lockstep/core/flag_table.h"
+#include "lockstep/flags/flag_table.h"
 
 namespace lockstep::benchmark {
 namespace {

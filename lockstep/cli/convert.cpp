@@ -5,7 +5,7 @@
 
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/flag_table.h"
+#include "lockstep/flags/flag_table.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/formats/weights/weight_file.h"
 

@@ -7,7 +7,7 @@
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/core/flag_table.h"
+#include "lockstep/flags/flag_table.h"
 
 namespace lockstep::cli {
 namespace {

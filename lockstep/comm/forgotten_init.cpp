@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "lockstep/core/cluster/place.h"
+#include "lockstep/cluster/place.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"

@@ -17,7 +17,7 @@
 #include "lockstep/comm/reduce/reduce_kernel.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/network/route.h"
+#include "lockstep/cluster/route.h"
 #include "lockstep/device/host_tensor.h"
 
 namespace lockstep {

@@ -12,7 +12,7 @@
 #include "lockstep/comm/within.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/core/network/route.h"
+#include "lockstep/cluster/route.h"
 #include "lockstep/net/endpoint.h"
 
 namespace lockstep {

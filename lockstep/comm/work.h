@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "lockstep/core/progress/group_record.h"
+#include "lockstep/liveness/group_record.h"
 #include "lockstep/core/spans.h"
 
 namespace lockstep {

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <unistd.h>
 
-#include "lockstep/core/machine/cgroup.h"
+#include "lockstep/core/cgroup.h"
 
 namespace lockstep {
 namespace {

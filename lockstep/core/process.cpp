@@ -2,8 +2,10 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <csignal>
+#include <cstdio>
 #include <ctime>
 #include <fcntl.h>
 #include <filesystem>
@@ -84,6 +86,19 @@ std::optional<std::int64_t> parse_peak_memory(std::string_view status) {
   const auto kibibytes = parse_number<std::int64_t>(status.substr(digit, unit - digit));
   if (!kibibytes || *kibibytes < 0) return std::nullopt;
   return *kibibytes * kKibibyte;
+}
+
+std::string utc_now() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  const auto since_epoch =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch());
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  char whole[32], text[48];
+  std::strftime(whole, sizeof whole, "%Y-%m-%dT%H:%M:%S", &utc);
+  std::snprintf(text, sizeof text, "%s.%03dZ", whole, static_cast<int>(since_epoch.count() % 1000));
+  return text;
 }
 
 std::string host_name() {

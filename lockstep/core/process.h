@@ -30,6 +30,9 @@ double process_cpu_seconds();
 /// Finds that number (VmHWM) in the text of a /proc/PID/status.
 std::optional<std::int64_t> parse_peak_memory(std::string_view status);
 
+/// Returns the time now as `2026-01-31T12:00:00.123Z`.
+std::string utc_now();
+
 /// Returns this host's name; `unknown` where it has none.
 std::string host_name();
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/progress/own_slot.h"
+#include "lockstep/liveness/own_slot.h"
 #include "lockstep/formats/input_file.h"
 
 namespace lockstep {

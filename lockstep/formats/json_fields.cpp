@@ -98,6 +98,11 @@ std::optional<JsonFields> JsonFields::object_if(const char* key) const {
   return has(key) ? std::optional(object(key)) : std::nullopt;
 }
 
+std::optional<JsonFields> JsonFields::object_or_null(const char* key) const {
+  if (!items().contains(key)) refuse(key, "be there");
+  return object_if(key);
+}
+
 std::vector<JsonFields> JsonFields::objects(const char* key) const {
   if (!at(key).is_array()) refuse(key, "be a list of objects");
   std::vector<JsonFields> objects;

@@ -50,6 +50,9 @@ class JsonFields {
 
   JsonFields object(const char* key) const;
   std::optional<JsonFields> object_if(const char* key) const;
+
+  /// Nothing for null; a missing field is refused.
+  std::optional<JsonFields> object_or_null(const char* key) const;
   std::vector<JsonFields> objects(const char* key) const;
   std::vector<std::string> texts(const char* key) const;
   std::vector<double> numbers(const char* key) const;

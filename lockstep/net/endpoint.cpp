@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/network/route.h"
+#include "lockstep/cluster/route.h"
 #include "lockstep/core/text.h"
 
 namespace lockstep::net {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "lockstep/train/snapshot/group_values.h"
+#include "lockstep/snapshot/group_values.h"
 
 namespace lockstep {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/train/snapshot/snapshot_saver.h"
+#include "lockstep/snapshot/snapshot_saver.h"
 
 namespace lockstep {
 

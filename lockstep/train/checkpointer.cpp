@@ -4,11 +4,11 @@
 #include <exception>
 #include <iostream>
 
-#include "lockstep/core/progress/own_slot.h"
-#include "lockstep/formats/snapshot/snapshot_folder.h"
-#include "lockstep/formats/snapshot/snapshot_names.h"
-#include "lockstep/train/snapshot/group_values.h"
-#include "lockstep/train/snapshot/lone_save.h"
+#include "lockstep/liveness/own_slot.h"
+#include "lockstep/snapshot/snapshot_folder.h"
+#include "lockstep/snapshot/snapshot_names.h"
+#include "lockstep/snapshot/group_values.h"
+#include "lockstep/snapshot/lone_save.h"
 #include "lockstep/train/state/run_part.h"
 #include "lockstep/train/stop_signal.h"
 

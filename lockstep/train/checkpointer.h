@@ -7,9 +7,9 @@
 
 #include "lockstep/train/agreement.h"
 #include "lockstep/train/epoch_loop.h"
-#include "lockstep/train/options/snapshot_interval.h"
-#include "lockstep/train/snapshot/snapshot_files.h"
-#include "lockstep/train/snapshot/snapshot_saver.h"
+#include "lockstep/snapshot/snapshot_interval.h"
+#include "lockstep/snapshot/snapshot_files.h"
+#include "lockstep/snapshot/snapshot_saver.h"
 #include "lockstep/train/train_run.h"
 
 namespace lockstep {

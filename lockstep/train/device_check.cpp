@@ -25,7 +25,7 @@
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/arithmetic.h"
 #include "lockstep/train/options/options.h"
-#include "lockstep/train/snapshot/host_copy.h"
+#include "lockstep/snapshot/host_copy.h"
 #include "lockstep/train/strategy/devices.h"
 #include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/strategy/replica.h"

@@ -4,10 +4,10 @@
 #include <cmath>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/progress/own_slot.h"
+#include "lockstep/liveness/own_slot.h"
 #include "lockstep/core/spans.h"
-#include "lockstep/train/snapshot/group_values.h"
-#include "lockstep/train/snapshot/restore_tensors.h"
+#include "lockstep/snapshot/group_values.h"
+#include "lockstep/snapshot/restore_tensors.h"
 
 namespace lockstep {
 

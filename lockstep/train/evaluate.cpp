@@ -9,7 +9,7 @@
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
 
-#include "lockstep/core/progress/own_slot.h"
+#include "lockstep/liveness/own_slot.h"
 #include "lockstep/device/host_tensor.h"
 
 namespace lockstep {

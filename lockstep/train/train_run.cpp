@@ -11,8 +11,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/parallel/place/place.h"
-#include "lockstep/train/snapshot/group_values.h"
-#include "lockstep/train/snapshot/restore_tensors.h"
+#include "lockstep/snapshot/group_values.h"
+#include "lockstep/snapshot/restore_tensors.h"
 #include "lockstep/train/state/same_on_ranks.h"
 #include "lockstep/train/strategy/devices.h"
 

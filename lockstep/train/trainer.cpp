@@ -12,7 +12,7 @@
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/process.h"
 #include "lockstep/device/host_tensor.h"
-#include "lockstep/formats/snapshot/snapshot_names.h"
+#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/train/state/parameters_hash.h"
 #include "lockstep/train/stop_signal.h"
 

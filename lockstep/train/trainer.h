@@ -8,7 +8,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/epoch_loop.h"
-#include "lockstep/train/record/summary.h"
+#include "lockstep/record/summary.h"
 #include "lockstep/train/train_run.h"
 #include "lockstep/train/validator.h"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "lockstep/train/record/metrics.h"
+#include "lockstep/record/metrics.h"
 
 namespace lockstep::bench::testing {
 

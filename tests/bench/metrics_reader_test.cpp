@@ -1,4 +1,4 @@
-#include "lockstep/bench/metrics_reader.h"
+#include "lockstep/record/metrics_reader.h"
 
 #include <cmath>
 #include <fstream>
@@ -10,7 +10,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/bench/run_folder.h"
+#include "lockstep/record/run_folder.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {

@@ -1,4 +1,4 @@
-#include "lockstep/bench/run_history.h"
+#include "lockstep/record/run_history.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

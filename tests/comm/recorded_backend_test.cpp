@@ -8,7 +8,7 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/core/progress_page.h"
+#include "lockstep/liveness/progress_page.h"
 
 namespace lockstep {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/core/machine/cgroup.h"
+#include "lockstep/core/cgroup.h"
 
 namespace lockstep {
 namespace {

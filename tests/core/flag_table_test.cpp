@@ -1,4 +1,4 @@
-#include "lockstep/core/flag_table.h"
+#include "lockstep/flags/flag_table.h"
 
 #include <gmock/gmock.h>
 

@@ -1,10 +1,10 @@
-#include "lockstep/core/progress/group_record.h"
+#include "lockstep/liveness/group_record.h"
 
 #include <gtest/gtest.h>
 #include <memory>
 #include <vector>
 
-#include "lockstep/core/progress/rank_progress.h"
+#include "lockstep/liveness/rank_progress.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/core/progress_page.h"
+#include "lockstep/liveness/progress_page.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

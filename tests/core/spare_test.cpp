@@ -1,4 +1,4 @@
-#include "lockstep/core/launcher/spare.h"
+#include "lockstep/liveness/spare.h"
 
 #include <cstdlib>
 #include <gtest/gtest.h>

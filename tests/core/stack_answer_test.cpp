@@ -1,4 +1,4 @@
-#include "lockstep/core/progress/stack_answer.h"
+#include "lockstep/liveness/stack_answer.h"
 
 #include <gmock/gmock.h>
 #include <signal.h>

@@ -128,7 +128,7 @@ class ByBuildFolder(Outside):
         self.assertGreater(len(wanted), 15)
         self.assertEqual(wanted - built, set(), "not built by ./dev train")
         core = (BUILD / "LockstepTargets.cmake").read_text()
-        for other in ("bench", "CURL", "LibArchive", "run_page", "data_download", "lockstep_cli"):
+        for other in ("bench", "CURL", "LibArchive", "run_report", "data_download", "lockstep_cli"):
             self.assertNotIn(other, core)
 
 

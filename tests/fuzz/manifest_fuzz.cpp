@@ -5,8 +5,8 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/checksum.h"
-#include "lockstep/formats/snapshot/manifest.h"
-#include "lockstep/formats/snapshot/snapshot_names.h"
+#include "lockstep/snapshot/manifest.h"
+#include "lockstep/snapshot/snapshot_names.h"
 
 namespace {
 

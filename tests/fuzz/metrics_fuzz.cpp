@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "lockstep/bench/report/run_report.h"
+#include "lockstep/report/run/run_report.h"
 #include "lockstep/core/error.h"
 
 namespace {

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "lockstep/core/cluster/node_list.h"
+#include "lockstep/cluster/node_list.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 

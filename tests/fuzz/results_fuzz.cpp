@@ -1,8 +1,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "lockstep/bench/page/page.h"
-#include "lockstep/bench/results_file/results_file.h"
+#include "lockstep/report/page/page.h"
+#include "bench/results_file/results_file.h"
 #include "lockstep/core/error.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

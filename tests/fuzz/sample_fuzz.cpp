@@ -2,8 +2,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "lockstep/bench/experiment/results.h"
-#include "lockstep/bench/experiment/sample_log.h"
+#include "bench/experiment/results.h"
+#include "bench/experiment/sample_log.h"
 #include "lockstep/core/error.h"
 
 namespace {

@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lockstep/core/progress/stack_answer.h"
-#include "lockstep/core/progress_page.h"
+#include "lockstep/liveness/stack_answer.h"
+#include "lockstep/liveness/progress_page.h"
 #include "lockstep/launch/hang/process_state.h"
 
 namespace lockstep::launch {

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "lockstep/core/progress/group_record.h"
+#include "lockstep/liveness/group_record.h"
 
 namespace lockstep::launch {
 namespace {

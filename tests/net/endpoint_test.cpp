@@ -7,7 +7,7 @@
 #include "tests/support/other_network.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/network/route.h"
+#include "lockstep/cluster/route.h"
 
 namespace lockstep::net {
 namespace {

@@ -12,8 +12,8 @@ ROOT = pages.ROOT
 LOCKSTEP = str(Path(os.environ["LOCKSTEP_BINARY_DIR"]) / "lockstep")
 LANGUAGES = {"bash", "cmake", "console", "cpp", "diff", "python", "text"}
 # Layers of which users' programs see all but what is in these folders.
-LAYERS = ("comm", "core", "data", "nn", "parallel", "train/snapshot")
-INSIDE = re.compile(r"lockstep/(nn/fused/|data/(check|download|synthetic|transforms/ops)/)")
+LAYERS = ("comm", "core", "data", "nn", "parallel", "snapshot")
+INSIDE = re.compile(r"lockstep/(nn/fused/|data/(check|download|transforms/ops)/)")
 # Tensors have it.
 NOT_OURS = {"backward"}
 # Types and functions.

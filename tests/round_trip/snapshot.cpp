@@ -18,8 +18,8 @@
 #include "lockstep/core/exit_code.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/weights.h"
-#include "lockstep/train/snapshot/snapshot_files.h"
-#include "lockstep/train/snapshot/snapshot_saver.h"
+#include "lockstep/snapshot/snapshot_files.h"
+#include "lockstep/snapshot/snapshot_saver.h"
 
 namespace lockstep {
 namespace {

@@ -71,6 +71,12 @@ class LayersTest(CheckerTest):
             "parallel must not include lockstep/data/mnist.h",
             {"lockstep/parallel/reducer.cpp": '#include "lockstep/data/mnist.h"\n'})
 
+    def test_refuses_bench_below_it(self):
+        self.assert_complaint("plan must not include bench/study/verdict.h",
+                              {"lockstep/plan/answer.cpp": '#include "bench/study/verdict.h"\n'})
+        self.assert_complaint("bench/synthetic must not include bench/study/verdict.h",
+                              {"bench/synthetic/set.cpp": '#include "bench/study/verdict.h"\n'})
+
     def test_refuses_libtorch_in_layers_without(self):
         for file in ("core/error.h", "formats/idx.cpp", "launch/launcher.cpp", "plan/cost.h", "cli/main.cpp"):
             with self.subTest(file):

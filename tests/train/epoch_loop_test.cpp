@@ -17,7 +17,7 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/snapshot/restore_tensors.h"
+#include "lockstep/snapshot/restore_tensors.h"
 
 namespace lockstep {
 namespace {

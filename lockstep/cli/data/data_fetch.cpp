@@ -6,7 +6,7 @@
 #include "lockstep/cli/data/data_verbs.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/flag_table.h"
+#include "lockstep/flags/flag_table.h"
 #include "lockstep/data/download/fetch_set.h"
 
 namespace lockstep::cli {

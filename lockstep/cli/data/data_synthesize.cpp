@@ -5,8 +5,8 @@
 #include "lockstep/cli/data/data_progress.h"
 #include "lockstep/cli/data/data_verbs.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/flag_table.h"
-#include "lockstep/data/synthetic/synthetic_set.h"
+#include "lockstep/flags/flag_table.h"
+#include "bench/synthetic/synthetic_set.h"
 
 namespace lockstep::cli {
 namespace {

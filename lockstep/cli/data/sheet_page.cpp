@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "lockstep/bench/plot/text_width.h"
+#include "lockstep/report/plot/text_width.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/base64.h"

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/core/cluster/place.h"
+#include "lockstep/cluster/place.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::cli {

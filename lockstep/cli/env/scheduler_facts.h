@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/cli/env/host_facts.h"
-#include "lockstep/core/cluster/surroundings.h"
+#include "lockstep/cluster/surroundings.h"
 
 namespace lockstep::cli {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/core/flag_table.h"
+#include "lockstep/flags/flag_table.h"
 #include "lockstep/train/evaluation/evaluation_choice.h"
 #include "lockstep/train/options/options.h"
 

@@ -3,7 +3,7 @@
 #include <iostream>
 #include <string_view>
 
-#include "lockstep/bench/evaluation/evaluation_report.h"
+#include "lockstep/report/evaluation/evaluation_report.h"
 #include "lockstep/cli/eval/eval_flags.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"

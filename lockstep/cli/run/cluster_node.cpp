@@ -2,7 +2,7 @@
 
 #include <iostream>
 
-#include "lockstep/core/cluster/place.h"
+#include "lockstep/cluster/place.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 

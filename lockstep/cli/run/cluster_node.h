@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/core/flag_spec.h"
+#include "lockstep/flags/flag_spec.h"
 #include "lockstep/launch/launch_options.h"
 
 namespace lockstep::cli {

@@ -3,7 +3,7 @@
 
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/flag_table.h"
+#include "lockstep/flags/flag_table.h"
 #include "lockstep/launch/hosts/hosts_options.h"
 #include "lockstep/launch/hosts/inside.h"
 #include "lockstep/launch/hosts/network.h"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "lockstep/core/flag_table.h"
+#include "lockstep/flags/flag_table.h"
 #include "lockstep/launch/launch_options.h"
 
 namespace lockstep::cli {

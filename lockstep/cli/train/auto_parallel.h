@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/core/flag_spec.h"
+#include "lockstep/flags/flag_spec.h"
 
 namespace lockstep::cli {
 

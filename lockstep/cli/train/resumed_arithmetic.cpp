@@ -5,7 +5,7 @@
 
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/core/error.h"
-#include "lockstep/formats/snapshot/snapshot_names.h"
+#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/train/options/run_configuration.h"
 #include "lockstep/train/state/run_state.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/core/flag_spec.h"
+#include "lockstep/flags/flag_spec.h"
 #include "lockstep/train/options/options.h"
 
 namespace lockstep::cli {

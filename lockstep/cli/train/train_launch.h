@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/core/flag_spec.h"
+#include "lockstep/flags/flag_spec.h"
 #include "lockstep/launch/launch_options.h"
-#include "lockstep/train/record/run_lock.h"
+#include "lockstep/snapshot/run_lock.h"
 
 namespace lockstep::cli {
 

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "lockstep/core/progress/own_slot.h"
+#include "lockstep/liveness/own_slot.h"
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "lockstep/comm/backend.h"
-#include "lockstep/core/progress/group_record.h"
+#include "lockstep/liveness/group_record.h"
 
 namespace lockstep {
 

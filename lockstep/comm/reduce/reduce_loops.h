@@ -3,8 +3,8 @@
 // The loops of a reduction, included by each source that compiles them for one instruction set.
 
 #include "lockstep/comm/reduce/reduce_kernel.h"
-#include "lockstep/comm/reduce/stream.h"
-#include "lockstep/comm/reduce/vector_types.h"
+#include "lockstep/simd/stream.h"
+#include "lockstep/simd/vector_types.h"
 
 namespace lockstep::reduce {
 namespace {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/progress/own_slot.h"
+#include "lockstep/liveness/own_slot.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/locked_file.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "lockstep/core/flag_table.h"
+#include "lockstep/flags/flag_table.h"
 
 namespace lockstep::launch {
 

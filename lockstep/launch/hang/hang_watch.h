@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "lockstep/core/progress/rank_progress.h"
+#include "lockstep/liveness/rank_progress.h"
 
 namespace lockstep::launch {
 

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "lockstep/core/progress/slot.h"
+#include "lockstep/liveness/slot.h"
 
 namespace lockstep::launch {
 

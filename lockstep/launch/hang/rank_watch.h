@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/core/progress_page.h"
+#include "lockstep/liveness/progress_page.h"
 #include "lockstep/launch/hang/hang_watch.h"
 #include "lockstep/launch/hang/rank_stack.h"
 #include "lockstep/launch/hang/stall.h"

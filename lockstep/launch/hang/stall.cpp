@@ -5,7 +5,7 @@
 #include <sstream>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/progress/group_record.h"
+#include "lockstep/liveness/group_record.h"
 #include "lockstep/core/text.h"
 
 namespace lockstep::launch {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/core/progress/rank_progress.h"
+#include "lockstep/liveness/rank_progress.h"
 
 namespace lockstep::launch {
 

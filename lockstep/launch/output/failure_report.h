@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/core/machine/cgroup.h"
+#include "lockstep/core/cgroup.h"
 #include "lockstep/launch/exit_status.h"
 
 namespace lockstep::launch {

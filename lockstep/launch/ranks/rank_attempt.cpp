@@ -7,7 +7,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/process.h"
-#include "lockstep/core/progress_page.h"
+#include "lockstep/liveness/progress_page.h"
 #include "lockstep/launch/attempt.h"
 #include "lockstep/launch/hang/rank_watch.h"
 #include "lockstep/launch/ranks/rescue_wait.h"

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <vector>
 
-#include "lockstep/core/progress/slot.h"
+#include "lockstep/liveness/slot.h"
 
 namespace lockstep::launch {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/core/launcher/spare.h"
+#include "lockstep/liveness/spare.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/guardian.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/core/launcher/spare.h"
+#include "lockstep/liveness/spare.h"
 #include "lockstep/launch/launch_options.h"
 
 namespace lockstep::launch {

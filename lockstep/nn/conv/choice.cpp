@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lockstep/core/machine/processor.h"
+#include "lockstep/simd/processor.h"
 
 namespace lockstep::nn::conv {
 namespace {

@@ -19,7 +19,7 @@ enum class Isa { kPlain, kAvx2, kAvx512 };
 enum class Multiplier { kFloat, kAmx, kAvx512Bf16, kConverted };
 
 /// Returns what oneDNN has for bf16 on a processor of these features
-/// (lockstep/core/machine/processor.h).
+/// (lockstep/simd/processor.h).
 Multiplier bf16_multiplier(const std::string& features);
 
 /// Returns which of our tiles, 2 or 4 pixels wide, needs fewer products.

@@ -4,7 +4,7 @@
 #include <ATen/ops/convolution_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "lockstep/core/machine/processor.h"
+#include "lockstep/simd/processor.h"
 #include "lockstep/nn/conv/pointwise.h"
 #include "lockstep/nn/conv/single_pixel.h"
 #include "lockstep/nn/conv/winograd.h"

@@ -1,5 +1,5 @@
 #include "lockstep/nn/conv/winograd_kernel.h"
-#include "lockstep/nn/instructions.h"
+#include "lockstep/simd/instructions.h"
 
 namespace lockstep::nn::conv {
 

@@ -3,7 +3,7 @@
 // The transforms of tiles in Note [Winograd]: a vector holds neighbouring channels of one pixel.
 
 #include "lockstep/nn/conv/winograd_kernel.h"
-#include "lockstep/nn/fused/vectors.h"
+#include "lockstep/simd/vectors.h"
 
 namespace lockstep::nn::conv {
 

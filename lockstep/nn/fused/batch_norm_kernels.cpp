@@ -1,5 +1,5 @@
 #include "lockstep/nn/fused/batch_norm_kernel.h"
-#include "lockstep/nn/instructions.h"
+#include "lockstep/simd/instructions.h"
 
 namespace lockstep::nn::fused {
 

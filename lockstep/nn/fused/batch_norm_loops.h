@@ -23,7 +23,7 @@
 // doubles, merged by Chan's formulas.
 
 #include "lockstep/nn/fused/batch_norm_kernel.h"
-#include "lockstep/nn/fused/vectors.h"
+#include "lockstep/simd/vectors.h"
 
 namespace lockstep::nn::fused {
 namespace {

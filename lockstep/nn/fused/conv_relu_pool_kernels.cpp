@@ -1,5 +1,5 @@
 #include "lockstep/nn/fused/conv_relu_pool_kernel.h"
-#include "lockstep/nn/instructions.h"
+#include "lockstep/simd/instructions.h"
 
 namespace lockstep::nn::fused {
 

@@ -17,7 +17,7 @@
 // wants it flattened. unpack() lays each image row out as these four strided copies.
 
 #include "lockstep/nn/fused/conv_relu_pool_kernel.h"
-#include "lockstep/nn/fused/vectors.h"
+#include "lockstep/simd/vectors.h"
 
 namespace lockstep::nn::fused {
 namespace {

@@ -23,7 +23,7 @@
 #include <torch/types.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/progress/own_slot.h"
+#include "lockstep/liveness/own_slot.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/parallel/pipeline/autocast_off.h"

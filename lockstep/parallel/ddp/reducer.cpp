@@ -16,7 +16,7 @@
 
 #include "lockstep/comm/work.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/progress/own_slot.h"
+#include "lockstep/liveness/own_slot.h"
 #include "lockstep/core/spans.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/core/text.h"

@@ -4,7 +4,7 @@
 
 #include "lockstep/parallel/place/place.h"
 #include "lockstep/train/evaluation/evaluation_choice.h"
-#include "lockstep/train/evaluation/evaluation_result.h"
+#include "lockstep/record/evaluation_result.h"
 #include "lockstep/train/options/options.h"
 
 namespace lockstep {

@@ -7,8 +7,8 @@
 
 #include <torch/types.h>
 
-#include "lockstep/train/evaluation/confusion.h"
-#include "lockstep/train/evaluation/evaluation_result.h"
+#include "lockstep/record/confusion.h"
+#include "lockstep/record/evaluation_result.h"
 #include "lockstep/train/optim/loss.h"
 
 namespace lockstep {

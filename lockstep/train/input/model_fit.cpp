@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/machine/cgroup.h"
+#include "lockstep/core/cgroup.h"
 #include "lockstep/nn/models/catalogue.h"
 
 namespace lockstep {

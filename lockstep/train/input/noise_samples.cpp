@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/synthetic/pattern.h"
+#include "lockstep/data/pattern.h"
 
 namespace lockstep {
 namespace {

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "lockstep/core/enum_names.h"
+#include "lockstep/nn/ema_settings.h"
 #include "lockstep/train/options/lr_settings.h"
 
 namespace lockstep {
@@ -64,11 +65,5 @@ double scaled_lr(const OptimizerSettings& settings, std::int64_t batches_a_step)
 
 /// Throws InvalidArgument that names the flag unless the values fit each other.
 void check_optimizer(const OptimizerSettings& settings, const TrainLimits& limits);
-
-/// The settings of a moving average of the weights, as timm's ModelEmaV3 has them.
-struct EmaSettings {
-  double decay = 0.9998;
-  bool warmup = false;  ///< begins with a small decay, which grows up to this one
-};
 
 }  // namespace lockstep

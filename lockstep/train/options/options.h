@@ -9,12 +9,12 @@
 #include "lockstep/nn/kernels.h"
 #include "lockstep/nn/models/loss_names.h"
 #include "lockstep/parallel/schedule/schedule.h"
-#include "lockstep/train/options/eval_metric.h"
+#include "lockstep/record/eval_metric.h"
 #include "lockstep/train/options/gradient_settings.h"
 #include "lockstep/train/options/lr_settings.h"
 #include "lockstep/train/options/optimizer_settings.h"
 #include "lockstep/train/options/precision.h"
-#include "lockstep/train/options/snapshot_interval.h"
+#include "lockstep/snapshot/snapshot_interval.h"
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/nn/models/catalogue.h"
-#include "lockstep/train/options/snapshot_interval.h"
+#include "lockstep/snapshot/snapshot_interval.h"
 
 namespace lockstep {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/core/flag_table.h"
+#include "lockstep/flags/flag_table.h"
 #include "lockstep/train/options/options.h"
 
 namespace lockstep {

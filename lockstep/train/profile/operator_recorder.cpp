@@ -12,7 +12,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "lockstep/device/accelerator.h"
-#include "lockstep/train/profile/flops.h"
+#include "lockstep/record/profile/flops.h"
 
 namespace lockstep {
 namespace {

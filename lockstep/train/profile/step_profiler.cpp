@@ -11,8 +11,8 @@
 #include "lockstep/device/arithmetic.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/place/place_worker.h"
-#include "lockstep/train/profile/trace.h"
-#include "lockstep/train/snapshot/group_values.h"
+#include "lockstep/record/profile/trace.h"
+#include "lockstep/snapshot/group_values.h"
 
 namespace lockstep {
 namespace {

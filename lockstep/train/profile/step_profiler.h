@@ -12,7 +12,7 @@
 #include "lockstep/nn/named_state.h"
 #include "lockstep/parallel/place/place.h"
 #include "lockstep/train/profile/operator_recorder.h"
-#include "lockstep/train/profile/profile.h"
+#include "lockstep/record/profile/profile.h"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/nn/weights.h"
-#include "lockstep/train/snapshot/restore_tensors.h"
+#include "lockstep/snapshot/restore_tensors.h"
 
 namespace lockstep {
 namespace {

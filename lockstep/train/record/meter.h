@@ -6,7 +6,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/stopwatch.h"
-#include "lockstep/train/record/metrics.h"
+#include "lockstep/record/metrics.h"
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/train/options/options.h"
-#include "lockstep/train/record/summary.h"
+#include "lockstep/record/summary.h"
 #include "lockstep/train/record/waiting_notice.h"
 
 namespace lockstep {

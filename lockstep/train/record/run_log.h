@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/core/progress_page.h"
+#include "lockstep/liveness/progress_page.h"
 #include "lockstep/data/image_samples.h"
 #include "lockstep/train/input/datasets.h"
 #include "lockstep/train/record/progress.h"

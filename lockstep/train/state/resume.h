@@ -6,8 +6,8 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/train/options/options.h"
-#include "lockstep/train/snapshot/apart/snapshot_hosts.h"
-#include "lockstep/train/snapshot/snapshot_reader.h"
+#include "lockstep/snapshot/apart/snapshot_hosts.h"
+#include "lockstep/snapshot/snapshot_reader.h"
 #include "lockstep/train/state/run_state.h"
 
 namespace lockstep {

@@ -2,8 +2,8 @@
 
 #include <unordered_set>
 
-#include "lockstep/train/snapshot/optimizer_state.h"
-#include "lockstep/train/snapshot/restore_tensors.h"
+#include "lockstep/snapshot/optimizer_state.h"
+#include "lockstep/snapshot/restore_tensors.h"
 
 namespace lockstep {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/train/snapshot/snapshot_saver.h"
+#include "lockstep/snapshot/snapshot_saver.h"
 #include "lockstep/train/train_run.h"
 
 namespace lockstep {

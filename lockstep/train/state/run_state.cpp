@@ -1,24 +1,19 @@
 #include "lockstep/train/state/run_state.h"
 
 #include <cmath>
-#include <cstdio>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <random>
-#include <sstream>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/json_fields.h"
-#include "lockstep/formats/snapshot/snapshot_names.h"
+#include "lockstep/snapshot/state_fields.h"
 
 namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr JsonLimits kStateLimits{.bytes = std::size_t{64} << 20};
 constexpr double kMostLayers = 1 << 20;
 constexpr std::int64_t kMostCount = std::int64_t{1} << 53;  // that no training reaches
 
@@ -67,11 +62,6 @@ Json configuration_json(const Configuration& configuration) {
 Json data_json(const DataIdentity& data) {
   return {{"name", data.name}, {"samples", data.samples}, {"classes", data.classes},
       {"fingerprint", data.fingerprint}};
-}
-
-std::optional<JsonFields> object_or_null(const JsonFields& fields, const char* key) {
-  if (!fields.items().contains(key)) fields.refuse(key, "be there");
-  return fields.object_if(key);
 }
 
 std::vector<EpochSummary> read_epochs(const JsonFields& fields) {
@@ -160,31 +150,6 @@ RunSetup read_setup(const JsonFields& fields) {
 
 }  // namespace
 
-std::string new_run_id() {
-  std::random_device random;
-  char text[17];
-  std::snprintf(text, sizeof text, "%08x%08x", random(), random());
-  return text;
-}
-
-std::string run_id_in(std::string_view json, const std::string& file) {
-  const nlohmann::json object = parse_strict_json(json, file, kStateLimits);
-  return JsonFields(object, file).text_if("run").value_or("");
-}
-
-std::string run_id_of_folder(const std::filesystem::path& output) {
-  for (const auto& snapshot : snapshots_newest_first(output)) {
-    const auto file = snapshot / kStateFile;
-    std::ostringstream text;
-    text << std::ifstream(file).rdbuf();
-    try {
-      return run_id_in(text.str(), file);
-    } catch (const DataError&) {  // it is cut short
-    }
-  }
-  return "";
-}
-
 std::string to_json(const RunState& state) {
   const RunSetup& setup = state.setup;
   Json object = {{"v", 1}, {"step", state.step}, {"epoch", state.position.epoch},
@@ -231,29 +196,12 @@ RunState parse_run_state(
       .last_lines = read_lines(fields)};
   if (step && state.step != *step)
     fields.refuse("step", concat("be that of the manifest, ", *step));
-  if (const auto best = object_or_null(fields, "best")) {
+  if (const auto best = fields.object_or_null("best")) {
     state.best = BestEpoch{
         .epoch = best->count("epoch", 0, std::ssize(epochs) + 1), .value = best->number("value")};
     state.best_snapshot = best->text("snapshot");
   }
   return state;
-}
-
-Json json_of(const std::optional<nn::GradScalerState>& scaler) {
-  if (!scaler) return nullptr;
-  return {{"scale", scaler->scale}, {"growth_factor", scaler->growth_factor},
-      {"backoff_factor", scaler->backoff_factor}, {"growth_interval", scaler->growth_interval},
-      {"growth_tracker", scaler->growth_tracker}};
-}
-
-std::optional<nn::GradScalerState> read_scaler(const JsonFields& fields) {
-  const auto scaler = object_or_null(fields, "scaler");
-  if (!scaler) return std::nullopt;
-  return nn::GradScalerState{.scale = scaler->number("scale"),
-      .growth_factor = scaler->number("growth_factor"),
-      .backoff_factor = scaler->number("backoff_factor"),
-      .growth_interval = scaler->count("growth_interval"),
-      .growth_tracker = scaler->count("growth_tracker")};
 }
 
 }  // namespace lockstep

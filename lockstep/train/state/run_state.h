@@ -10,10 +10,10 @@
 
 #include "lockstep/nn/grad_scaler_state.h"
 #include "lockstep/train/optim/lr_schedule.h"
-#include "lockstep/train/options/eval_metric.h"
+#include "lockstep/record/eval_metric.h"
 #include "lockstep/train/options/run_configuration.h"
-#include "lockstep/train/record/metrics.h"
-#include "lockstep/train/record/summary.h"
+#include "lockstep/record/metrics.h"
+#include "lockstep/record/summary.h"
 #include "lockstep/train/state/epoch_position.h"
 
 namespace lockstep {
@@ -73,17 +73,6 @@ struct RunState {
   std::vector<MetricRecord> last_lines = {};
 };
 
-/// Makes the id of a new run.
-std::string new_run_id();
-
-/// Returns the id in a state.json, of which nothing else is read; empty if there is none. Throws as
-/// parse_run_state() does.
-std::string run_id_in(std::string_view json, const std::string& file);
-
-/// Returns the id of the run in an output folder: that of its newest snapshot which can be read;
-/// empty if there is none.
-std::string run_id_of_folder(const std::filesystem::path& output);
-
 /// Writes state.json: numbers read back as the same bits.
 std::string to_json(const RunState& state);
 
@@ -93,11 +82,5 @@ std::string to_json(const RunState& state);
 /// of epochs than are listed, another `step` than the manifest's, if that is given.
 RunState parse_run_state(std::string_view json, const std::string& file,
     std::optional<std::int64_t> step = std::nullopt);
-
-/// Writes a scaler's state; `null` without one.
-nlohmann::ordered_json json_of(const std::optional<nn::GradScalerState>& scaler);
-
-/// Reads the field `scaler`, which may be null but not missing.
-std::optional<nn::GradScalerState> read_scaler(const JsonFields& fields);
 
 }  // namespace lockstep

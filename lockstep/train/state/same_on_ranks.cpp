@@ -5,7 +5,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/train/snapshot/group_values.h"
+#include "lockstep/snapshot/group_values.h"
 
 namespace lockstep {
 namespace {

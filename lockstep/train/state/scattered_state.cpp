@@ -10,7 +10,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
-#include "lockstep/train/snapshot/group_values.h"
+#include "lockstep/snapshot/group_values.h"
 
 namespace lockstep {
 namespace {

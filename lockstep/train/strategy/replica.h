@@ -19,7 +19,7 @@
 #include "lockstep/parallel/place/place.h"
 #include "lockstep/train/optim/loss.h"
 #include "lockstep/train/options/options.h"
-#include "lockstep/train/profile/profile.h"
+#include "lockstep/record/profile/profile.h"
 #include "lockstep/train/state/epoch_position.h"
 #include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/strategy/rehearsal.h"

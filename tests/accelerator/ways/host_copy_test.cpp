@@ -1,6 +1,6 @@
 // Copies of what a device holds, while it goes on computing.
 
-#include "lockstep/train/snapshot/host_copy.h"
+#include "lockstep/snapshot/host_copy.h"
 
 #include <gmock/gmock.h>
 #include <vector>

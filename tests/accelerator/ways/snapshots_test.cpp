@@ -15,11 +15,11 @@
 #include <ATen/ops/ones.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/snapshot/snapshot_check.h"
-#include "lockstep/formats/snapshot/snapshot_folder.h"
-#include "lockstep/formats/snapshot/snapshot_names.h"
+#include "lockstep/snapshot/snapshot_check.h"
+#include "lockstep/snapshot/snapshot_folder.h"
+#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/nn/named_state.h"
-#include "lockstep/train/snapshot/snapshot_reader.h"
+#include "lockstep/snapshot/snapshot_reader.h"
 
 namespace lockstep::emulated {
 namespace {

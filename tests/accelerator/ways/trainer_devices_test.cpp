@@ -9,7 +9,7 @@
 #include <ATen/Context.h>
 #include <ATen/ops/rand.h>
 
-#include "lockstep/train/snapshot/restore_tensors.h"
+#include "lockstep/snapshot/restore_tensors.h"
 #include "lockstep/train/trainer.h"
 
 namespace lockstep::emulated {

@@ -8,8 +8,8 @@
 
 #include "tests/bench/browser/study_sections.h"
 
-#include "lockstep/bench/page/page.h"
-#include "lockstep/bench/plot/figure.h"
+#include "lockstep/report/page/page.h"
+#include "lockstep/report/plot/figure.h"
 
 namespace lockstep::bench {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "lockstep/bench/page/section.h"
+#include "lockstep/report/page/section.h"
 
 namespace lockstep::bench::testing {
 

@@ -1,10 +1,10 @@
-#include "lockstep/bench/collectives/measure.h"
+#include "bench/collectives/measure.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mutex>
 
-#include "lockstep/bench/collectives/operands.h"
+#include "bench/collectives/operands.h"
 #include "lockstep/comm/host_backends.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"

@@ -1,10 +1,10 @@
-#include "lockstep/bench/collectives/sweep.h"
+#include "bench/collectives/sweep.h"
 
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/bench/collectives/sweep_line.h"
+#include "bench/collectives/sweep_line.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {

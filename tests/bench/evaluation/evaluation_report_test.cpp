@@ -1,4 +1,4 @@
-#include "lockstep/bench/evaluation/evaluation_report.h"
+#include "lockstep/report/evaluation/evaluation_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

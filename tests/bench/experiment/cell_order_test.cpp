@@ -1,4 +1,4 @@
-#include "lockstep/bench/experiment/cell_order.h"
+#include "bench/experiment/cell_order.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>

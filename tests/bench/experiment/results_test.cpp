@@ -1,4 +1,4 @@
-#include "lockstep/bench/experiment/results.h"
+#include "bench/experiment/results.h"
 
 #include <cmath>
 #include <gmock/gmock.h>

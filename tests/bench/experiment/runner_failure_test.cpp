@@ -5,7 +5,7 @@
 #include "tests/bench/experiment/shell_study.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/bench/experiment/sample_process.h"
+#include "bench/experiment/sample_process.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {

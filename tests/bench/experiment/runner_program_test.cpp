@@ -6,7 +6,7 @@
 #include "tests/bench/experiment/shell_study.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/bench/experiment/runner.h"
+#include "bench/experiment/runner.h"
 
 namespace lockstep::bench {
 namespace {

@@ -9,7 +9,7 @@
 #include "tests/bench/experiment/shell_study.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/bench/experiment/sample_log.h"
+#include "bench/experiment/sample_log.h"
 #include "lockstep/core/error.h"
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/strays.h"

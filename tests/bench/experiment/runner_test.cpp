@@ -1,4 +1,4 @@
-#include "lockstep/bench/experiment/runner.h"
+#include "bench/experiment/runner.h"
 
 #include <cmath>
 #include <gmock/gmock.h>
@@ -6,9 +6,9 @@
 #include "tests/bench/experiment/shell_study.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/bench/experiment/cell_order.h"
-#include "lockstep/bench/experiment/results.h"
-#include "lockstep/bench/experiment/sample_log.h"
+#include "bench/experiment/cell_order.h"
+#include "bench/experiment/results.h"
+#include "bench/experiment/sample_log.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 

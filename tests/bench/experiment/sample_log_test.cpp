@@ -1,4 +1,4 @@
-#include "lockstep/bench/experiment/sample_log.h"
+#include "bench/experiment/sample_log.h"
 
 #include <fstream>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "lockstep/bench/experiment/sample.h"
+#include "bench/experiment/sample.h"
 
 #include <cmath>
 #include <gmock/gmock.h>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/bench/experiment/runner.h"
+#include "bench/experiment/runner.h"
 
 namespace lockstep::bench::testing {
 

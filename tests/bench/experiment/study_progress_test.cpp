@@ -1,4 +1,4 @@
-#include "lockstep/bench/experiment/study_progress.h"
+#include "bench/experiment/study_progress.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lockstep/bench/experiment/study.h"
+#include "bench/experiment/study.h"
 
 #include <gmock/gmock.h>
 

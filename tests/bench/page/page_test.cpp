@@ -1,4 +1,4 @@
-#include "lockstep/bench/page/page.h"
+#include "lockstep/report/page/page.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lockstep/bench/planning/measured_link.h"
+#include "bench/planning/measured_link.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lockstep/bench/planning/plan_section.h"
+#include "bench/planning/plan_section.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,10 +6,10 @@
 
 #include "tests/plan/profiles.h"
 
-#include "lockstep/bench/page/page.h"
-#include "lockstep/bench/planning/plan_tables.h"
-#include "lockstep/bench/planning/way_flags.h"
-#include "lockstep/bench/report/profile_page.h"
+#include "lockstep/report/page/page.h"
+#include "bench/planning/plan_tables.h"
+#include "bench/planning/way_flags.h"
+#include "lockstep/report/run/profile_page.h"
 #include "lockstep/core/text.h"
 #include "lockstep/plan/scenario.h"
 

@@ -1,10 +1,10 @@
-#include "lockstep/bench/planning/profile_of_runs.h"
+#include "bench/planning/profile_of_runs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/bench/planning/compared_seconds.h"
-#include "lockstep/bench/planning/measure_profile.h"
+#include "bench/planning/compared_seconds.h"
+#include "bench/planning/measure_profile.h"
 #include "lockstep/core/error.h"
 #include "lockstep/plan/prediction.h"
 

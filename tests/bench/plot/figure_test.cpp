@@ -1,13 +1,13 @@
-#include "lockstep/bench/plot/figure.h"
+#include "lockstep/report/plot/figure.h"
 
 #include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
 
-#include "lockstep/bench/plot/axis.h"
-#include "lockstep/bench/plot/legend.h"
-#include "lockstep/bench/plot/palette.h"
+#include "lockstep/report/plot/axis.h"
+#include "lockstep/report/plot/legend.h"
+#include "lockstep/report/plot/palette.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench::plot {

@@ -1,4 +1,4 @@
-#include "lockstep/bench/plot/heat_map.h"
+#include "lockstep/report/plot/heat_map.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

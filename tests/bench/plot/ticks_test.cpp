@@ -1,9 +1,9 @@
-#include "lockstep/bench/plot/ticks.h"
+#include "lockstep/report/plot/ticks.h"
 
 #include <gtest/gtest.h>
 #include <vector>
 
-#include "lockstep/bench/plot/axis.h"
+#include "lockstep/report/plot/axis.h"
 
 namespace lockstep::bench::plot {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/bench/plot/timeline.h"
+#include "lockstep/report/plot/timeline.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

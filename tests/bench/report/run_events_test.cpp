@@ -1,4 +1,4 @@
-#include "lockstep/bench/report/run_events.h"
+#include "lockstep/report/run/run_events.h"
 
 #include <filesystem>
 #include <fstream>
@@ -11,7 +11,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/event_file.h"
-#include "lockstep/train/record/event_log.h"
+#include "lockstep/record/event_log.h"
 
 namespace lockstep::bench {
 namespace {

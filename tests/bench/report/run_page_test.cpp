@@ -1,4 +1,4 @@
-#include "lockstep/bench/report/run_page.h"
+#include "lockstep/report/run/run_page.h"
 
 #include <filesystem>
 #include <fstream>
@@ -11,7 +11,7 @@
 #include "tests/bench/metric_lines.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/train/record/summary.h"
+#include "lockstep/record/summary.h"
 
 namespace lockstep::bench {
 namespace {

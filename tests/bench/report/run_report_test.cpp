@@ -1,4 +1,4 @@
-#include "lockstep/bench/report/run_report.h"
+#include "lockstep/report/run/run_report.h"
 
 #include <filesystem>
 #include <fstream>
@@ -10,9 +10,9 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/bench/text_table.h"
+#include "lockstep/report/text_table.h"
 #include "lockstep/core/error.h"
-#include "lockstep/train/record/summary.h"
+#include "lockstep/record/summary.h"
 
 namespace lockstep::bench {
 namespace {

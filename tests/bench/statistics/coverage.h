@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "lockstep/bench/statistics/median.h"
+#include "bench/statistics/median.h"
 
 namespace lockstep::bench::testing {
 

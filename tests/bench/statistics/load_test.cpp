@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lockstep/bench/statistics/load_meter.h"
+#include "bench/statistics/load_meter.h"
 
 namespace lockstep::bench {
 namespace {

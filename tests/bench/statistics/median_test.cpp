@@ -1,4 +1,4 @@
-#include "lockstep/bench/statistics/median.h"
+#include "bench/statistics/median.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

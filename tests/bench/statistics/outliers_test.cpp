@@ -1,7 +1,7 @@
 #include <cmath>
 #include <gmock/gmock.h>
 
-#include "lockstep/bench/statistics/median.h"
+#include "bench/statistics/median.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {

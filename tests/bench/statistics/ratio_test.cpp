@@ -4,7 +4,7 @@
 
 #include "tests/bench/statistics/coverage.h"
 
-#include "lockstep/bench/statistics/median.h"
+#include "bench/statistics/median.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {

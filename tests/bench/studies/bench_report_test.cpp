@@ -1,4 +1,4 @@
-#include "lockstep/bench/studies/bench_report.h"
+#include "bench/studies/bench_report.h"
 
 #include <fstream>
 #include <gmock/gmock.h>
@@ -9,7 +9,7 @@
 #include "tests/bench/studies/data_parallel/made_epochs.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/bench/studies/bench_report.h"
+#include "bench/studies/bench_report.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/bench/studies/catalogue.h"
-#include "lockstep/cli/bench/bench_flags.h"
+#include "bench/studies/catalogue.h"
+#include "bench/cli/bench_flags.h"
 
 namespace lockstep::cli {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/bench/page/section.h"
-#include "lockstep/bench/studies/bench_request.h"
+#include "lockstep/report/page/section.h"
+#include "bench/studies/bench_request.h"
 
 namespace lockstep::bench {
 namespace {

@@ -1,6 +1,6 @@
 // The rule by which a study stops when it knows which of its cells is the best.
 
-#include "lockstep/bench/study/contenders.h"
+#include "bench/study/contenders.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

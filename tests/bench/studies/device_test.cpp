@@ -8,11 +8,11 @@
 #include "tests/bench/studies/made_sample.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/bench/page/page.h"
-#include "lockstep/bench/studies/bench_report.h"
-#include "lockstep/bench/studies/catalogue.h"
-#include "lockstep/bench/studies/throughput/study.h"
-#include "lockstep/cli/bench/bench_flags.h"
+#include "lockstep/report/page/page.h"
+#include "bench/studies/bench_report.h"
+#include "bench/studies/catalogue.h"
+#include "bench/studies/throughput/study.h"
+#include "bench/cli/bench_flags.h"
 #include "lockstep/core/error.h"
 #include "lockstep/train/options/train_flags.h"
 

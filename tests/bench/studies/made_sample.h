@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "lockstep/bench/experiment/study.h"
-#include "lockstep/bench/statistics/load_meter.h"
+#include "bench/experiment/study.h"
+#include "bench/statistics/load_meter.h"
 
 namespace lockstep::bench::testing {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/bench/page/page.h"
-#include "lockstep/bench/plot/figure.h"
+#include "lockstep/report/page/page.h"
+#include "lockstep/report/plot/figure.h"
 
 namespace lockstep::bench::testing {
 

@@ -1,10 +1,10 @@
-#include "lockstep/bench/study/verdict.h"
+#include "bench/study/verdict.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <vector>
 
-#include "lockstep/bench/statistics/median.h"
+#include "bench/statistics/median.h"
 
 namespace lockstep::bench {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/cli/bench/collectives_flags.h"
+#include "bench/cli/collectives_flags.h"
 
 #include <gmock/gmock.h>
 #include <sstream>

@@ -1,4 +1,4 @@
-#include "lockstep/cli/plan/plan_flags.h"
+#include "bench/cli/plan/plan_flags.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

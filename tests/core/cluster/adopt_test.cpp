@@ -1,4 +1,4 @@
-#include "lockstep/core/cluster/adopt.h"
+#include "lockstep/cluster/adopt.h"
 
 #include <cstdlib>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lockstep/core/cluster/node_list.h"
+#include "lockstep/cluster/node_list.h"
 
 #include <gmock/gmock.h>
 

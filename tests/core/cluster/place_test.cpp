@@ -1,12 +1,12 @@
 // Places as they follow from variables; those of Slurm and Open MPI are what Debian's set.
 
-#include "lockstep/core/cluster/place.h"
+#include "lockstep/cluster/place.h"
 
 #include <gmock/gmock.h>
 
 #include "tests/support/message_of.h"
 
-#include "lockstep/core/cluster/numbering.h"
+#include "lockstep/cluster/numbering.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::cluster {

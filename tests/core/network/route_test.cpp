@@ -1,4 +1,4 @@
-#include "lockstep/core/network/route.h"
+#include "lockstep/cluster/route.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/synthetic/synthetic_set.h"
+#include "bench/synthetic/synthetic_set.h"
 
 namespace lockstep::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/data/synthetic/synthetic_set.h"
+#include "bench/synthetic/synthetic_set.h"
 
 #include <algorithm>
 #include <fstream>
@@ -16,7 +16,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_sets.h"
-#include "lockstep/data/synthetic/synthetic.h"
+#include "bench/synthetic/synthetic.h"
 #include "lockstep/formats/cifar.h"
 #include "lockstep/formats/image/image_reader.h"
 

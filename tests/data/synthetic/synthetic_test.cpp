@@ -1,4 +1,4 @@
-#include "lockstep/data/synthetic/synthetic.h"
+#include "bench/synthetic/synthetic.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include <set>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/synthetic/pattern.h"
+#include "lockstep/data/pattern.h"
 #include "lockstep/formats/checksum.h"
 
 namespace lockstep::data {

@@ -10,8 +10,8 @@
 #include "tests/formats/snapshot/system_calls.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/snapshot/pending_snapshot.h"
-#include "lockstep/formats/snapshot/snapshot_check.h"
+#include "lockstep/snapshot/pending_snapshot.h"
+#include "lockstep/snapshot/snapshot_check.h"
 
 namespace lockstep {
 namespace {

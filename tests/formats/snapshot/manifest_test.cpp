@@ -1,4 +1,4 @@
-#include "lockstep/formats/snapshot/manifest.h"
+#include "lockstep/snapshot/manifest.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lockstep/formats/snapshot/pending_snapshot.h"
+#include "lockstep/snapshot/pending_snapshot.h"
 
 #include <fstream>
 #include <functional>
@@ -11,7 +11,7 @@
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/snapshot/snapshot_check.h"
+#include "lockstep/snapshot/snapshot_check.h"
 #include "lockstep/formats/weights/safetensors.h"
 
 namespace lockstep {

@@ -1,6 +1,6 @@
 // Who has a run's folder, with locks of the file system and without them.
 
-#include "lockstep/train/record/run_lock.h"
+#include "lockstep/snapshot/run_lock.h"
 
 #include <cerrno>
 #include <csignal>

@@ -5,8 +5,8 @@
 #include "tests/formats/snapshot/saved_snapshot.h"
 #include "tests/formats/snapshot/system_calls.h"
 
-#include "lockstep/formats/snapshot/snapshot_check.h"
-#include "lockstep/formats/snapshot/snapshot_names.h"
+#include "lockstep/snapshot/snapshot_check.h"
+#include "lockstep/snapshot/snapshot_names.h"
 
 namespace lockstep::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/formats/snapshot/pending_snapshot.h"
+#include "lockstep/snapshot/pending_snapshot.h"
 #include "lockstep/formats/weights/safetensors.h"
 
 namespace lockstep::testing {

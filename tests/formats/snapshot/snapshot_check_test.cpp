@@ -1,4 +1,4 @@
-#include "lockstep/formats/snapshot/snapshot_check.h"
+#include "lockstep/snapshot/snapshot_check.h"
 
 #include <fstream>
 #include <functional>

@@ -12,7 +12,7 @@
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/snapshot/snapshot_folder.h"
+#include "lockstep/snapshot/snapshot_folder.h"
 
 namespace lockstep {
 namespace {

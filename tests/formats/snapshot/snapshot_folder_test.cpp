@@ -1,4 +1,4 @@
-#include "lockstep/formats/snapshot/snapshot_folder.h"
+#include "lockstep/snapshot/snapshot_folder.h"
 
 #include <fstream>
 #include <gmock/gmock.h>

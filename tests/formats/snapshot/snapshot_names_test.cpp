@@ -1,4 +1,4 @@
-#include "lockstep/formats/snapshot/snapshot_names.h"
+#include "lockstep/snapshot/snapshot_names.h"
 
 #include <gtest/gtest.h>
 #include <limits>

@@ -9,7 +9,7 @@
 
 #include "tests/process/command.h"
 
-#include "lockstep/bench/collectives/sweep_line.h"
+#include "bench/collectives/sweep_line.h"
 
 namespace lockstep::testing {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/launch/port.h"
-#include "lockstep/train/profile/profile.h"
+#include "lockstep/record/profile/profile.h"
 
 namespace lockstep::testing {
 namespace {

@@ -13,8 +13,8 @@
 
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/core/environment.h"
-#include "lockstep/core/progress/own_slot.h"
-#include "lockstep/core/progress_page.h"
+#include "lockstep/liveness/own_slot.h"
+#include "lockstep/liveness/progress_page.h"
 
 namespace {
 

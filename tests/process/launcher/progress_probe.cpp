@@ -7,8 +7,8 @@
 #include <iostream>
 #include <thread>
 
-#include "lockstep/core/progress/own_slot.h"
-#include "lockstep/core/progress_page.h"
+#include "lockstep/liveness/own_slot.h"
+#include "lockstep/liveness/progress_page.h"
 
 int main(int count, char** values) {
   auto page = lockstep::ProgressPage::from_environment();

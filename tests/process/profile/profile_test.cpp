@@ -1,6 +1,6 @@
 // `lockstep train --profile`: what it prints and leaves.
 
-#include "lockstep/train/profile/profile.h"
+#include "lockstep/record/profile/profile.h"
 
 #include <algorithm>
 #include <filesystem>

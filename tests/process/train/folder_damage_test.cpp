@@ -13,7 +13,7 @@
 #include "tests/process/train/run_folder.h"
 
 #include "lockstep/formats/checksum.h"
-#include "lockstep/formats/snapshot/manifest.h"
+#include "lockstep/snapshot/manifest.h"
 
 namespace lockstep::testing {
 namespace {

@@ -10,7 +10,7 @@
 #include "tests/process/command.h"
 #include "tests/process/train/idx_files.h"
 
-#include "lockstep/formats/snapshot/snapshot_folder.h"
+#include "lockstep/snapshot/snapshot_folder.h"
 
 namespace lockstep::testing {
 

@@ -1,4 +1,4 @@
-#include "lockstep/train/evaluation/confusion.h"
+#include "lockstep/record/confusion.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The expected numbers are timm's, made by tests/conformance/training.py.
 
-#include "lockstep/train/optim/ema.h"
+#include "lockstep/nn/ema.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lockstep/train/options/eval_metric.h"
+#include "lockstep/record/eval_metric.h"
 
 #include <cmath>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "lockstep/train/profile/flops.h"
+#include "lockstep/record/profile/flops.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <torch/types.h>
 
 #include "lockstep/nn/models/model.h"
-#include "lockstep/train/profile/profile.h"
+#include "lockstep/record/profile/profile.h"
 
 namespace lockstep {
 namespace {

@@ -1,11 +1,11 @@
-#include "lockstep/train/profile/profile.h"
+#include "lockstep/record/profile/profile.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <numeric>
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/profile/trace.h"
+#include "lockstep/record/profile/trace.h"
 
 namespace lockstep {
 namespace {

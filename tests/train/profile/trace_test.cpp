@@ -1,4 +1,4 @@
-#include "lockstep/train/profile/trace.h"
+#include "lockstep/record/profile/trace.h"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-#include "lockstep/train/record/event_log.h"
+#include "lockstep/record/event_log.h"
 
 #include <cmath>
 #include <filesystem>

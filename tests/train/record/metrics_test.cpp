@@ -13,7 +13,7 @@
 #include "tests/train/file_size_limit.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/record/metrics_writer.h"
+#include "lockstep/record/metrics_writer.h"
 
 namespace lockstep {
 namespace {

@@ -16,7 +16,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/train/options/run_configuration.h"
-#include "lockstep/train/record/run_lock.h"
+#include "lockstep/snapshot/run_lock.h"
 
 namespace lockstep {
 namespace {

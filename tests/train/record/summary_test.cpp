@@ -1,4 +1,4 @@
-#include "lockstep/train/record/summary.h"
+#include "lockstep/record/summary.h"
 
 #include <cmath>
 #include <gmock/gmock.h>

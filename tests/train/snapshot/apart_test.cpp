@@ -18,11 +18,11 @@
 #include <torch/types.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/snapshot/snapshot_check.h"
-#include "lockstep/train/snapshot/apart/newest_of_hosts.h"
-#include "lockstep/train/snapshot/apart/spread_files.h"
-#include "lockstep/train/snapshot/snapshot_reader.h"
-#include "lockstep/train/snapshot/snapshot_saver.h"
+#include "lockstep/snapshot/snapshot_check.h"
+#include "lockstep/snapshot/apart/newest_of_hosts.h"
+#include "lockstep/snapshot/apart/spread_files.h"
+#include "lockstep/snapshot/snapshot_reader.h"
+#include "lockstep/snapshot/snapshot_saver.h"
 
 namespace lockstep {
 namespace {

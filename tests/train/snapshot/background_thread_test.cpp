@@ -1,4 +1,4 @@
-#include "lockstep/train/snapshot/background_thread.h"
+#include "lockstep/snapshot/background_thread.h"
 
 #include <csignal>
 #include <exception>
@@ -16,7 +16,7 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/formats/open_directory.h"
 #include "lockstep/formats/output_file.h"
-#include "lockstep/train/snapshot/snapshot_saver.h"
+#include "lockstep/snapshot/snapshot_saver.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/train/snapshot/group_values.h"
+#include "lockstep/snapshot/group_values.h"
 
 #include <cerrno>
 #include <chrono>

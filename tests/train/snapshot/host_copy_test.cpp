@@ -1,4 +1,4 @@
-#include "lockstep/train/snapshot/host_copy.h"
+#include "lockstep/snapshot/host_copy.h"
 
 #include <cstring>
 #include <gtest/gtest.h>

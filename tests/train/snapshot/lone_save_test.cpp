@@ -1,4 +1,4 @@
-#include "lockstep/train/snapshot/lone_save.h"
+#include "lockstep/snapshot/lone_save.h"
 
 #include <filesystem>
 #include <future>
@@ -15,12 +15,12 @@
 #include "tests/train/snapshot/training_steps.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/progress/own_slot.h"
-#include "lockstep/formats/snapshot/snapshot_names.h"
+#include "lockstep/liveness/own_slot.h"
+#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
-#include "lockstep/train/snapshot/snapshot.h"
-#include "lockstep/train/snapshot/snapshot_reader.h"
+#include "lockstep/snapshot/snapshot.h"
+#include "lockstep/snapshot/snapshot_reader.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/train/snapshot/optimizer_state.h"
+#include "lockstep/snapshot/optimizer_state.h"
 
 #include <functional>
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/fused_optimizers.h"
-#include "lockstep/train/snapshot/restore_tensors.h"
+#include "lockstep/snapshot/restore_tensors.h"
 
 namespace lockstep {
 namespace {

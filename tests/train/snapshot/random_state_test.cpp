@@ -4,7 +4,7 @@
 #include <torch/types.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/snapshot/restore_tensors.h"
+#include "lockstep/snapshot/restore_tensors.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/train/snapshot/restore_tensors.h"
+#include "lockstep/snapshot/restore_tensors.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

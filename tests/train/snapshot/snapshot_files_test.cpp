@@ -1,4 +1,4 @@
-#include "lockstep/train/snapshot/snapshot_files.h"
+#include "lockstep/snapshot/snapshot_files.h"
 
 #include <filesystem>
 #include <fstream>

@@ -1,4 +1,4 @@
-#include "lockstep/train/options/snapshot_interval.h"
+#include "lockstep/snapshot/snapshot_interval.h"
 
 #include <gtest/gtest.h>
 

@@ -15,7 +15,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
-#include "lockstep/train/snapshot/snapshot.h"
+#include "lockstep/snapshot/snapshot.h"
 
 namespace lockstep {
 namespace {

@@ -11,8 +11,8 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/nn/named_state.h"
-#include "lockstep/train/snapshot/snapshot_files.h"
-#include "lockstep/train/snapshot/snapshot_saver.h"
+#include "lockstep/snapshot/snapshot_files.h"
+#include "lockstep/snapshot/snapshot_saver.h"
 
 namespace lockstep::testing {
 

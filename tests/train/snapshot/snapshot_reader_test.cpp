@@ -1,4 +1,4 @@
-#include "lockstep/train/snapshot/snapshot_reader.h"
+#include "lockstep/snapshot/snapshot_reader.h"
 
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
-#include "lockstep/train/snapshot/restore_tensors.h"
+#include "lockstep/snapshot/restore_tensors.h"
 
 namespace lockstep {
 namespace {

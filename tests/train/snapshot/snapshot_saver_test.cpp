@@ -1,4 +1,4 @@
-#include "lockstep/train/snapshot/snapshot_saver.h"
+#include "lockstep/snapshot/snapshot_saver.h"
 
 #include <chrono>
 #include <filesystem>
@@ -20,8 +20,8 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
-#include "lockstep/train/snapshot/group_values.h"
-#include "lockstep/train/snapshot/snapshot_reader.h"
+#include "lockstep/snapshot/group_values.h"
+#include "lockstep/snapshot/snapshot_reader.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/train/snapshot/snapshot.h"
+#include "lockstep/snapshot/snapshot.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -18,7 +18,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
-#include "lockstep/formats/snapshot/snapshot_folder.h"
+#include "lockstep/snapshot/snapshot_folder.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 

@@ -23,7 +23,7 @@
 #include "lockstep/device/parameters.h"
 #include "lockstep/nn/models/plugin_model.h"
 #include "lockstep/nn/weights.h"
-#include "lockstep/train/snapshot/optimizer_state.h"
+#include "lockstep/snapshot/optimizer_state.h"
 #include "lockstep/train/strategy/replica_kinds.h"
 
 namespace lockstep {

@@ -4,7 +4,7 @@
 
 #include "tests/bench/studies/made_sample.h"
 
-#include "lockstep/bench/studies/collectives/study.h"
+#include "bench/studies/collectives/study.h"
 
 namespace lockstep::bench::collectives {
 

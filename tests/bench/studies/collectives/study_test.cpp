@@ -1,4 +1,4 @@
-#include "lockstep/bench/studies/collectives/study.h"
+#include "bench/studies/collectives/study.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>
@@ -7,8 +7,8 @@
 #include "tests/bench/studies/collectives/made_sweeps.h"
 #include "tests/bench/studies/section_text.h"
 
-#include "lockstep/bench/collectives/sweep_line.h"
-#include "lockstep/bench/studies/catalogue.h"
+#include "bench/collectives/sweep_line.h"
+#include "bench/studies/catalogue.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench::collectives {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 #include <set>
 
-#include "lockstep/bench/studies/catalogue.h"
-#include "lockstep/bench/studies/data_parallel/study.h"
-#include "lockstep/bench/study/train_command.h"
+#include "bench/studies/catalogue.h"
+#include "bench/studies/data_parallel/study.h"
+#include "bench/study/train_command.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/cli/train/train_launch.h"
 #include "lockstep/core/error.h"

@@ -4,7 +4,7 @@
 
 #include "tests/bench/studies/made_sample.h"
 
-#include "lockstep/bench/studies/data_parallel/study.h"
+#include "bench/studies/data_parallel/study.h"
 
 namespace lockstep::bench::data_parallel {
 

@@ -1,4 +1,4 @@
-#include "lockstep/bench/results_file/results_file.h"
+#include "bench/results_file/results_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,8 @@
 #include "tests/bench/studies/data_parallel/made_epochs.h"
 #include "tests/support/message_of.h"
 
-#include "lockstep/bench/page/page.h"
-#include "lockstep/bench/studies/data_parallel/study.h"
+#include "lockstep/report/page/page.h"
+#include "bench/studies/data_parallel/study.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench::data_parallel {

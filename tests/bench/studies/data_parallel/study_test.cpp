@@ -1,4 +1,4 @@
-#include "lockstep/bench/studies/data_parallel/study.h"
+#include "bench/studies/data_parallel/study.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "tests/bench/studies/data_parallel/made_epochs.h"
 #include "tests/bench/studies/section_text.h"
 
-#include "lockstep/bench/statistics/estimate_text.h"
+#include "bench/statistics/estimate_text.h"
 
 namespace lockstep::bench::data_parallel {
 namespace {

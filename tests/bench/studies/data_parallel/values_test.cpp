@@ -5,10 +5,10 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/bench/studies/data_parallel/study.h"
-#include "lockstep/bench/study/run_files.h"
+#include "bench/studies/data_parallel/study.h"
+#include "bench/study/run_files.h"
 #include "lockstep/core/error.h"
-#include "lockstep/train/record/summary.h"
+#include "lockstep/record/summary.h"
 
 namespace lockstep::bench::data_parallel {
 namespace {

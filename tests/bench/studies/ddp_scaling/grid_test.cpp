@@ -6,8 +6,8 @@
 
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/bench/studies/catalogue.h"
-#include "lockstep/bench/studies/ddp_scaling/study.h"
+#include "bench/studies/catalogue.h"
+#include "bench/studies/ddp_scaling/study.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/core/error.h"
 

@@ -6,7 +6,7 @@
 
 #include "tests/bench/studies/made_sample.h"
 
-#include "lockstep/bench/studies/ddp_scaling/study.h"
+#include "bench/studies/ddp_scaling/study.h"
 
 namespace lockstep::bench::ddp_scaling {
 

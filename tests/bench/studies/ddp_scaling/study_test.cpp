@@ -1,4 +1,4 @@
-#include "lockstep/bench/studies/ddp_scaling/study.h"
+#include "bench/studies/ddp_scaling/study.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>

@@ -4,10 +4,10 @@
 
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/bench/studies/ddp_scaling/study.h"
+#include "bench/studies/ddp_scaling/study.h"
 #include "lockstep/core/error.h"
-#include "lockstep/train/record/metrics.h"
-#include "lockstep/train/record/summary.h"
+#include "lockstep/record/metrics.h"
+#include "lockstep/record/summary.h"
 
 namespace lockstep::bench::ddp_scaling {
 namespace {

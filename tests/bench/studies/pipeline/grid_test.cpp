@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 #include <set>
 
-#include "lockstep/bench/studies/catalogue.h"
-#include "lockstep/bench/studies/pipeline/study.h"
+#include "bench/studies/catalogue.h"
+#include "bench/studies/pipeline/study.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/cli/train/train_launch.h"
 #include "lockstep/core/error.h"

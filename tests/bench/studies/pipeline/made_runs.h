@@ -6,7 +6,7 @@
 
 #include "tests/bench/studies/made_sample.h"
 
-#include "lockstep/bench/studies/pipeline/study.h"
+#include "bench/studies/pipeline/study.h"
 
 namespace lockstep::bench::pipeline {
 

@@ -1,4 +1,4 @@
-#include "lockstep/bench/studies/pipeline/study.h"
+#include "bench/studies/pipeline/study.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>

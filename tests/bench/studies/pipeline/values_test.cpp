@@ -7,10 +7,10 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/bench/studies/pipeline/study.h"
+#include "bench/studies/pipeline/study.h"
 #include "lockstep/core/error.h"
-#include "lockstep/train/record/metrics.h"
-#include "lockstep/train/record/summary.h"
+#include "lockstep/record/metrics.h"
+#include "lockstep/record/summary.h"
 
 namespace lockstep::bench::pipeline {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "tests/bench/studies/made_sample.h"
 
-#include "lockstep/bench/studies/scale_out/study.h"
+#include "bench/studies/scale_out/study.h"
 
 namespace lockstep::bench::scale_out {
 

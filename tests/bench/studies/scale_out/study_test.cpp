@@ -1,4 +1,4 @@
-#include "lockstep/bench/studies/scale_out/study.h"
+#include "bench/studies/scale_out/study.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>

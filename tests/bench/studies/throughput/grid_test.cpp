@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <set>
 
-#include "lockstep/bench/studies/catalogue.h"
-#include "lockstep/bench/studies/throughput/study.h"
+#include "bench/studies/catalogue.h"
+#include "bench/studies/throughput/study.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/cli/train/train_launch.h"
 

@@ -6,7 +6,7 @@
 
 #include "tests/bench/studies/made_sample.h"
 
-#include "lockstep/bench/studies/throughput/study.h"
+#include "bench/studies/throughput/study.h"
 
 namespace lockstep::bench::throughput {
 

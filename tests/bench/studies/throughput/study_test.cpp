@@ -1,4 +1,4 @@
-#include "lockstep/bench/studies/throughput/study.h"
+#include "bench/studies/throughput/study.h"
 
 #include <algorithm>
 #include <gmock/gmock.h>

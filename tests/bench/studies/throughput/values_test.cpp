@@ -5,10 +5,10 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/bench/studies/throughput/study.h"
+#include "bench/studies/throughput/study.h"
 #include "lockstep/core/error.h"
-#include "lockstep/train/record/metrics.h"
-#include "lockstep/train/record/summary.h"
+#include "lockstep/record/metrics.h"
+#include "lockstep/record/summary.h"
 
 namespace lockstep::bench::throughput {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/bench/studies/ways/study.h"
+#include "bench/studies/ways/study.h"
 
 #include <fstream>
 #include <gmock/gmock.h>

@@ -1,0 +1,202 @@
+#include <algorithm>
+#include <filesystem>
+#include <iomanip>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "bench/experiment/runner.h"
+#include "bench/studies/bench_report.h"
+#include "bench/studies/catalogue.h"
+#include "bench/study/run_files.h"
+#include "bench/cli/bench_flags.h"
+#include "lockstep/cli/env/host_facts.h"
+#include "lockstep/cli/sibling_program.h"
+#include "lockstep/cli/verbs.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
+#include "lockstep/core/stopwatch.h"
+#include "lockstep/formats/output_file.h"
+#include "lockstep/train/record/run_directory.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kEnvironmentFile = "environment.json";
+
+void list_studies() {
+  std::cout << std::left << std::setw(20) << "STUDY"
+            << "WHAT IT MEASURES\n";
+  for (const auto& entry : bench::study_catalogue()) {
+    std::cout << std::setw(20) << entry.name << entry.about << "\n";
+  }
+  std::cout << std::setw(20) << "all"
+            << "each of them but ways, in this order\n";
+}
+
+void list_cells(const BenchCommand& command) {
+  for (const bench::Study& study : command.request.make()) {
+    std::cout << study.name << ": " << study.cells.size() << " cells, "
+              << (study.worth ? "at most " : "")
+              << (study.rounds == 1 ? "one round" : std::to_string(study.rounds) + " rounds")
+              << "\n";
+    for (const bench::StudyCell& cell : study.cells) {
+      std::cout << "\n"
+                << cell.id << ": on " << cell.cores << (cell.cores == 1 ? " core" : " cores");
+      if (cell.on_cores && cell.places > cell.cores) std::cout << ", oversubscribed";
+      if (cell.rounds > 0) std::cout << ", rounds: at most " << cell.rounds;
+      const std::string program = cell.program.empty() ? "lockstep" : cell.program;
+      std::cout << "\n  " << program << " " << shell_text(cell.command) << "\n";
+    }
+  }
+}
+
+void prepare_studies(const BenchCommand& command) {
+  for (const std::string& name : command.request.studies) {
+    const bench::StudyEntry* study = bench::find_study(name);
+    if (study->prepare != nullptr) study->prepare(command.request.options, command.output);
+  }
+}
+
+// Once: what was found out is a part of the request.
+void explore_studies(BenchCommand& command) {
+  if (command.request.options.ways.images > 0) return;
+  for (const std::string& name : command.request.studies) {
+    const bench::StudyEntry* study = bench::find_study(name);
+    if (!study->is_of_user()) continue;
+    study->explore(command.request.options,
+        {.program = sibling_program("bench", "lockstep"), .bench = command.output});
+    bench::write_request(command.output, command.request);
+  }
+}
+
+void pretrain_studies(const BenchCommand& command) {
+  for (const std::string& name : command.request.studies) {
+    const bench::StudyEntry* study = bench::find_study(name);
+    if (study->pretrain == nullptr) continue;
+    study->pretrain(command.request.options,
+        {.program = sibling_program("bench", "lockstep"), .bench = command.output});
+  }
+}
+
+// What cannot begin leaves nothing that would stand in the way of the next try.
+void take_back(const fs::path& output, bool made) {
+  std::error_code ignored;
+  fs::remove(output / bench::kRequestFile, ignored);
+  fs::remove(output / kEnvironmentFile, ignored);
+  fs::remove_all(output / "runs", ignored);
+  if (made) fs::remove(output, ignored);  // unless data are in it
+}
+
+// Before hours of work, not after.
+void prepare_bench(BenchCommand& command) {
+  const fs::path output = command.output;
+  check(!fs::exists(output) || fs::is_directory(output),
+      "bench: --output is not a folder: ", command.output);
+  const auto before = bench::read_request(output);
+  bool made = false;
+  if (before) {
+    bench::check_continues(*before, command.request);
+    command.request.options.ways = before->options.ways;
+    command.request.options.pretrains = before->options.pretrains;
+    command.request.options.work = before->options.work;
+  } else {
+    check(!fs::exists(output) || fs::is_empty(output),
+        "bench: --output holds files already, and no bench: ", command.output,
+        "; name a new or empty folder, or leave --output out");
+    made = fs::create_directories(output);
+  }
+  bench::write_request(output, command.request);
+  replace_file(output / kEnvironmentFile,
+      environment_facts().dump(2, ' ', false, Facts::error_handler_t::replace) + "\n");
+  try {
+    prepare_studies(command);
+    explore_studies(command);
+    pretrain_studies(command);
+  } catch (const StoppedError&) {
+    throw;  // it has begun, and will go on
+  } catch (const std::exception&) {
+    if (!before) take_back(output, made);
+    throw;
+  }
+}
+
+// Says at once which program is missing in this build, not after the first cells have failed.
+void check_programs(const std::vector<bench::Study>& studies) {
+  const std::pair<const char*, const char*> programs[] = {
+      {"train", "lockstep-train"}, {"collectives", "lockstep-collectives"}};
+  for (const bench::Study& study : studies)
+    for (const bench::StudyCell& cell : study.cells)
+      for (const auto& [verb, program] : programs)
+        if (std::find(cell.command.begin(), cell.command.end(), verb) != cell.command.end())
+          sibling_program("bench", program);
+}
+
+std::optional<double> budget_left(const BenchCommand& command, const Stopwatch& watch) {
+  if (command.budget == 0) return std::nullopt;
+  return std::max(0.0, command.budget - watch.seconds());
+}
+
+// 0, or the code of the first study that did not go well; a signal ends all.
+int measure_studies(const BenchCommand& command, const Stopwatch& watch) {
+  int code = 0;
+  for (const bench::Study& study : command.request.make()) {
+    const bench::RunnerResult result =
+        bench::run_study(study, {.output = command.output,
+                                    .program = sibling_program("bench", "lockstep"),
+                                    .seed = command.seed,
+                                    .cores = command.request.options.cores,
+                                    .budget_seconds = budget_left(command, watch),
+                                    .keep_runs = command.keep_runs,
+                                    .retry_failed = command.retry_failed,
+                                    .say = {}});
+    if (result.signal != 0) return result.exit_code();
+    if (code == 0) code = result.exit_code();
+  }
+  return code;
+}
+
+void report_outcome(const BenchCommand& command, int code) {
+  const auto report = bench::read_bench_report(command.output);
+  bench::write_bench_report(report);
+  // After a signal no tables are wanted.
+  if (code < 128) std::cout << bench::bench_text(report) << "\n";
+  std::cout << "The report: " << command.output << "/report.html, " << command.output
+            << "/report.md\n";
+  if (code >= 128) {
+    std::cerr << "lockstep bench: stopped; the same command with --output " << command.output
+              << " continues\n";
+  } else if (code != 0) {
+    std::cerr << "lockstep bench: " << report.failures()
+              << " samples failed; the tables give the reasons, runs/*/*.log the output\n";
+  }
+  if (command.json) std::cout << bench::bench_json(report) << "\n";
+  std::cout.flush();
+}
+
+}  // namespace
+
+int bench(const std::vector<std::string>& arguments) {
+  auto command = parse_bench(arguments);
+  if (!command) {
+    std::cout << bench_help();
+    return 0;
+  }
+  if (command->list) {
+    if (command->name.empty()) {
+      list_studies();
+    } else {
+      list_cells(*command);
+    }
+    return 0;
+  }
+  check_programs(command->request.make());
+  const Stopwatch watch;
+  prepare_bench(*command);
+  const int code = measure_studies(*command, watch);
+  report_outcome(*command, code);
+  return code;
+}
+
+}  // namespace lockstep::cli

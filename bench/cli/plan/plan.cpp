@@ -1,0 +1,258 @@
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/report/page/page.h"
+#include "bench/planning/plan_section.h"
+#include "bench/statistics/load_meter.h"
+#include "lockstep/cli/env/host_facts.h"
+#include "bench/cli/plan/plan_flags.h"
+#include "bench/cli/plan/then_train.h"
+#include "lockstep/cli/sibling_program.h"
+#include "lockstep/cli/verbs.h"
+#include "lockstep/core/cpu_share.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/process.h"
+#include "lockstep/core/text.h"
+#include "lockstep/formats/output_file.h"
+#include "lockstep/plan/profile/device.h"
+#include "lockstep/plan/scenario.h"
+#include "lockstep/train/options/train_flags.h"
+
+namespace lockstep::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A share of the cores from which others are named.
+constexpr double kDisturbing = 0.05;
+
+int state_copies_by(const std::vector<std::string>& flags) {
+  TrainOptions options;
+  train_flags().read(options, train_flags().parse(flags));
+  return state_copies(options.optimizer);
+}
+
+std::string measuring_command(const PlanCommand& command) {
+  std::string text = concat("lockstep plan --measure --model ", command.model, " --precision ",
+      command.precision, " --cores-a-place ", command.cores_a_place, " --measure-rounds ",
+      command.measure_rounds, " --measure-batches ");
+  for (std::size_t i = 0; i < command.batches.size(); ++i)
+    text += concat(i == 0 ? "" : ",", command.batches[i]);
+  if (!command.train_flags.empty()) text += " -- " + joined(command.train_flags, " ");
+  return text;
+}
+
+/// A folder that goes when it is no longer needed.
+class WorkFolder {
+ public:
+  WorkFolder() {
+    std::string name = temporary_folder() + "/lockstep-plan-XXXXXX";
+    if (::mkdtemp(name.data()) == nullptr)
+      throw std::system_error(errno, std::generic_category(), concat("plan: cannot make ", name));
+    path_ = name;
+  }
+  ~WorkFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  WorkFolder(const WorkFolder&) = delete;
+  WorkFolder& operator=(const WorkFolder&) = delete;
+
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// What is asked about one place alone needs no second one to be measured.
+int cores_of(const PlanCommand& command) {
+  const auto& nodes = command.question.nodes;
+  const auto& places = command.question.places;
+  const int most = *std::max_element(places.begin(), places.end()) *
+                   *std::max_element(nodes.begin(), nodes.end());
+  const bool is_alone = most == 1 && !command.measures_only;
+  return is_alone ? command.cores_a_place : usable_cpu_count();
+}
+
+// A profile that is kept has all; else only what the question, or one of its changes, is about.
+std::vector<bench::MeasuredAs> left_out_of(const PlanCommand& command, int cores) {
+  if (command.measures_only || !command.save.empty() || !command.profile.empty()) return {};
+  std::vector<plan::Question> questions{command.question};
+  for (const std::string& text : command.scenarios)
+    questions.push_back(plan::changed(command.question, text).question);
+  int nodes = 1, places = 1;
+  for (const plan::Question& question : questions) {
+    nodes = std::max(nodes, *std::max_element(question.nodes.begin(), question.nodes.end()));
+    places = std::max(places, *std::max_element(question.places.begin(), question.places.end()));
+  }
+  const auto& ways = command.question.ways.kinds;
+  const auto wants = [&](std::initializer_list<const char*> kinds) {
+    return ways.empty() ||
+           std::find_first_of(ways.begin(), ways.end(), kinds.begin(), kinds.end()) != ways.end();
+  };
+  const int near = command.question.machine.is_one_machine ? nodes * places : places;
+  std::vector<bench::MeasuredAs> left_out;
+  if (!wants({"dp"})) left_out.push_back(bench::MeasuredAs::kThreads);
+  if (!wants({"mp", "pp", "ddp+mp", "ddp+pp"})) left_out.push_back(bench::MeasuredAs::kStages);
+  if (nodes == 1) left_out.push_back(bench::MeasuredAs::kSockets);
+  if (near <= cores / command.cores_a_place) left_out.push_back(bench::MeasuredAs::kCrowd);
+  return left_out;
+}
+
+bench::MeasureRequest request_of(const PlanCommand& command) {
+  return {.model = command.model,
+      .plugin = command.plugin.empty() ? "" : fs::absolute(command.plugin).string(),
+      .data = command.data,
+      .precision = command.precision,
+      .batches = command.batches,
+      .cores = cores_of(command),
+      .cores_a_place = command.cores_a_place,
+      .rounds = command.measure_rounds,
+      .left_out = left_out_of(command, cores_of(command)),
+      .train_flags = command.train_flags};
+}
+
+void say(const std::string& line) { std::cerr << "lockstep plan: " << line << std::endl; }
+
+plan::ModelProfile measure(PlanCommand& command, const bench::CellPaths& paths) {
+  const bench::MeasureRequest request = request_of(command);
+  check(command.cores_a_place <= request.cores, "plan: --cores-a-place is ", command.cores_a_place,
+      ", and there are ", request.cores);
+  const bench::ProfileFacts facts{.model = command.model,
+      .precision = command.precision,
+      .device = concat(environment_facts().at("processor").at("model").get<std::string>(), ", ",
+          command.cores_a_place, command.cores_a_place == 1 ? " core" : " cores", " a place"),
+      .source = measuring_command(command),
+      .state_copies = static_cast<double>(state_copies_by(command.train_flags)),
+      .cores = request.cores / command.cores_a_place};
+  const bench::LoadMeter load;
+  plan::ModelProfile profile = bench::measure_profile(request, facts, paths, say);
+  const double others = load.read().other_share;
+  if (others >= kDisturbing) {
+    command.remark = concat("Others used ", std::lround(100 * others),
+        " % of the cores while this was measured: a quiet machine gives better figures.");
+    say(command.remark);
+  }
+  return profile;
+}
+
+std::string text_of_file(const std::string& path, const char* flag) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw DataError(concat("plan: ", flag, ": cannot read ", path));
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// What the flags say of the training is what the profile is of, and becomes that where they say
+// nothing.
+void be_as(
+    const std::string& of_profile, const char* flag, const std::string& path, std::string& given) {
+  check(given.empty() || given == of_profile, "plan: --profile ", printable(path), " is of ",
+      printable(of_profile), ", not of ", flag, ' ', printable(given));
+  given = of_profile;
+}
+
+plan::ModelProfile read_profile_file(PlanCommand& command) {
+  const std::string& path = command.profile;
+  plan::ModelProfile profile = plan::parse_profile(text_of_file(path, "--profile"), path);
+  be_as(profile.model, "--model", path, command.model);
+  be_as(profile.precision, "--precision", path, command.precision);
+  return profile;
+}
+
+std::optional<RunProfile> profile_beside(const PlanCommand& command) {
+  if (command.beside.empty()) return std::nullopt;
+  const std::string path = fs::path(command.beside) / "profile" / "profile.json";
+  return read_profile(text_of_file(path, "--beside"), path);
+}
+
+// The device's memory and links are those of the question where it names none.
+plan::ModelProfile moved_to_device(plan::ModelProfile profile, PlanCommand& command) {
+  if (command.device.empty()) return profile;
+  const plan::Device& device = plan::device_of(command.device);
+  profile = plan::on_device(profile, device);
+  plan::Machine& machine = command.question.machine;
+  if (machine.memory_bytes == 0) machine.memory_bytes = device.memory_bytes;
+  if (command.device_rate == 0) return profile;
+  return profile.scaled_to(command.question.batch, command.question.batch / command.device_rate);
+}
+
+bench::PlanReport report_of(
+    const PlanCommand& command, const plan::ModelProfile& profile, const bench::CellPaths& paths) {
+  bench::PlanReport report{.answer = plan::answer(profile, command.question)};
+  report.explains = command.explains;
+  report.remark = command.remark;
+  report.beside = profile_beside(command);
+  for (const std::string& text : command.scenarios) {
+    report.scenarios.push_back(
+        {text, plan::answer(profile, plan::changed(command.question, text))});
+  }
+  report.confirmed = bench::confirm(
+      report.answer, static_cast<std::size_t>(command.confirmed), request_of(command), paths, say);
+  if (command.confirmed > 0 && report.confirmed.empty())
+    report.remark += concat(report.remark.empty() ? "" : " ",
+        "Nothing was confirmed: no way that fits is on one node of as many places as are here.");
+  return report;
+}
+
+void save_profile(const PlanCommand& command, const plan::ModelProfile& profile) {
+  if (command.save.empty()) return;
+  replace_file(command.save, plan::profile_text(profile));
+  std::cout << "The profile: " << command.save << "\n";
+}
+
+void write_page(const PlanCommand& command, const bench::page::Section& section) {
+  if (command.output.empty()) return;
+  replace_file(command.output,
+      bench::page::to_html({.title = section.title, .sections = {section}, .environment = ""}));
+  std::cout << "The page: " << command.output << "\n";
+}
+
+void show(const PlanCommand& command, const bench::PlanReport& report) {
+  const bench::page::Section section = bench::section_of_plan(report);
+  // A training's standard output is its own.
+  (command.trains ? std::cerr : std::cout) << bench::page::to_text(section);
+  write_page(command, section);
+  if (command.json) std::cout << bench::plan_json(report) << "\n";
+}
+
+void train_by(const PlanCommand& command, const bench::PlanReport& report) {
+  const auto pick = bench::pick_of(report.answer, report.confirmed);
+  check(pick.has_value(), "plan: --train: ", verdict_of(report));
+  become_training(command, report.answer.choices[*pick]);
+}
+
+}  // namespace
+
+int plan(const std::vector<std::string>& arguments) {
+  auto command = parse_plan(arguments);
+  if (!command) {
+    std::cout << plan_help();
+    return 0;
+  }
+  auto folder = std::make_unique<const WorkFolder>();
+  const bench::CellPaths paths{
+      .program = sibling_program("plan", "lockstep"), .bench = folder->path()};
+  plan::ModelProfile profile =
+      command->profile.empty() ? measure(*command, paths) : read_profile_file(*command);
+  save_profile(*command, profile);
+  if (command->measures_only) return 0;
+  profile = moved_to_device(std::move(profile), *command);
+  if (!command->has_within) command->question.machine.within = profile.within;
+  const bench::PlanReport report = report_of(*command, profile, paths);
+  show(*command, report);
+  folder.reset();  // before we become another program
+  if (command->trains) train_by(*command, report);
+  return 0;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,413 @@
+#include "bench/cli/plan/plan_flags.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <set>
+#include <string_view>
+
+#include "bench/planning/measured_link.h"
+#include "bench/cli/plan/then_train.h"
+#include "lockstep/core/byte_size.h"
+#include "lockstep/core/error.h"
+#include "lockstep/flags/flag_table.h"
+#include "lockstep/core/text.h"
+#include "lockstep/parallel/schedule/flags_of_ways.h"
+#include "lockstep/plan/scenario.h"
+#include "lockstep/train/options/train_flags.h"
+
+namespace lockstep::cli {
+namespace {
+
+/// Returns the flags of `lockstep plan`, each declared once.
+const FlagTable<PlanCommand>& plan_table();
+
+using C = PlanCommand;
+using Q = plan::Question;
+using W = plan::WayChoice;
+
+constexpr const char* kPlanDescription =
+    R"(Predicts which way of spreading a training pays, on machines that need not be there.
+
+One place of this machine is measured (or a --profile read), then a step of every way is simulated:
+replicas with the buckets that DDP cuts, pipelines with the schedules that they execute.
+)";
+
+constexpr const char* kPlanExamples = R"(Examples:
+  lockstep plan --model resnet18 --batch 128 --places 1,2,4
+                                     measure here, and say which way pays
+  lockstep plan --measure --model resnet18 --batch 128 --save resnet18.json
+                                     only measure
+  lockstep plan --profile resnet18.json --batch 128 --nodes 1,2,4,8 --link 25Gbit,50us
+  lockstep plan --profile resnet18.json --batch 128 --batch-a-place --nodes 1,2,4 --link 10Gbit,50us
+                --price 3.06 --samples 4500000 --output plan.html
+                                     time and money of 90 epochs of 50,000 images
+  lockstep plan --profile resnet50.json --device V100 --places 1,2,4,8 --what-if within=10GB
+
+Exit codes: 0 done, 2 bad flags, 3 a bad profile, 4 disk.)";
+
+std::vector<int> counts(const FlagSpec& flag, const std::string& text) {
+  std::vector<int> numbers;
+  for (const std::string& item : split(text, ',')) {
+    const auto number = parse_number<int>(item);
+    check(number && *number >= 1 && *number <= plan::kMostPlaces, "plan: ", flag.name,
+        " must be whole numbers from 1, separated by commas: ", printable(text));
+    numbers.push_back(*number);
+  }
+  check(std::set<int>(numbers.begin(), numbers.end()).size() == numbers.size(), "plan: ", flag.name,
+      " names something twice: ", text);
+  return numbers;
+}
+
+plan::Link link_between_nodes(const std::string& text) {
+  if (!text.ends_with(".jsonl")) return plan::parse_link(text);
+  return bench::link_of_sweep(bench::read_sweep(text), text);
+}
+
+template <typename Take>
+Flag<C> counts_flag(const char* name, const char* help, const char* usual, const Take& take) {
+  return flag_by<C>(name, "N,...", help,
+      [take](C& command, const FlagSpec& flag, const std::string& text) {
+        take(command) = counts(flag, text);
+      })
+      .usually(usual);
+}
+
+FlagGroup<C> what_group() {
+  return {"What is trained",
+      {flag("--model", "NAME", "model, as for lockstep train", &C::model),
+          flag("--plugin", "FILE", "shared library with models of your own", &C::plugin)
+              .usually("none"),
+          flag("--data", "NAME[:DIR]", "data to measure with", &C::data),
+          flag("--precision", "P", "32, bf16-mixed or 16-mixed", &C::precision),
+          flag_by<C>("--batch", "N", "samples of a step, on all places together",
+              [](C& command, const FlagSpec& flag, const std::string& text) {
+                command.question.batch = static_cast<double>(flag.whole_number(text));
+              })
+              .whole()
+              .from(1)
+              .to(1e9)
+              .usually("128"),
+          flag_on("--batch-a-place", "--batch is that of each place: more places, larger steps",
+              &C::question, &Q::is_batch_of_place),
+          flag("--samples", "N", "total samples; adds time and cost", &C::question, &Q::samples)
+              .above(0)
+              .usually("not asked")}};
+}
+
+FlagGroup<C> measuring_group() {
+  return {"What is known",
+      {flag("--profile", "FILE", "costs that were measured before, or elsewhere", &C::profile)
+              .usually("measured now"),
+          flag_on("--measure", "measure the profile, and end", &C::measures_only),
+          counts_flag(
+              "--measure-batches", "batches of a place to measure with",
+              "the batch, a half, a quarter, ... of it",
+              [](C & command) -> auto& { return command.batches; }),
+          flag("--measure-rounds", "N",
+              "how often each of its trainings is made; all but the first are short",
+              &C::measure_rounds)
+              .from(1)
+              .to(100)
+              .usually("2; 1 for --parallel auto"),
+          flag("--device", "NAME",
+              "costs moved to a device that data sheets describe: K80, V100, TITAN-RTX, T4, A100, "
+              "H100, L4",
+              &C::device)
+              .usually("the profile's own"),
+          flag("--device-rate", "X", "samples/s that one such device reaches with the batch",
+              &C::device_rate)
+              .above(0)
+              .usually("by its FLOP/s"),
+          flag("--cores-a-place", "N", "cores of a place", &C::cores_a_place).from(1).to(1024),
+          flag("--save", "FILE", "keep the measured profile", &C::save)
+              .usually("plan-MODEL.json with --measure, else nowhere")}};
+}
+
+FlagGroup<C> machines_group() {
+  return {"On which machines",
+      {counts_flag(
+           "--nodes", "numbers of nodes", "1",
+           [](C & command) -> auto& { return command.question.nodes; }),
+          counts_flag(
+              "--places", "numbers of places a node", "1,2",
+              [](C & command) -> auto& { return command.question.places; }),
+          flag_by<C>("--link", "RATE,LATENCY|FILE",
+              "between nodes: 25Gbit,50us, or the file of lockstep collectives between them",
+              [](C& command, const FlagSpec&, const std::string& text) {
+                command.question.machine.between = link_between_nodes(text);
+              })
+              .usually("10Gbit,50us"),
+          flag_by<C>("--within", "RATE,LATENCY", "between places of a node",
+              [](C& command, const FlagSpec&, const std::string& text) {
+                command.question.machine.within = plan::parse_link(text);
+                command.has_within = true;
+              })
+              .usually("the profile's"),
+          flag_by<C>("--memory", "SIZE", "memory of a place: 16G",
+              [](C& command, const FlagSpec&, const std::string& text) {
+                const std::int64_t bytes = parse_bytes(text);
+                check(bytes > 0, "plan: --memory must be above 0: ", printable(text));
+                command.question.machine.memory_bytes = static_cast<double>(bytes);
+              })
+              .usually("not limited"),
+          flag_by<C>("--price", "X", "of a node for an hour: --samples then cost so much",
+              [](C& command, const FlagSpec& flag, const std::string& text) {
+                command.question.machine.price = flag.real_number(text);
+              })
+              .real()
+              .from(0)
+              .usually("none"),
+          flag_on("--made-hosts",
+              "nodes are made within one machine, as lockstep hosts --count does", &C::question,
+              &Q::machine, &plan::Machine::is_one_machine),
+          flag_by<C>("--jitter", "X", "relative standard deviation of places in one step: 0.05",
+              [](C& command, const FlagSpec& flag, const std::string& text) {
+                command.question.machine.jitter = flag.real_number(text);
+              })
+              .real()
+              .from(0)
+              .to(1)
+              .usually(0)}};
+}
+
+FlagGroup<C> failures_group() {
+  const auto hours = [](C& command, const FlagSpec& flag, const std::string& text) {
+    command.question.failures.between = 3600 * flag.real_number(text);
+  };
+  return {"What fails",
+      {flag_by<C>("--mtbf", "HOURS", "mean time between failures of one node", hours)
+              .real()
+              .above(0)
+              .usually("never"),
+          flag("--snapshot-seconds", "X", "during which a snapshot stops the training",
+              &C::question, &Q::failures, &plan::Failures::snapshot)
+              .from(0),
+          flag("--snapshot-interval", "X", "seconds between snapshots", &C::question, &Q::failures,
+              &plan::Failures::interval)
+              .from(0)
+              .usually("the best one"),
+          flag("--recovery-seconds", "X", "from a failure to the next step", &C::question,
+              &Q::failures, &plan::Failures::recovery)
+              .from(0)}};
+}
+
+FlagGroup<C> ways_group() {
+  return {"Which ways",
+      {flag_by<C>("--ways", "WAY,...", "serial, dp, ddp, mp, pp, ddp+mp, ddp+pp",
+           [](C& command, const FlagSpec&, const std::string& text) {
+             command.question.ways.kinds = split(text, ',');
+           }).usually("all"),
+          flag_by<C>("--schedule", "NAME,...", "of pp: gpipe, 1f1b, interleaved, zero-bubble",
+              [](C& command, const FlagSpec&, const std::string& text) {
+                command.question.ways.schedules.clear();
+                for (const std::string& name : split(text, ','))
+                  command.question.ways.schedules.push_back(schedule_kind(name));
+              })
+              .usually("1f1b"),
+          counts_flag(
+              "--chunks", "micro-batches of pp", "2, 4, 8, ... up to 4 a stage",
+              [](C & command) -> auto& { return command.question.ways.micro_batches; }),
+          flag("--checkpoint", "WHEN", "recompute activations of stages: {}", &C::question,
+              &Q::ways, &W::settings, &plan::Way::checkpoint),
+          flag("--grad-accum-steps", "N", "batches of a replica in one step, without stages",
+              &C::question, &Q::ways, &W::settings, &plan::Way::accumulated)
+              .from(1)
+              .to(100000),
+          flag_on("--shard-optimizer", "replicas of ddp share the optimizer's state", &C::question,
+              &Q::ways, &W::settings, &plan::Way::is_sharded),
+          flag("--comm-hook", "HOW", "how ddp sends gradients: {}", &C::question, &Q::ways,
+              &W::settings, &plan::Way::sent_as),
+          flag_by<C>("--bucket-mb", "X", "MiB of gradients from which ddp sends a bucket",
+              [](C& command, const FlagSpec& flag, const std::string& text) {
+                command.question.ways.settings.bucket_bytes =
+                    static_cast<std::size_t>(flag.real_number(text) * (1 << 20));
+              })
+              .real()
+              .above(0)
+              .to(1e6)
+              .usually(25)}};
+}
+
+FlagGroup<C> plan_output_group() {
+  return {"What it shows",
+      {flag("--what-if", "NAME=VALUE,...",
+           "the same with a change, beside it: link=100Gbit,places=8 (repeatable)", &C::scenarios)
+              .repeated(),
+          flag_on("--explain", "where the time of a step of each kind of way goes", &C::explains),
+          flag("--beside", "RUN",
+              "set the step beside that of a run that was trained with --profile", &C::beside)
+              .usually("none"),
+          flag("--confirm", "N", "train the N fastest for some steps, where this machine can",
+              &C::confirmed)
+              .from(0)
+              .to(1000),
+          flag_on("--train", "train with the fastest; the flags after -- say what", &C::trains),
+          flag("--output", "FILE",
+              "write a page too: one .html file, with the "
+              "step of the way that is taken",
+              &C::output)
+              .usually("none"),
+          flag_on("--json", "end stdout with one JSON object", &C::json)}};
+}
+
+const FlagTable<C>& plan_table() {
+  static const FlagTable<C> kTable(
+      {.verb = "plan",
+          .usage = "lockstep plan [flags] [-- flags of lockstep train]",
+          .description = kPlanDescription,
+          .footer = kPlanExamples},
+      {what_group(), measuring_group(), machines_group(), failures_group(), ways_group(),
+          plan_output_group()});
+  return kTable;
+}
+
+void check_ways(const std::vector<std::string>& kinds) {
+  static const std::vector<std::string> kKnown{
+      "serial", "dp", "ddp", "mp", "pp", "ddp+mp", "ddp+pp"};
+  for (const std::string& kind : kinds) {
+    check(std::find(kKnown.begin(), kKnown.end(), kind) != kKnown.end(),
+        "plan: --ways: there is no way ", printable(kind), did_you_mean(kind, kKnown));
+  }
+}
+
+// A cost is known between the batches that were measured: replicas and micro-batches have small
+// ones.
+std::vector<int> halves_of(double batch) {
+  std::vector<int> batches;
+  for (auto each = static_cast<int>(batch); each >= 1 && batches.size() < 5; each /= 2)
+    batches.push_back(each);
+  return batches;
+}
+
+std::string ways_with(const FlagOfWays& flag) {
+  std::vector<std::string> ways;
+  for (const std::string_view way : flag.ways)
+    if (!way.empty()) ways.emplace_back(way);
+  return joined(ways, ", ");
+}
+
+using Names = std::vector<std::string_view>;
+
+void refuse_all(const GivenFlags& given, const Names& names, const std::string& reason) {
+  for (const std::string_view name : names) check(!given.has(name), "plan: ", name, ' ', reason);
+}
+
+void check_measuring(const GivenFlags& given) {
+  const Names measured{"--measure", "--model", "--plugin", "--data", "--precision", "--batch",
+      "--measure-batches", "--measure-rounds", "--cores-a-place", "--save"};
+  for (const GivenFlag& flag : given.flags)
+    check(std::find(measured.begin(), measured.end(), flag.spec->name) != measured.end(),
+        "plan: ", flag.spec->name, " asks, and --measure only measures; leave out one of them");
+  check(!given.has("--batch") || !given.has("--measure-batches"),
+      "plan: --measure-batches says what is measured; leave out --batch");
+}
+
+// What was measured is not measured again; to confirm a choice is to train it.
+void check_profile_flags(const PlanCommand& command, const GivenFlags& given) {
+  refuse_all(given, {"--measure-batches", "--measure-rounds", "--save"},
+      "is about what is measured, and --profile was; leave it out");
+  if (command.confirmed > 0) return;
+  refuse_all(given, {"--plugin", "--data", "--cores-a-place"},
+      "says how to train, and --profile has been measured; leave it out, or add --confirm");
+  check(command.train_flags.empty(),
+      "plan: flags after -- are for what is trained, and --profile has been measured; leave them "
+      "out, or add --confirm");
+}
+
+void check_device_flags(const PlanCommand& command) {
+  check(command.device_rate == 0 || !command.device.empty(),
+      "plan: --device-rate is that of a --device");
+  check(command.device.empty() || command.confirmed == 0,
+      "plan: --confirm trains on this machine, and --device is another; leave out one");
+}
+
+void check_failure_flags(const plan::Failures& failures, const GivenFlags& given) {
+  if (given.has("--mtbf")) {
+    check(failures.snapshot > 0 || failures.interval > 0,
+        "plan: --mtbf needs --snapshot-seconds: how often to save depends on what it costs");
+    return;
+  }
+  refuse_all(given, {"--recovery-seconds"}, "is after a failure; add --mtbf");
+  check(given.has("--snapshot-seconds") == given.has("--snapshot-interval"),
+      "plan: --snapshot-seconds and --snapshot-interval say together what snapshots cost; add the "
+      "other, or --mtbf");
+}
+
+// A setting that none of the ways has would change nothing.
+void check_settings(const PlanCommand& command, const GivenFlags& given) {
+  const std::vector<std::string>& kinds = command.question.ways.kinds;
+  if (kinds.empty()) return;
+  for (const FlagOfWays& each : kFlagsOfWays) {
+    const bool is_taken = std::any_of(kinds.begin(), kinds.end(),
+        [&](const std::string& kind) { return takes_flag(kind, each.flag); });
+    check(is_taken || !given.has(each.flag), "plan: ", each.flag, " is for ", ways_with(each),
+        ", and --ways names none of them");
+  }
+  const bool is_accumulated = std::any_of(kinds.begin(), kinds.end(),
+      [](const std::string& kind) { return !takes_flag(kind, "--stages"); });
+  check(is_accumulated || !given.has("--grad-accum-steps"),
+      "plan: --grad-accum-steps is for ways without stages, and --ways names none of them");
+}
+
+void check_training(const GivenFlags& given) {
+  refuse_all(given,
+      {"--model", "--plugin", "--data", "--precision", "--batch", "--batch-a-place", "--nodes",
+          "--places", "--link", "--made-hosts"},
+      "is not asked with --train, whose flags after -- say what is trained, on this machine");
+}
+
+void check_flags(const PlanCommand& command, const GivenFlags& given) {
+  if (command.trains) check_training(given);
+  if (command.measures_only) check_measuring(given);
+  if (!command.profile.empty()) check_profile_flags(command, given);
+  check_device_flags(command);
+  check_failure_flags(command.question.failures, given);
+  check_settings(command, given);
+  check(command.output.empty() || command.output.ends_with(".html"),
+      "plan: --output must be a file that ends in .html: ", command.output);
+  plan::check_question(command.question);
+  for (const std::string& text : command.scenarios) plan::changed(command.question, text);
+}
+
+void check_train_flags(const std::vector<std::string>& words) {
+  const GivenFlags given = train_flags().parse(words);
+  check(!given.asks_help, "plan: lockstep help train lists the flags that may follow --");
+  TrainOptions options;
+  train_flags().read(options, given);
+}
+
+}  // namespace
+
+std::string plan_help() { return plan_table().help(); }
+
+std::optional<PlanCommand> parse_plan(const std::vector<std::string>& arguments) {
+  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  const GivenFlags given = plan_table().parse({arguments.begin(), end});
+  if (given.asks_help) return std::nullopt;
+  PlanCommand command;
+  command.question.batch = 128;
+  command.question.places = {1, 2};
+  command.question.machine.between = plan::parse_link("10Gbit,50us");
+  plan_table().read(command, given);
+  if (end != arguments.end()) command.train_flags.assign(std::next(end), arguments.end());
+  check_train_flags(command.train_flags);
+  check_ways(command.question.ways.kinds);
+  check_flags(command, given);
+  if (!command.profile.empty()) {
+    if (!given.has("--model")) command.model.clear();
+    if (!given.has("--precision")) command.precision.clear();
+  }
+  if (command.trains) {
+    plan_for_training(command);
+    // What is measured is confirmed at once, and kept by nobody.
+    if (!given.has("--measure-rounds")) command.measure_rounds = 1;
+  }
+  if (command.batches.empty()) command.batches = halves_of(command.question.batch);
+  if (command.measures_only && command.save.empty())
+    command.save = "plan-" + command.model + ".json";
+  return command;
+}
+
+}  // namespace lockstep::cli

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/planning/measure_profile.h"
+#include "lockstep/plan/answer.h"
+
+namespace lockstep::cli {
+
+/// A request to `lockstep plan`.
+struct PlanCommand {
+  std::string model = "mnist-small";  ///< empty: that of the profile; so is the precision
+  std::string plugin;
+  std::string data = "mock:constant";
+  std::string precision = "32";
+  int cores_a_place = 1;
+  std::string profile;     ///< file; empty: measured first
+  std::string device;      ///< that the costs are moved to; empty: none
+  double device_rate = 0;  ///< samples/s of one; 0: not known
+  bool measures_only = false;
+  std::vector<int> batches;  ///< to measure, of a place
+  int measure_rounds = 2;
+  std::vector<std::string> train_flags;
+  plan::Question question;
+  bool has_within = false;
+  std::vector<std::string> scenarios;  ///< changes of the question
+  bool explains = false;
+  std::string beside;                      ///< folder of a run with a profile; empty: none
+  int confirmed = 0;                       ///< choices to train for some steps
+  bool trains = false;                     ///< afterwards, with the fastest
+  std::vector<std::string> training = {};  ///< flags of that training, without its way
+  std::string output;                      ///< a page
+  std::string save;                        ///< file of the measured profile
+  bool json = false;
+  std::string remark = {};  ///< about how it was measured, once it was
+};
+
+/// Returns the help of `lockstep plan`.
+std::string plan_help();
+
+/// Reads the flags; nothing when they ask for help. Throws InvalidArgument that names the flag.
+std::optional<PlanCommand> parse_plan(const std::vector<std::string>& arguments);
+
+}  // namespace lockstep::cli

@@ -1,0 +1,243 @@
+#include "bench/planning/measure_profile.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "bench/experiment/trials.h"
+#include "bench/statistics/median.h"
+#include "bench/study/run_files.h"
+#include "bench/study/timed_steps.h"
+#include "bench/study/train_command.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::bench {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double kLimit = 60 * 60;  // seconds of a training
+// The profile takes the first 13 steps, on accelerators 23; the layers are measured after them.
+constexpr int kProfiledSteps = 25;
+constexpr int kWarmUpSteps = 10;
+constexpr int kTimedLines = 3;
+// Half a second for a line, so that short steps are many, and long ones take no hour.
+constexpr double kLineSeconds = 0.5;
+constexpr int kFewestSteps = 5, kMostSteps = 50;
+
+// The peaks of these tell the memory of an exchange: a profile takes some, too.
+bool is_profiled(MeasuredAs as) {
+  using enum MeasuredAs;
+  return as == kAlone || as == kPair || as == kSockets;
+}
+
+Words spreading(MeasuredAs as) {
+  switch (as) {
+    case MeasuredAs::kAlone:
+      return words_of("--parallel", "serial");
+    case MeasuredAs::kPair:
+      return words_of("--parallel", "ddp", "--nproc-per-node", 2);
+    case MeasuredAs::kSockets:
+      return words_of("--parallel", "ddp", "--nproc-per-node", 2, "--backend", "gloo");
+    case MeasuredAs::kThreads:
+      return words_of("--parallel", "dp", "--places", 2);
+    case MeasuredAs::kStages:
+      return words_of("--parallel", "mp", "--places", 2, "--balance", "time");
+    case MeasuredAs::kCrowd:
+      return words_of("--parallel", "ddp", "--nproc-per-node", kCrowdedRanks);
+  }
+  return {};
+}
+
+// What measures comes last, since of two equal flags the last counts.
+Words training(const MeasureRequest& request, int steps, const Words& spreading) {
+  Words words = train_command(
+      "--model", request.model, "--data", request.data, "--precision", request.precision);
+  if (!request.plugin.empty()) add_words(words, words_of("--plugin", request.plugin));
+  add_words(words, request.train_flags);
+  add_words(words,
+      words_of("--max-steps", steps, "--epochs", steps, "--log-interval", request.steps_a_line,
+          "--val-interval", "never", "--snapshot-interval", "never", "--progress", "none"));
+  add_words(words, spreading);
+  return words;
+}
+
+StudyCell training_cell(
+    const MeasureRequest& request, const std::string& name, int places, const Words& command) {
+  return {.id = name,
+      .settings = {{"training", name}},
+      .command = command,
+      .places = places,
+      .cores = places * request.cores_a_place,
+      .environment = threads(request.cores_a_place)};
+}
+
+// Lines of a run that are not timed.
+int skipped_lines(const MeasureRequest& request, bool profiled) {
+  const int steps = profiled ? kProfiledSteps : kWarmUpSteps;
+  return (steps + request.steps_a_line - 1) / request.steps_a_line;
+}
+
+int steps_of_run(const MeasureRequest& request, bool profiled) {
+  return request.steps_a_line * (skipped_lines(request, profiled) + kTimedLines);
+}
+
+MeasuredCell cell_of(const MeasureRequest& request, MeasuredAs as, int batch, bool has_profile) {
+  const int steps = steps_of_run(request, has_profile);
+  Words flags = words_of(spreading(as), "--batch-size", batch);
+  if (has_profile) add_words(flags, words_of("--profile"));
+  MeasuredCell measured{.as = as,
+      .batch = batch,
+      .has_profile = has_profile,
+      .cell = training_cell(request, concat("profile-", name_of(as), "-b", batch),
+          as == MeasuredAs::kAlone ? 1 : 2, training(request, steps, flags))};
+  // On the cores of two.
+  if (as == MeasuredAs::kCrowd) measured.cell.places = kCrowdedRanks;
+  return measured;
+}
+
+std::vector<double> steps_in(const fs::path& run, int skipped_lines) {
+  std::vector<double> seconds;
+  const auto lines = read_steps(run / "metrics.jsonl");
+  for (std::size_t i = static_cast<std::size_t>(skipped_lines); i < lines.size(); ++i)
+    seconds.push_back(lines[i].seconds / static_cast<double>(lines[i].count));
+  return seconds;
+}
+
+// Its folder; the caller removes it.
+fs::path run_cell(Trials& trials, const StudyCell& cell) {
+  const fs::path run = trials.run_of(cell);
+  const SampleEnd end = trials.run(cell, run, kLimit);
+  check(end.status.succeeded(), "plan: ", cell.id,
+      " cannot be trained: ", failure_reason(end, kLimit));
+  return run;
+}
+
+// A layer's cost has to be known at many batches, the overheads' at a large, a middle and a small
+// one.
+std::vector<int> some_of(const std::vector<int>& batches) {
+  if (batches.size() < 4) return batches;
+  return {batches.front(), batches[batches.size() / 2], batches.back()};
+}
+
+std::string text_in(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+ProfiledRun read_run(const MeasureRequest& request, const fs::path& run, const MeasuredCell& cell) {
+  ProfiledRun read{.batch = static_cast<double>(cell.batch), .profile = {}, .step_seconds = {}};
+  if (cell.has_profile) {
+    const fs::path file = run / "profile" / "profile.json";
+    read.profile = read_profile(text_in(file), file.string());
+  }
+  if (is_profiled(cell.as)) {
+    const auto of_all = read_run_summary(run).peak_memory_bytes.value_or(0);
+    read.peak_bytes = static_cast<double>(of_all) / cell.cell.places;
+  }
+  read.step_seconds = steps_in(run, skipped_lines(request, cell.has_profile));
+  return read;
+}
+
+std::vector<ProfiledRun>& list_of(ProfiledRuns& runs, MeasuredAs as) {
+  switch (as) {
+    case MeasuredAs::kPair:
+      return runs.pairs;
+    case MeasuredAs::kThreads:
+      return runs.threads;
+    case MeasuredAs::kStages:
+      return runs.stages;
+    case MeasuredAs::kSockets:
+      return runs.sockets;
+    case MeasuredAs::kCrowd:
+      return runs.crowds;
+    case MeasuredAs::kAlone:
+      break;
+  }
+  return runs.alone;
+}
+
+// What is measured again adds steps to what is there.
+void keep(ProfiledRun run, std::vector<ProfiledRun>& runs) {
+  const auto same = std::find_if(
+      runs.begin(), runs.end(), [&](const ProfiledRun& each) { return each.batch == run.batch; });
+  if (same == runs.end())
+    runs.push_back(std::move(run));
+  else
+    same->step_seconds.insert(
+        same->step_seconds.end(), run.step_seconds.begin(), run.step_seconds.end());
+}
+
+int steps_a_line(double step_seconds) {
+  const double steps = std::clamp<double>(kLineSeconds / step_seconds, kFewestSteps, kMostSteps);
+  return static_cast<int>(steps);
+}
+
+std::string in_words(MeasuredAs as) {
+  if (as == MeasuredAs::kSockets) return "ddp through Gloo";
+  if (as == MeasuredAs::kCrowd) return concat("ddp of ", kCrowdedRanks, " ranks on two places");
+  return name_of(as);
+}
+
+bool can_be_cut(const ProfiledRuns& runs) {
+  return runs.alone.front().profile.ranks.front().chain.size() > 1;
+}
+
+}  // namespace
+
+std::vector<MeasuredCell> profile_cells(const MeasureRequest& request, bool is_again) {
+  std::vector<MeasuredCell> cells;
+  const auto& left_out = request.left_out;
+  const auto add = [&](MeasuredAs as, int batch) {
+    if (std::find(left_out.begin(), left_out.end(), as) != left_out.end()) return;
+    cells.push_back(cell_of(request, as, batch, is_profiled(as) && !is_again));
+  };
+  const bool has_pairs = 2 * request.cores_a_place <= request.cores;
+  const std::vector<int> some = some_of(request.batches);
+  for (const int batch : request.batches) {
+    add(MeasuredAs::kAlone, batch);
+    if (has_pairs) add(MeasuredAs::kPair, batch);
+    if (!has_pairs || std::find(some.begin(), some.end(), batch) == some.end()) continue;
+    add(MeasuredAs::kThreads, batch);
+    add(MeasuredAs::kStages, batch);
+    if (batch != some[some.size() / 2]) continue;
+    add(MeasuredAs::kSockets, batch);
+    add(MeasuredAs::kCrowd, batch);
+  }
+  return cells;
+}
+
+std::vector<double> plain_steps(
+    const MeasureRequest& request, const PlainTraining& plain, const CellPaths& paths) {
+  Trials trials(paths, "plan");
+  const StudyCell cell = training_cell(request, plain.name, plain.places,
+      training(request, steps_of_run(request, false), plain.spreading));
+  const fs::path run = run_cell(trials, cell);
+  std::vector<double> steps = steps_in(run, skipped_lines(request, false));
+  fs::remove_all(run);
+  return steps;
+}
+
+plan::ModelProfile measure_profile(const MeasureRequest& request, const ProfileFacts& facts,
+    const CellPaths& paths, const std::function<void(const std::string&)>& say) {
+  check(!request.batches.empty(), "plan: a profile is measured with at least one batch");
+  Trials trials(paths, "plan");
+  ProfiledRuns runs;
+  MeasureRequest paced = request;
+  const std::size_t count = profile_cells(request).size();
+  for (std::size_t i = 0; i < count * static_cast<std::size_t>(request.rounds); ++i) {
+    const MeasuredCell each = profile_cells(paced, i >= count)[i % count];
+    if (each.as == MeasuredAs::kStages && !can_be_cut(runs)) continue;
+    say(concat("measuring ", request.model, " by ", in_words(each.as), ", batches of ", each.batch,
+        i < count ? "" : ", again"));
+    const fs::path run = run_cell(trials, each.cell);
+    keep(read_run(paced, run, each), list_of(runs, each.as));
+    fs::remove_all(run);
+    if (i == 0) paced.steps_a_line = steps_a_line(median(runs.alone.front().step_seconds));
+  }
+  return profile_of_runs(runs, facts);
+}
+
+}  // namespace lockstep::bench

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <array>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bench/experiment/cell_process.h"
+#include "bench/planning/profile_of_runs.h"
+#include "lockstep/core/enum_names.h"
+
+namespace lockstep::bench {
+
+/// The ways of spreading that a profile is made of.
+enum class MeasuredAs { kAlone, kPair, kThreads, kStages, kSockets, kCrowd };
+constexpr auto names_of(MeasuredAs) {
+  using M = MeasuredAs;
+  return std::array{EnumName{M::kAlone, "serial"}, EnumName{M::kPair, "ddp"},
+      EnumName{M::kThreads, "dp"}, EnumName{M::kStages, "mp"}, EnumName{M::kSockets, "gloo"},
+      EnumName{M::kCrowd, "crowd"}};
+}
+
+/// The training whose profile is measured.
+struct MeasureRequest {
+  std::string model;
+  std::string plugin = {};
+  std::string data = "mock:constant";
+  std::string precision = "32";
+  std::vector<int> batches;  ///< of a place
+  int cores = 1;             ///< that may be used
+  int cores_a_place = 1;
+  int rounds = 1;  ///< of all trainings: those after the first are plain, and only count as steps
+  std::vector<MeasuredAs> left_out = {};      ///< not asked about
+  std::vector<std::string> train_flags = {};  ///< more words for each `lockstep train`
+  int steps_a_line = 10;  ///< that are timed together; as many as fill half a second, once known
+};
+
+struct MeasuredCell {
+  MeasuredAs as = MeasuredAs::kAlone;
+  int batch = 0;  ///< of a place; of all for stages
+  bool has_profile = false;
+  StudyCell cell;
+};
+
+/// Returns the trainings that are measured: on one place with each batch, and, where there are
+/// cores for two places, by ddp with each batch, by dp and mp with some of them, by ddp through
+/// Gloo, and by ddp of four ranks that share two places' cores, but for what is left out. What is
+/// compared with each other
+/// is measured one after the other, since machines drift. `is_again`: without profiles.
+std::vector<MeasuredCell> profile_cells(const MeasureRequest& request, bool is_again = false);
+
+/// A training for the time of its steps alone.
+struct PlainTraining {
+  std::string name;
+  std::vector<std::string> spreading;  ///< flags, the batch among them
+  int places = 1;
+};
+
+/// Trains for some steps and returns what those after the first took. Throws InvalidArgument with
+/// what a training said that failed.
+std::vector<double> plain_steps(
+    const MeasureRequest& request, const PlainTraining& training, const CellPaths& paths);
+
+/// Trains them in a folder, `paths.bench`, and makes the profile; the facts are completed by what
+/// is measured. Throws InvalidArgument with what a training said that failed.
+plan::ModelProfile measure_profile(const MeasureRequest& request, const ProfileFacts& facts,
+    const CellPaths& paths, const std::function<void(const std::string&)>& say);
+
+}  // namespace lockstep::bench

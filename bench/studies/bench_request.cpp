@@ -1,0 +1,138 @@
+#include "bench/studies/bench_request.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
+
+#include "lockstep/report/page/section.h"
+#include "bench/studies/catalogue.h"
+#include "bench/study/cell_note.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/formats/json_fields.h"
+#include "lockstep/formats/output_file.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr int kVersion = 1;
+
+BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
+  const int version = object.at("v").get<int>();
+  if (version != kVersion)
+    throw DataError(concat(file, ": v is ", version, "; this program reads ", kVersion));
+  return {.studies = object.at("studies").get<std::vector<std::string>>(),
+      .options = {.full = object.at("full").get<bool>(),
+          .cores = object.at("cores").get<int>(),
+          .data = object.at("data").get<std::vector<std::string>>(),
+          .device = object.value("device", ""),
+          .nodes = object.at("nodes").get<std::vector<std::string>>(),
+          .rounds = object.at("rounds").get<int>(),
+          .work = object.value("work", 1),
+          .pretrained = object.value("pretrained", ""),
+          .pretrains = object.value("pretrains", false),
+          .ways = object.contains("ways") ? ways_of(object.at("ways")) : WaysRequest()}};
+}
+
+template <typename Value>
+void check_same(const char* what, const Value& before, const Value& now) {
+  check(before == now, "bench: --output holds a bench with another ", what, ": '", before,
+      "' there, '", now,
+      "' now; repeat the original request to continue it, or name another folder");
+}
+
+// Beside the same study on another device: with names of its own.
+Study named_by_device(Study study, const std::string& device) {
+  study.name += "-" + device;
+  study.title += ", on " + device;
+  study.report = [of_one = study.report, device](
+                     const Study& whole, std::span<const Sample> samples) {
+    page::Section section = of_one(whole, samples);
+    for (page::Table& table : section.tables)
+      if (table.id != sample_table_id(whole.name)) table.id += "-" + device;
+    for (plot::Figure& figure : section.figures) figure.id += "-" + device;
+    return section;
+  };
+  return study;
+}
+
+std::vector<Study> made_of(const StudyEntry& entry, StudyOptions options) {
+  const std::vector<std::string> devices = split(options.device, ',');
+  if (!entry.trains || devices.size() < 2) return {entry.make(options)};
+  std::vector<Study> made;
+  for (const std::string& device : devices) {
+    options.device = device;
+    made.push_back(named_by_device(entry.make(options), device));
+  }
+  return made;
+}
+
+}  // namespace
+
+std::vector<Study> BenchRequest::make() const {
+  std::vector<Study> all;
+  for (const std::string& name : studies) {
+    const StudyEntry* entry = find_study(name);
+    if (entry == nullptr)
+      throw DataError(concat(kRequestFile, ": this program has no study ", name));
+    for (Study& study : made_of(*entry, options)) all.push_back(std::move(study));
+  }
+  return all;
+}
+
+void fit_to_budget(BenchRequest& request, double seconds) {
+  if (request.options.full || request.options.rounds > 0) return;
+  double round = 0;
+  for (const std::string& name : request.studies) {
+    const StudyEntry* entry = find_study(name);
+    if (entry != nullptr && !entry->is_of_user()) round += entry->quick_seconds;
+  }
+  if (round == 0) return;
+  // Six samples hold a median between them with 97 %.
+  request.options.work = std::max(1, static_cast<int>(seconds / (6 * round)));
+  request.options.rounds = 12;  // what is faster than expected goes on
+}
+
+void write_request(const std::filesystem::path& folder, const BenchRequest& request) {
+  nlohmann::ordered_json object = {{"v", kVersion}, {"studies", request.studies},
+      {"full", request.options.full}, {"data", request.options.data},
+      {"nodes", request.options.nodes}, {"cores", request.options.cores},
+      {"rounds", request.options.rounds}, {"work", request.options.work},
+      {"device", request.options.device}, {"pretrained", request.options.pretrained},
+      {"pretrains", request.options.pretrains}};
+  if (std::find(request.studies.begin(), request.studies.end(), "ways") != request.studies.end())
+    object["ways"] = to_json(request.options.ways);
+  replace_file(folder / kRequestFile,
+      object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+std::optional<BenchRequest> read_request(const std::filesystem::path& folder) {
+  std::ifstream file(folder / kRequestFile, std::ios::binary);
+  if (!file) return std::nullopt;
+  const std::string name = (folder / kRequestFile).string();
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  try {
+    return request_of(parse_strict_json(text, name), name);
+  } catch (const nlohmann::json::exception& error) {
+    throw DataError(concat(name, ": is not as a bench writes it: ", error.what()));
+  }
+}
+
+void check_continues(const BenchRequest& before, const BenchRequest& now) {
+  const auto grid = [](const BenchRequest& request) {
+    return std::string(request.options.full ? "--full" : "--quick");
+  };
+  check_same("study", joined(before.studies, " "), joined(now.studies, " "));
+  check_same("grid", grid(before), grid(now));
+  check_same("--data", joined(before.options.data, " "), joined(now.options.data, " "));
+  check_same("--device", before.options.device, now.options.device);
+  check_same("--nodes", joined(before.options.nodes, " "), joined(now.options.nodes, " "));
+  check_same("--pretrained", before.options.pretrained, now.options.pretrained);
+  check_same("grid", before.options.ways.text(), now.options.ways.text());
+  check_same("number of cores", before.options.cores, now.options.cores);
+}
+
+}  // namespace lockstep::bench

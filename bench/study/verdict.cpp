@@ -1,0 +1,136 @@
+#include "bench/study/verdict.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "bench/statistics/estimate_text.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+
+namespace lockstep::bench {
+namespace {
+
+constexpr double kSure = 0.9;
+constexpr int kSureRounds = 5;  // the fewest whose interval reaches kSure
+
+std::string range_of(const auto& least, const auto& most) {
+  return least == most ? concat(least) : concat(least, " to ", most);
+}
+
+// How many intervals miss the true ratio, as they may.
+std::string about_chance(const std::vector<Estimate>& several) {
+  if (several.size() < 2) return "";
+  double misses = 0;
+  for (const Estimate& ratio : several) misses += 1 - ratio.confidence;
+  return concat(" Of these ", several.size(), " intervals about ", std::round(10 * misses) / 10,
+      " miss it by chance.");
+}
+
+}  // namespace
+
+bool above_one(const std::optional<Estimate>& ratio) {
+  return ratio && ratio->count > 1 && ratio->low > 1;
+}
+
+bool below_one(const std::optional<Estimate>& ratio) {
+  return ratio && ratio->count > 1 && ratio->high < 1;
+}
+
+bool surely_below_one(const std::optional<Estimate>& ratio) {
+  return below_one(ratio) && ratio->confidence >= kSure;
+}
+
+bool surely_equal(const std::optional<Estimate>& ratio) {
+  return ratio && ratio->count > 1 && ratio->confidence >= kSure &&
+         ratio->low >= 1 / (1 + kEqualMargin) && ratio->high <= 1 + kEqualMargin;
+}
+
+std::string equal_text() { return concat("equal within ", std::round(100 * kEqualMargin), " %"); }
+
+std::string equal_explained() {
+  return concat("Equal means that the whole interval lies between ",
+      ratio_text(1 / (1 + kEqualMargin)), " and ", ratio_text(1 + kEqualMargin), ".");
+}
+
+std::string verdict_on(const Estimate& ratio, const std::string& above, const std::string& below) {
+  const Verdict verdict{.ratios = {ratio}};
+  if (above_one(ratio)) return verdict.sure(above);
+  if (below_one(ratio)) return verdict.sure(below);
+  return ratio.count < 2 ? "only one round, not conclusive" : "no significant difference";
+}
+
+std::string side_of_one(const Estimate& ratio, const std::string& above, const std::string& below) {
+  if (above_one(ratio)) return above;
+  if (below_one(ratio)) return below;
+  return ratio.count < 2 ? "one round" : "no significant difference";
+}
+
+void Verdict::add(const std::optional<Estimate>& ratio) {
+  if (!ratio) return;
+  ratios.push_back(*ratio);
+  above += above_one(ratio) ? 1 : 0;
+  below += below_one(ratio) ? 1 : 0;
+}
+
+bool Verdict::is_above() const {
+  return above > 0 &&
+         std::ranges::all_of(ratios, [](const Estimate& each) { return each.median >= 1; });
+}
+
+bool Verdict::is_below() const {
+  return below > 0 &&
+         std::ranges::all_of(ratios, [](const Estimate& each) { return each.median <= 1; });
+}
+
+bool Verdict::has_intervals() const {
+  return std::any_of(ratios.begin(), ratios.end(), [](const auto& each) { return each.count > 1; });
+}
+
+std::string Verdict::sure(const std::string& what) const {
+  const bool is_sure = std::all_of(ratios.begin(), ratios.end(),
+      [](const Estimate& ratio) { return ratio.count < 2 || ratio.confidence >= kSure; });
+  return is_sure ? "surely " + what : what + " in every round";
+}
+
+std::string Verdict::explained() const {
+  if (ratios.empty()) return "";
+  std::vector<Estimate> several = ratios;
+  std::erase_if(several, [](const Estimate& ratio) { return ratio.count < 2; });
+  if (several.empty()) return "One round was measured: there is no interval, and nothing is sure.";
+  const auto [few, many] = std::minmax_element(several.begin(), several.end(),
+      [](const Estimate& one, const Estimate& other) { return one.count < other.count; });
+  const std::string interval = concat("An interval over ", range_of(few->count, many->count),
+      " rounds holds the true ratio with a probability of ",
+      range_of(percent_text(few->confidence), percent_text(many->confidence)));
+  if (few->confidence >= kSure) {
+    return concat(interval, "; surely means that the whole interval lies on one side of 1.",
+        about_chance(several));
+  }
+  return concat(interval,
+      ": a result that holds in every round is likely, but not sure; that takes ", kSureRounds,
+      " rounds.", about_chance(several));
+}
+
+std::string in_one(std::vector<std::string> sentences) {
+  return joined(said(std::move(sentences)), " ");
+}
+
+std::vector<std::string> said(std::vector<std::string> sentences) {
+  std::erase(sentences, "");
+  return sentences;
+}
+
+std::string about_missing(const std::vector<CellResult>& results) {
+  const auto missing = std::count_if(
+      results.begin(), results.end(), [](const auto& each) { return !each.reason.empty(); });
+  if (missing == 0) return "";
+  return concat(missing, " of ", results.size(), " cells have no number: the tables say why.");
+}
+
+std::string about_oversubscribed(const std::string& what) {
+  return concat(what,
+      " are more than there are cores: such cells are marked oversubscribed, are not a fair test "
+      "and are left out here.");
+}
+
+}  // namespace lockstep::bench

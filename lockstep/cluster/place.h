@@ -1,0 +1,54 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lockstep/cluster/surroundings.h"
+
+namespace lockstep::cluster {
+
+/// The place in the world of a process that a cluster's program has started as a rank.
+struct RankPlace {
+  std::string source;  ///< `Slurm`
+  int rank = 0;
+  int size = 1;
+  int local_rank = 0;
+  int local_size = 0;          ///< 0: not known
+  std::string master_address;  ///< on which rank 0 listens
+  int master_port = 0;
+  std::string job;   ///< equal in all ranks; may be empty
+  int restarts = 0;  ///< of the job, by its cluster
+  int cpus = 0;      ///< for each rank; 0: not said
+};
+
+/// Returns the place of a worker, a program that trains; nothing where it is alone, or where a
+/// launcher has given it RANK and WORLD_SIZE: below torchrun or `lockstep run` a cluster's
+/// variables number nodes.
+///
+/// Throws InvalidArgument that shows both numbers where RANK, without a launcher, is another than
+/// the cluster's, and that says what to set where the host of rank 0 is not known.
+std::optional<RankPlace> rank_place(const Surroundings& here);
+
+/// The place of a node in a run that has a launcher on each.
+struct NodePlace {
+  std::string source;
+  int node = 0;
+  int nodes = 1;
+  std::string master_address;  ///< of node 0; empty: not known
+  int master_port = 0;         ///< 0: not known
+  std::string job;
+};
+
+/// Returns the place of a launcher, which does not read RANK; nothing where it is alone. Throws
+/// InvalidArgument where the cluster has started several launchers on a node.
+std::optional<NodePlace> node_place(const Surroundings& here);
+
+/// Returns how often the cluster has started the job of this process again.
+int job_restarts(const Surroundings& here);
+
+/// Says to a worker without a place, or to a launcher, that the job has more tasks, or more nodes;
+/// empty if it has not.
+std::string tasks_left_out(const Surroundings& here);
+std::string nodes_left_out(const Surroundings& here);
+
+}  // namespace lockstep::cluster

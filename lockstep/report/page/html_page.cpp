@@ -1,0 +1,202 @@
+#include <algorithm>
+#include <cstddef>
+#include <sstream>
+
+#include "lockstep/report/page/page.h"
+#include "lockstep/report/plot/figure.h"
+#include "lockstep/report/plot/heat_map.h"
+#include "lockstep/report/plot/palette.h"
+#include "lockstep/report/plot/text_width.h"
+#include "lockstep/report/plot/timeline.h"
+#include "lockstep/formats/base64.h"
+
+namespace lockstep::bench::page {
+namespace {
+
+using plot::escape_markup;
+
+std::string element(const std::string& name, const std::string& text) {
+  return text.empty() ? "" : "<" + name + ">" + escape_markup(text) + "</" + name + ">\n";
+}
+
+std::string paragraph(const char* kind, const std::string& text) {
+  return text.empty() ? ""
+                      : std::string("<p class=\"") + kind + "\">" + escape_markup(text) + "</p>\n";
+}
+
+constexpr const char* kRules = R"(
+body { margin: 0; background: var(--paper); color: var(--ink); line-height: 1.5;
+  font-family: 'Helvetica Neue', Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif; }
+main { max-width: 75rem; margin: 0 auto; padding: 1.5rem 1rem 3rem; box-sizing: border-box; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 1rem; }
+h2 { font-size: 1.25rem; margin: 2.5rem 0 0.5rem; padding-top: 1rem; border-top: 1px solid var(--grid); }
+a { color: var(--link); }
+p { max-width: 45rem; margin: 0.5rem 0; overflow-wrap: anywhere; }
+li { max-width: 45rem; margin: 0.3rem 0; overflow-wrap: anywhere; }
+.question, .note { color: var(--muted); }
+.note { font-size: 0.85rem; }
+.conclusion { font-weight: bold; }
+figure { margin: 1.5rem 0; max-width: 720px; overflow-x: auto; }
+svg { display: block; box-sizing: border-box; border: 1px solid var(--grid); border-radius: 4px; }
+.table { overflow-x: auto; margin: 1.5rem 0 0.5rem; }
+table { border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }
+caption { text-align: left; font-weight: bold; padding-bottom: 0.4rem; }
+th, td { padding: 0.3rem 0.4rem; text-align: right; vertical-align: top;
+  border-bottom: 1px solid var(--grid); }
+th { border-bottom: 2px solid var(--muted); vertical-align: bottom; }
+.text { text-align: left; }
+tbody tr:hover { background: var(--grid); }
+.pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); gap: 1rem;
+  margin: 1.5rem 0; }
+.picture { margin: 0; font-size: 0.85rem; overflow-wrap: anywhere; }
+.picture img { display: block; width: 8.5rem; height: 8.5rem; object-fit: contain;
+  image-rendering: pixelated; border: 1px solid var(--grid); border-radius: 4px; }
+pre { overflow-x: auto; font-size: 0.8rem; padding: 0.8rem; border: 1px solid var(--grid);
+  border-radius: 4px; }
+@media print {
+  main { max-width: none; padding: 0; }
+  figure, tr { break-inside: avoid; }
+  h2, caption { break-after: avoid; }
+  figure, .table, pre { overflow: visible; }
+  pre { white-space: pre-wrap; }
+}
+)";
+
+std::string variables(const plot::Surface& surface, const std::string& link) {
+  return std::string(":root { --paper: ") + surface.paper + "; --ink: " + surface.ink +
+         "; --muted: " + surface.muted + "; --grid: " + surface.grid + "; --link: " + link +
+         "; }\n";
+}
+
+// In the colours of the figures: light, dark on screens where the reader prefers it, light in
+// print.
+std::string html_style() {
+  return variables(plot::kLight, "#0060a0") + "@media screen and (prefers-color-scheme: dark) {\n" +
+         variables(plot::kDark, "#6cb6ff") + "}\n" + kRules;
+}
+
+bool has_pictures(const Page& page) {
+  return std::ranges::any_of(
+      page.sections, [](const Section& section) { return !section.pictures.empty(); });
+}
+
+// The policy has the browser refuse whatever would come from the network, and all scripts.
+std::string head(const Page& page) {
+  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+         "<meta name=\"color-scheme\" content=\"light dark\">\n"
+         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+         "style-src 'unsafe-inline'" +
+         std::string(has_pictures(page) ? "; img-src data:" : "") + "\">\n" +
+         element("title", page.title) + "<style>\n" + html_style() + "</style>\n</head>\n";
+}
+
+std::string anchor(std::size_t section) { return "section." + std::to_string(section + 1); }
+
+std::string in_short(const Page& page) {
+  std::string list;
+  for (std::size_t i = 0; i < page.sections.size(); ++i) {
+    const Section& section = page.sections[i];
+    const std::string& answer = section.conclusion.answer;
+    if (answer.empty()) continue;
+    list += "<li><a href=\"#" + anchor(i) + "\">" + escape_markup(section.title) +
+            "</a>: " + escape_markup(answer) + "</li>\n";
+  }
+  return list.empty() ? "" : "<nav>\n<h2>In short</h2>\n<ul>\n" + list + "</ul>\n</nav>\n";
+}
+
+std::string conclusion_element(const Conclusion& conclusion) {
+  std::string remarks;
+  for (const std::string& remark : conclusion.remarks) remarks += element("li", remark);
+  return paragraph("conclusion", conclusion.answer) +
+         (remarks.empty() ? "" : "<ul>\n" + remarks + "</ul>\n");
+}
+
+std::string head_row(const Table& table) {
+  std::string row = "<thead><tr>";
+  for (const Column& column : table.columns) {
+    row += column.is_text ? "<th scope=\"col\" class=\"text\">" : "<th scope=\"col\">";
+    row += escape_markup(column.head) + "</th>";
+  }
+  return row + "</tr></thead>\n";
+}
+
+std::string body_row(const Table& table, const std::vector<std::string>& cells) {
+  std::string row = "<tr>";
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    row += table.columns[i].is_text ? "<td class=\"text\">" : "<td>";
+    row += escape_markup(cells[i]) + "</td>";
+  }
+  return row + "</tr>\n";
+}
+
+// Wide tables scroll in a box of their own, which the keyboard reaches, too.
+std::string table_element(const Table& table) {
+  std::string text = "<div class=\"table\" tabindex=\"0\" role=\"region\" aria-label=\"" +
+                     escape_markup(table.title) + "\">\n<table id=\"table." + table.id + "\">\n" +
+                     element("caption", table.title) + head_row(table) + "<tbody>\n";
+  for (const std::vector<std::string>& cells : table.rows) text += body_row(table, cells);
+  text += "</tbody>\n</table>\n</div>\n";
+  for (const std::string& note : table.notes) text += paragraph("note", note);
+  return text;
+}
+
+std::string heat_map_element(const plot::HeatMap& map) {
+  return "<div class=\"table\" tabindex=\"0\" role=\"region\" aria-label=\"" +
+         escape_markup(map.title) + "\">\n" + plot::to_svg(map) + "</div>\n";
+}
+
+std::string picture_element(const Picture& picture) {
+  std::string caption, alternative;
+  for (const std::string& line : picture.caption) {
+    caption += (caption.empty() ? "" : "<br>") + escape_markup(line);
+    alternative += (alternative.empty() ? "" : ", ") + escape_markup(line);
+  }
+  const std::string image = picture.png.empty()
+                                ? ""
+                                : "<img alt=\"" + alternative + "\" src=\"data:image/png;base64," +
+                                      base64(picture.png) + "\">";
+  return "<figure class=\"picture\">" + image + "<figcaption>" + caption +
+         "</figcaption></figure>\n";
+}
+
+std::string pictures_element(const Section& section) {
+  std::string pictures;
+  for (const Picture& picture : section.pictures) pictures += picture_element(picture);
+  return pictures.empty() ? "" : "<div class=\"pictures\">\n" + pictures + "</div>\n";
+}
+
+std::string section_element(const Section& section, std::size_t index) {
+  std::string text = "<section id=\"" + anchor(index) + "\">\n" + element("h2", section.title) +
+                     paragraph("question", section.question) +
+                     conclusion_element(section.conclusion);
+  for (const plot::Figure& figure : section.figures) {
+    text += "<figure>\n" + plot::to_svg(figure) + "</figure>\n";
+  }
+  for (const plot::Timeline& timeline : section.timelines)
+    text += "<figure>\n" + plot::to_svg(timeline) + "</figure>\n";
+  for (const plot::HeatMap& map : section.heat_maps) text += heat_map_element(map);
+  for (const Table& table : section.tables) text += table_element(table);
+  return text + pictures_element(section) + "</section>\n";
+}
+
+std::string environment_element(const std::string& environment) {
+  if (environment.empty()) return "";
+  std::istringstream lines(environment);
+  std::string text = "<section>\n<h2>Environment</h2>\n<pre>";
+  for (std::string line; std::getline(lines, line);) text += escape_markup(line) + '\n';
+  return text + "</pre>\n</section>\n";
+}
+
+}  // namespace
+
+std::string to_html(const Page& page) {
+  check_page(page);
+  std::string html = head(page) + "<body>\n<main>\n" + element("h1", page.title) + in_short(page);
+  for (std::size_t i = 0; i < page.sections.size(); ++i) {
+    html += section_element(page.sections[i], i);
+  }
+  return html + environment_element(page.environment) + "</main>\n</body>\n</html>\n";
+}
+
+}  // namespace lockstep::bench::page

@@ -1,0 +1,317 @@
+#include "lockstep/report/run/run_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "lockstep/report/json_number.h"
+#include "lockstep/report/text_table.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+
+namespace lockstep::bench {
+namespace {
+
+// Lines say nothing of how many samples an interval had; a summary that is not of an earlier stop
+// has the exact means.
+void take_exact_losses(const RunFolder& folder, RunHistory& history) {
+  if (!folder.summary) return;
+  for (EpochHistory& epoch : history.epochs) {
+    const auto facts = folder.summary->epochs.find(epoch.epoch);
+    const bool covers = folder.summary->steps.value_or(-1) >= epoch.step;
+    if (covers && facts != folder.summary->epochs.end() && facts->second.train_loss) {
+      epoch.train_loss = facts->second.train_loss;
+    }
+  }
+}
+
+}  // namespace
+
+RunReport read_run_report(const std::filesystem::path& path) {
+  RunReport report{.folder = read_run_folder(path), .history = {}};
+  report.history = run_history(report.folder.metrics.lines);
+  take_exact_losses(report.folder, report.history);
+  const std::filesystem::path profile = path / "profile" / "profile.json";
+  if (std::filesystem::exists(profile))
+    report.profile = read_profile(text_of_run_file(profile), profile.string());
+  return report;
+}
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void put_scores(Json& object, const std::string& key, const Scores& scores) {
+  for (const ScoreName& score : kScores) put_number(object, key + score.name, scores.*score.value);
+}
+
+Json count(const std::optional<std::int64_t>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json text(const std::string& value) { return value.empty() ? Json(nullptr) : Json(value); }
+
+Json epoch_json(const EpochHistory& epoch) {
+  Json object = {{"epoch", epoch.epoch}, {"step", epoch.step}};
+  put_number(object, "train_loss", epoch.train_loss);
+  for (const ScoreSet& set : kScoreSets) put_scores(object, set.key, epoch.*set.scores);
+  put_number(object, "lr", epoch.lr);
+  put_number(object, "samples_per_s", epoch.samples_per_s);
+  put_number(object, "seconds", epoch.seconds);
+  return object;
+}
+
+Json restart_json(const Restart& restart) {
+  Json object = {{"restart", restart.restart}, {"epoch", restart.epoch}, {"step", restart.step},
+      {"made_again", restart.made_again}, {"furthest_step", restart.furthest_step}};
+  put_number(object, "gap_seconds", restart.gap);
+  return object;
+}
+
+Json summary_json(const std::optional<SummaryFacts>& facts) {
+  if (!facts) return nullptr;
+  Json object = {{"model", text(facts->model)}, {"data", text(facts->data)},
+      {"parallel", text(facts->parallel)}, {"precision", text(facts->precision)},
+      {"world_size", count(facts->world_size)}, {"batch_size", count(facts->batch_size)},
+      {"steps", count(facts->steps)}, {"eval_metric", text(facts->eval_metric)},
+      {"best_epoch", count(facts->best_epoch)}};
+  put_number(object, "best_value", facts->best_value);
+  put_scores(object, "test_", facts->test);
+  put_scores(object, "best_test_", facts->best_test);
+  object["stopped_by"] = text(facts->stopped_by);
+  object["parameters_hash"] = text(facts->parameters_hash);
+  object["resumed_from"] = text(facts->resumed_from);
+  object["restarts"] = count(facts->restarts);
+  object["exit"] = count(facts->exit);
+  object["peak_memory_bytes"] = count(facts->peak_memory_bytes);
+  return object;
+}
+
+Json run_json(const RunReport& run) {
+  Json object = {
+      {"run", run.folder.path.string()}, {"epochs", Json::array()}, {"restarts", Json::array()}};
+  for (const auto& epoch : run.history.epochs) object["epochs"].push_back(epoch_json(epoch));
+  for (const auto& restart : run.history.restarts) {
+    object["restarts"].push_back(restart_json(restart));
+  }
+  put_scores(object, "test_", run.history.test);
+  put_number(object, "seconds", run.history.seconds);
+  put_number(object, "samples_per_s", run.history.samples_per_s);
+  object["left_out"] = run.folder.metrics.left_out;
+  object["snapshots"] = run.folder.snapshots;
+  object["best_snapshot"] = count(run.folder.best_snapshot);
+  object["summary"] = summary_json(run.folder.summary);
+  return object;
+}
+
+}  // namespace
+
+std::string report_json(const std::vector<RunReport>& runs) {
+  Json object = {{"v", 1}, {"runs", Json::array()}};
+  for (const RunReport& run : runs) object["runs"].push_back(run_json(run));
+  // A folder's name need not be UTF-8.
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+namespace {
+
+// A folder and its files may be a stranger's, and what they say goes to a terminal.
+std::string shown(const std::string& text) {
+  if (text.size() > 100) return printable(text);
+  const std::string readable = printable_path(text);
+  const bool is_plain = readable == text && text.find_first_of(" \"\\") == std::string::npos;
+  return is_plain ? text : concat('"', readable, '"');
+}
+
+std::string shown_or_nothing(const std::string& text) { return text.empty() ? "-" : shown(text); }
+
+std::string count_cell(const std::optional<std::int64_t>& count) {
+  return count ? concat(*count) : "-";
+}
+
+std::string epoch_table(const RunHistory& history) {
+  std::vector<std::string> heads;
+  for (const EpochColumn& column : epoch_columns()) heads.emplace_back(column.head);
+  TextTable table(heads);
+  auto restart = history.restarts.begin();
+  for (const EpochHistory& epoch : history.epochs) {
+    for (; restart != history.restarts.end() && restart->epoch <= epoch.epoch; ++restart) {
+      table.add_line("  " + restart_text(*restart));
+    }
+    std::vector<std::string> row;
+    for (const EpochColumn& column : epoch_columns()) row.push_back(column.text(epoch));
+    table.add_row(row);
+  }
+  return table.text();
+}
+
+std::string what_it_was(const SummaryFacts& facts) {
+  std::string line =
+      concat("  ", shown_or_nothing(facts.model), " on ", shown_or_nothing(facts.data));
+  line += concat(", ", shown_or_nothing(facts.parallel));
+  if (facts.world_size) line += concat(", world size ", *facts.world_size);
+  if (facts.batch_size) line += concat(", ", *facts.batch_size, " a batch");
+  if (!facts.precision.empty()) line += concat(", precision ", shown(facts.precision));
+  return line + "\n";
+}
+
+std::string ending(const RunReport& run) {
+  if (!run.folder.summary)
+    return "no summary.json: it is still running, or its processes were killed\n";
+  const SummaryFacts& facts = *run.folder.summary;
+  std::string line = concat("stopped by ", shown_or_nothing(facts.stopped_by));
+  if (facts.steps) line += concat(" at step ", *facts.steps);
+  if (facts.exit) line += concat(", code ", *facts.exit);
+  const auto& epochs = run.history.epochs;
+  if (facts.steps && !epochs.empty() && epochs.back().step > *facts.steps) {
+    line += concat("; that was before the last records, at step ", epochs.back().step);
+  }
+  line += "\n";
+  if (facts.best_epoch && facts.best_value) {
+    line += concat(
+        "best ", shown_or_nothing(facts.eval_metric), " ", cell(facts.best_value, 4), " in epoch ");
+    line += concat(*facts.best_epoch, "\n");
+  }
+  if (!facts.parameters_hash.empty())
+    line += concat("hash of the parameters ", shown(facts.parameters_hash), "\n");
+  return line;
+}
+
+std::string snapshot_line(const RunFolder& folder) {
+  if (folder.snapshots.empty()) return "";
+  std::string line = "snapshots at step";
+  for (const std::int64_t step : folder.snapshots) {
+    line += concat(step == folder.snapshots.front() ? " " : ", ", step);
+    if (step == folder.best_snapshot) line += " (best)";
+  }
+  return line + "\n";
+}
+
+std::string best_test_line(const RunReport& run) {
+  const auto accuracy = run.folder.summary ? run.folder.summary->best_test.top1 : std::nullopt;
+  return accuracy ? concat("test accuracy of the best weights ", cell(accuracy, 4), "\n") : "";
+}
+
+std::string text_of(const RunReport& run) {
+  std::string text = shown(run.folder.path.string()) + "\n";
+  if (run.folder.summary) text += what_it_was(*run.folder.summary);
+  text += run.history.epochs.empty() ? "nothing is recorded yet\n" : epoch_table(run.history);
+  if (run.history.test.top1) {
+    text += concat("test accuracy ", cell(run.history.test.top1, 4), "\n");
+  }
+  text += best_test_line(run) + ending(run) + snapshot_line(run.folder);
+  for (const std::string& line : run.folder.metrics.left_out) text += line + "\n";
+  if (run.profile) text += profile_text(*run.profile);
+  return text;
+}
+
+std::optional<double> final_accuracy(const RunReport& run) {
+  if (run.folder.summary && run.folder.summary->test.top1) {
+    return run.folder.summary->test.top1;
+  }
+  return run.history.test.top1;
+}
+
+std::string overview(const std::vector<RunReport>& runs) {
+  TextTable table({"run", "model", "data", "parallel", "world size", "epochs", "step",
+                      "test accuracy", "samples/s", "seconds", "restarts", "stopped by"},
+      true);
+  for (const RunReport& run : runs) {
+    const SummaryFacts facts = run.folder.summary.value_or(SummaryFacts());
+    const auto& epochs = run.history.epochs;
+    table.add_row({shown(run.folder.path.string()), shown_or_nothing(facts.model),
+        shown_or_nothing(facts.data), shown_or_nothing(facts.parallel),
+        count_cell(facts.world_size), concat(epochs.size()),
+        epochs.empty() ? "-" : concat(epochs.back().step), cell(final_accuracy(run), 4),
+        cell(run.history.samples_per_s, 0), cell(run.history.seconds, 2),
+        concat(run.history.restarts.size()), shown_or_nothing(facts.stopped_by)});
+  }
+  return table.text();
+}
+
+using Value = std::function<std::optional<double>(const EpochHistory&)>;
+
+struct Score {
+  std::string name;
+  Value value;
+};
+
+std::vector<Score> scores_of_epochs() {
+  std::vector<Score> all;
+  for (const ScoreSet& set : kScoreSets)
+    for (const ScoreName& score : kScores)
+      all.push_back({std::string(set.title) + score.title,
+          [scores = set.scores, value = score.value](
+              const EpochHistory& epoch) { return epoch.*scores.*value; }});
+  return all;
+}
+
+std::vector<EpochColumn> make_epoch_columns() {
+  using Epoch = const EpochHistory&;
+  std::vector<EpochColumn> columns{{"epoch", [](Epoch epoch) { return concat(epoch.epoch); }},
+      {"step", [](Epoch epoch) { return concat(epoch.step); }},
+      {"train loss", [](Epoch epoch) { return cell(epoch.train_loss, 4); }}};
+  for (const Score& score : scores_of_epochs())
+    columns.push_back(
+        {score.name, [value = score.value](Epoch epoch) { return cell(value(epoch), 4); }});
+  columns.push_back({"lr", [](Epoch epoch) { return short_cell(epoch.lr); }});
+  columns.push_back({"samples/s", [](Epoch epoch) { return cell(epoch.samples_per_s, 0); }});
+  columns.push_back({"seconds", [](Epoch epoch) { return cell(epoch.seconds, 2); }});
+  return columns;
+}
+
+// Rows are epochs, columns runs.
+std::string side_by_side(
+    const std::vector<RunReport>& runs, const std::string& name, const Value& value) {
+  std::map<std::int64_t, std::vector<std::string>> rows;
+  std::vector<std::string> heads{"epoch"};
+  bool any = false;
+  for (std::size_t column = 0; column < runs.size(); ++column) {
+    heads.push_back(shown(runs[column].folder.path.string()));
+    for (const EpochHistory& epoch : runs[column].history.epochs) {
+      auto& cells = rows.try_emplace(epoch.epoch, runs.size(), "-").first->second;
+      cells[column] = cell(value(epoch), 4);
+      any = any || value(epoch);
+    }
+  }
+  if (!any) return "";
+  TextTable table(std::move(heads));
+  for (auto& [epoch, cells] : rows) {
+    cells.insert(cells.begin(), concat(epoch));
+    table.add_row(std::move(cells));
+  }
+  return concat("\n", name, "\n", table.text());
+}
+
+}  // namespace
+
+const std::vector<EpochColumn>& epoch_columns() {
+  static const std::vector<EpochColumn> kColumns = make_epoch_columns();
+  return kColumns;
+}
+
+std::string restart_text(const Restart& restart) {
+  std::string line = concat("restart ", restart.restart, " in epoch ", restart.epoch);
+  if (restart.gap) line += concat(", ", cell(restart.gap, 1), " s after the record before");
+  if (restart.made_again == 0) return line + ": nothing that was recorded was lost";
+  const char* records = restart.made_again == 1 ? " record" : " records";
+  return line + concat(": ", restart.made_again, records, " up to step ", restart.furthest_step,
+                    " lost and made again, from step ", restart.step, " on");
+}
+
+std::string report_text(const std::vector<RunReport>& runs) {
+  if (runs.size() == 1) return text_of(runs.front());
+  std::string text = overview(runs);
+  text +=
+      side_by_side(runs, "train loss", [](const EpochHistory& epoch) { return epoch.train_loss; });
+  for (const Score& score : scores_of_epochs()) text += side_by_side(runs, score.name, score.value);
+  for (const RunReport& run : runs) {
+    for (const std::string& line : run.folder.metrics.left_out) text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace lockstep::bench

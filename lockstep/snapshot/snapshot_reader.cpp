@@ -1,0 +1,211 @@
+#include "lockstep/snapshot/snapshot_reader.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
+#include "lockstep/formats/input_file.h"
+#include "lockstep/formats/json_fields.h"
+#include "lockstep/snapshot/snapshot_check.h"
+#include "lockstep/snapshot/snapshot_names.h"
+#include "lockstep/formats/weights/safetensors.h"
+#include "lockstep/nn/weights.h"
+#include "lockstep/snapshot/group_values.h"
+#include "lockstep/snapshot/snapshot_files.h"
+
+namespace lockstep {
+
+namespace {
+
+// As large as a list of all epochs of a long run may be, and more.
+constexpr std::size_t kMostStateBytes = std::size_t{64} << 20;
+
+using OpenedFile = std::shared_ptr<const TensorFile>;
+
+torch::Tensor tensor_of(const TensorEntry& entry, const OpenedFile& file) {
+  const auto type = *nn::scalar_type_of(entry.type);
+  const auto address = reinterpret_cast<std::uintptr_t>(entry.bytes.data());
+  if (!entry.bytes.empty() && address % bytes_of(entry.type) == 0) {
+    // The mapping is read-only, which LibTorch cannot say.
+    auto* const data = const_cast<std::uint8_t*>(entry.bytes.data());
+    return at::from_blob(
+        data, entry.shape, [file](void*) {}, torch::dtype(type));
+  }
+  torch::Tensor copy = at::empty(entry.shape, on_host(type));
+  if (!entry.bytes.empty())
+    std::memcpy(copy.mutable_data_ptr(), entry.bytes.data(), entry.bytes.size());
+  return copy;
+}
+
+void add_tensors(const OpenedFile& file, const std::string& name, nn::NamedTensors& tensors) {
+  for (const TensorEntry& entry : file->entries()) {
+    if (tensors.contains(entry.name))
+      throw DataError(concat(name, ": the tensor ", entry.name, " is in another part, too"));
+    if (!nn::scalar_type_of(entry.type)) {
+      throw DataError(concat(name, ": the tensor ", entry.name,
+          " has a type that LibTorch lacks: ", torch_name(entry.type)));
+    }
+    tensors.insert(entry.name, tensor_of(entry, file));
+  }
+}
+
+using nlohmann::json;
+
+constexpr JsonLimits kChoiceLimits{.bytes = std::size_t{64} << 20, .depth = 8};
+
+json choice_json(const SnapshotChoice& choice) {
+  json refused = json::array();
+  for (const auto& [name, reason] : choice.refused) refused.push_back({name, reason});
+  json message{{"path", choice.path.string()}, {"refused", refused}};
+  if (!choice.path.empty()) message["manifest"] = to_json(choice.manifest);
+  return message;
+}
+
+SnapshotChoice choice_of(const json& message) {
+  SnapshotChoice choice;
+  choice.path = message.at("path").get<std::string>();
+  for (const json& pair : message.at("refused"))
+    choice.refused.push_back({pair.at(0).get<std::string>(), pair.at(1).get<std::string>()});
+  if (!choice.path.empty()) {
+    choice.manifest =
+        parse_manifest(message.at("manifest").get<std::string>(), choice.path.string());
+  }
+  return choice;
+}
+
+SnapshotChoice chosen_by_root(
+    const std::function<SnapshotChoice()>& choose, const ProcessGroup& world) {
+  json message;
+  do_on_root([&] { message = choice_json(choose()); }, world);
+  // Paths of the command are UTF-8; what else is not comes back changed.
+  const auto text = message.dump(-1, ' ', false, json::error_handler_t::replace);
+  return choice_of(
+      parse_strict_json(broadcast_text(text, 0, world), "the choice of rank 0", kChoiceLimits));
+}
+
+}  // namespace
+
+SnapshotReader::SnapshotReader(const SnapshotChoice& choice)
+    : path_(choice.path), step_(choice.manifest.step) {
+  check(!path_.empty(), "SnapshotReader: there is no snapshot to read");
+  for (const SnapshotFile& file : choice.manifest.files) files_.push_back(file.name);
+  for (const std::string& file : files_) {
+    if (const auto name = parse_snapshot_file_name(file)) (void)parts_of(name->group);
+  }
+}
+
+// All parts of a group are there, and all are parts of the same whole; or there is none.
+std::vector<std::string> SnapshotReader::parts_of(const std::string& group) const {
+  std::vector<std::string> parts;
+  std::optional<int> number;
+  for (const std::string& file : files_) {
+    const auto name = parse_snapshot_file_name(file);
+    if (!name || name->group != group) continue;
+    if (number && *number != name->parts) {
+      throw DataError(concat(
+          path_.string(), ": ", group, " is there in ", *number, " parts and in ", name->parts));
+    }
+    number = name->parts;
+    parts.push_back(file);
+  }
+  if (number && std::ssize(parts) != *number) {
+    throw DataError(concat(path_.string(), ": ", group, " has ", *number, " parts, of which ",
+        parts.size(), " are there"));
+  }
+  std::ranges::sort(parts);
+  return parts;
+}
+
+std::string SnapshotReader::state() const {
+  const std::filesystem::path file = path_ / kStateFile;
+  InputFile input(file);
+  std::string text;
+  std::array<std::uint8_t, 1 << 16> piece{};
+  while (const std::size_t bytes = input.read(piece)) {
+    text.append(reinterpret_cast<const char*>(piece.data()), bytes);
+    if (text.size() > kMostStateBytes)
+      throw DataError(concat(file.string(), ": more than ", kMostStateBytes, " bytes"));
+  }
+  return text;
+}
+
+nn::NamedTensors SnapshotReader::group(const std::string& name) const {
+  nn::NamedTensors tensors("Tensor");
+  for (const std::string& part : parts_of(name)) {
+    const auto file = path_ / part;
+    add_tensors(open(file), file.string(), tensors);
+  }
+  return tensors;
+}
+
+OptimizerState SnapshotReader::optimizer() const {
+  std::vector<OptimizerState> states;
+  for (const std::string& part : parts_of("optimizer")) {
+    const auto path = path_ / part;
+    const OpenedFile file = open(path);
+    const auto options = file->metadata().find(kOptimizerOptions);
+    if (options == file->metadata().end())
+      throw DataError(concat(path.string(), ": the options of the optimizer are missing"));
+    OptimizerState state;
+    state.options = options->second;
+    add_tensors(file, path.string(), state.tensors);
+    states.push_back(std::move(state));
+  }
+  if (states.empty()) throw DataError(path_.string() + ": no optimizer state");
+  return joined(states);
+}
+
+nn::NamedTensors SnapshotReader::rank(int rank) const {
+  const std::string file = snapshot_rank_file_name(rank);
+  const auto name = parse_snapshot_file_name(file);
+  return group(name->group);
+}
+
+OpenedFile SnapshotReader::open(const std::filesystem::path& part) const {
+  return opened_.emplace_back(std::make_shared<const TensorFile>(read_safetensors(part)));
+}
+
+void SnapshotReader::require_unchanged() const {
+  const auto files = std::exchange(opened_, {});
+  for (const OpenedFile& file : files) file->require_unchanged();
+}
+
+void SnapshotReader::checked(const std::function<void()>& restore) const {
+  try {
+    restore();
+  } catch (const std::exception&) {
+    require_unchanged();
+    throw;
+  }
+  require_unchanged();
+}
+
+int SnapshotReader::ranks() const {
+  int ranks = 0;
+  while (std::ranges::find(files_, snapshot_rank_file_name(ranks)) != files_.end()) ++ranks;
+  return ranks;
+}
+
+SnapshotChoice newest_snapshot(const std::filesystem::path& run, const ProcessGroup& world) {
+  return chosen_by_root([&] { return SnapshotFolder(run).newest(); }, world);
+}
+
+SnapshotChoice verified_snapshot(const std::filesystem::path& snapshot, const ProcessGroup& world) {
+  const auto verify = [&] {
+    return SnapshotChoice{.path = snapshot, .manifest = verify_snapshot(snapshot), .refused = {}};
+  };
+  return chosen_by_root(verify, world);
+}
+
+}  // namespace lockstep

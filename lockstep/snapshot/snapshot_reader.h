@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/snapshot/snapshot_folder.h"
+#include "lockstep/formats/weights/tensor_file.h"
+#include "lockstep/nn/named_state.h"
+#include "lockstep/snapshot/optimizer_state.h"
+
+namespace lockstep {
+
+/// Reads a snapshot that was verified, whatever the number of ranks that wrote it.
+///
+/// Tensors are the files themselves, mapped into memory: copy from them, within checked(), never
+/// write to them. They may outlive the reader, and the snapshot being pruned.
+///
+///     SnapshotReader reader(newest_snapshot("runs/7", world));
+///     reader.checked([&] {
+///       restore_tensors(nn::named_state(*model), reader.model(), reader.path().string());
+///     });
+class SnapshotReader {
+ public:
+  /// Takes the names of the files; an empty choice is an InvalidArgument, a part that is missing a
+  /// DataError.
+  explicit SnapshotReader(const SnapshotChoice& choice);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::int64_t step() const { return step_; }
+
+  /// Returns the text of state.json.
+  std::string state() const;
+
+  /// Returns all tensors of a group, such as `model`, from all its parts; none if there is none of
+  /// the group. A name in two parts is a DataError.
+  nn::NamedTensors group(const std::string& name) const;
+
+  nn::NamedTensors model() const { return group("model"); }
+  nn::NamedTensors model_ema() const { return group("model-ema"); }
+
+  /// Returns the whole state of the optimizer. A snapshot without one is a DataError.
+  OptimizerState optimizer() const;
+
+  /// Returns what one rank alone knew; nothing if the world was smaller.
+  nn::NamedTensors rank(int rank) const;
+
+  /// Counts the ranks that wrote a file of their own.
+  int ranks() const;
+
+  /// Lets `restore` copy from the tensors, then lets go of the files. If another program changed
+  /// one of them meanwhile, that is a DataError, whatever `restore` made of it.
+  void checked(const std::function<void()>& restore) const;
+
+ private:
+  std::vector<std::string> parts_of(const std::string& group) const;
+  std::shared_ptr<const TensorFile> open(const std::filesystem::path& part) const;
+  void require_unchanged() const;
+
+  std::filesystem::path path_;
+  std::int64_t step_;
+  std::vector<std::string> files_;
+  mutable std::vector<std::shared_ptr<const TensorFile>> opened_ = {};  ///< and not yet checked
+};
+
+/// Finds the newest usable snapshot of a run, the same on all ranks: rank 0 reads and verifies,
+/// once for all. A collective; what rank 0 cannot read is an error on every rank.
+SnapshotChoice newest_snapshot(const std::filesystem::path& run, const ProcessGroup& world);
+
+/// Verifies one snapshot, the same on all ranks; a broken one is a DataError on every rank. A
+/// collective.
+SnapshotChoice verified_snapshot(const std::filesystem::path& snapshot, const ProcessGroup& world);
+
+}  // namespace lockstep
