@@ -21,8 +21,8 @@
 #include <ATen/ops/randn.h>
 
 #include "lockstep/core/exit_code.h"
-#include "lockstep/flags/flag_table.h"
 #include "lockstep/core/text.h"
+#include "lockstep/flags/flag_table.h"
 #include "lockstep/nn/conv/convolution.h"
 #include "lockstep/nn/conv/winograd.h"
 

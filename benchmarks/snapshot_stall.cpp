@@ -22,8 +22,8 @@
 
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/flags/flag_table.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/flags/flag_table.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/snapshot/restore_tensors.h"

@@ -4,11 +4,11 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "bench/cli/bench_flags.h"
 #include "bench/experiment/runner.h"
 #include "bench/studies/bench_report.h"
 #include "bench/studies/catalogue.h"
 #include "bench/study/run_files.h"
-#include "bench/cli/bench_flags.h"
 #include "lockstep/cli/env/host_facts.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"

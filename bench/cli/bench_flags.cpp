@@ -11,8 +11,8 @@
 #include "bench/studies/catalogue.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
-#include "lockstep/flags/flag_table.h"
 #include "lockstep/core/text.h"
+#include "lockstep/flags/flag_table.h"
 #include "lockstep/train/options/train_flags.h"
 
 namespace lockstep::cli {

@@ -1,10 +1,10 @@
 #include <filesystem>
 #include <iostream>
 
-#include "lockstep/report/page/page.h"
 #include "bench/results_file/results_file.h"
 #include "bench/studies/bench_report.h"
 #include "lockstep/cli/verbs.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::cli {
 namespace {

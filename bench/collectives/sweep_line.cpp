@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/statistics/median.h"
-#include "lockstep/report/text_table.h"
 #include "lockstep/core/error.h"
 #include "lockstep/formats/json_fields.h"
+#include "lockstep/report/text_table.h"
 
 namespace lockstep::bench {
 namespace {

@@ -6,17 +6,17 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/report/page/table.h"
 #include "bench/planning/plan_tables.h"
 #include "bench/planning/way_flags.h"
-#include "lockstep/report/plot/timeline.h"
-#include "lockstep/report/run/profile_page.h"
 #include "bench/statistics/estimate_text.h"
 #include "bench/statistics/median.h"
 #include "bench/study/table_of.h"
 #include "lockstep/core/error.h"
 #include "lockstep/plan/prediction.h"
 #include "lockstep/record/profile/profile.h"
+#include "lockstep/report/page/table.h"
+#include "lockstep/report/plot/timeline.h"
+#include "lockstep/report/run/profile_page.h"
 
 namespace lockstep::bench {
 namespace {

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/report/page/section.h"
 #include "bench/planning/measure_profile.h"
 #include "lockstep/plan/answer.h"
 #include "lockstep/record/profile/profile.h"
+#include "lockstep/report/page/section.h"
 
 namespace lockstep::bench {
 

@@ -5,8 +5,8 @@
 
 #include "bench/statistics/estimate_text.h"
 #include "bench/study/table_of.h"
-#include "lockstep/report/text_table.h"
 #include "lockstep/core/error.h"
+#include "lockstep/report/text_table.h"
 
 namespace lockstep::bench {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "lockstep/report/page/table.h"
 #include "bench/planning/plan_section.h"
+#include "lockstep/report/page/table.h"
 
 namespace lockstep::bench {
 

@@ -7,14 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "bench/experiment/sample_log.h"
-#include "lockstep/report/page/page.h"
-#include "lockstep/report/plot/figure.h"
 #include "bench/results_file/results_file.h"
 #include "bench/statistics/estimate_text.h"
 #include "bench/study/cell_note.h"
 #include "lockstep/core/error.h"
 #include "lockstep/formats/json_fields.h"
 #include "lockstep/formats/output_file.h"
+#include "lockstep/report/page/page.h"
+#include "lockstep/report/plot/figure.h"
 
 namespace lockstep::bench {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/report/page/page.h"
 #include "bench/studies/bench_request.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::bench {
 

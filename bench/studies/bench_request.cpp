@@ -7,13 +7,13 @@
 #include <span>
 #include <utility>
 
-#include "lockstep/report/page/section.h"
 #include "bench/studies/catalogue.h"
 #include "bench/study/cell_note.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/json_fields.h"
 #include "lockstep/formats/output_file.h"
+#include "lockstep/report/page/section.h"
 
 namespace lockstep::bench {
 namespace {

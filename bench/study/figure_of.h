@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/report/plot/figure.h"
 #include "bench/statistics/median.h"
+#include "lockstep/report/plot/figure.h"
 
 namespace lockstep::bench {
 

@@ -6,8 +6,8 @@
 #include <limits>
 #include <unistd.h>
 
-#include "lockstep/core/error.h"
 #include "lockstep/core/cgroup.h"
+#include "lockstep/core/error.h"
 #include "lockstep/data/image_sets.h"
 #include "lockstep/formats/idx.h"
 

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/report/page/section.h"
 #include "bench/study/cell_note.h"
 #include "bench/study/measured.h"
 #include "bench/study/train_command.h"
+#include "lockstep/report/page/section.h"
 
 namespace lockstep::bench {
 

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/report/page/table.h"
 #include "bench/statistics/estimate_text.h"
+#include "lockstep/report/page/table.h"
 
 namespace lockstep::bench {
 

@@ -1,7 +1,7 @@
 #include "bench/study/timed_steps.h"
 
-#include "lockstep/record/metrics_reader.h"
 #include "lockstep/core/error.h"
+#include "lockstep/record/metrics_reader.h"
 
 namespace lockstep::bench {
 namespace {

@@ -14,10 +14,10 @@
 #include <vector>
 #include <zlib.h>
 
+#include "bench/synthetic/synthetic.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/data/pattern.h"
-#include "bench/synthetic/synthetic.h"
 #include "lockstep/formats/cifar.h"
 #include "lockstep/formats/idx.h"
 #include "lockstep/formats/image/image.h"

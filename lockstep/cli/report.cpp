@@ -4,12 +4,12 @@
 #include <optional>
 #include <system_error>
 
-#include "lockstep/report/run/run_events.h"
-#include "lockstep/report/run/run_page.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/flags/flag_table.h"
+#include "lockstep/report/run/run_events.h"
+#include "lockstep/report/run/run_page.h"
 
 namespace lockstep::cli {
 namespace {

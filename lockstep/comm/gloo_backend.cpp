@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "lockstep/cluster/route.h"
 #include "lockstep/comm/c10d_work.h"
 #include "lockstep/comm/gloo_loop.h"
 #include "lockstep/comm/gloo_threads.h"
@@ -17,7 +18,6 @@
 #include "lockstep/comm/reduce/reduce_kernel.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/cluster/route.h"
 #include "lockstep/device/host_tensor.h"
 
 namespace lockstep {

@@ -6,6 +6,8 @@
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "lockstep/cluster/place.h"
+#include "lockstep/cluster/route.h"
 #include "lockstep/comm/backend.h"
 #include "lockstep/comm/forgotten_init.h"
 #include "lockstep/comm/gloo_backend.h"
@@ -19,15 +21,13 @@
 #include "lockstep/comm/single_backend.h"
 #include "lockstep/comm/store.h"
 #include "lockstep/core/backend_names.h"
-#include "lockstep/cluster/place.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/liveness/spare.h"
-#include "lockstep/cluster/route.h"
 #include "lockstep/core/process.h"
-#include "lockstep/liveness/own_slot.h"
 #include "lockstep/core/text.h"
 #include "lockstep/device/host_memory.h"
+#include "lockstep/liveness/own_slot.h"
+#include "lockstep/liveness/spare.h"
 
 namespace lockstep {
 namespace {

@@ -7,12 +7,12 @@
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "lockstep/cluster/route.h"
 #include "lockstep/comm/quiet_log.h"
 #include "lockstep/comm/store.h"
 #include "lockstep/comm/within.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/cluster/route.h"
 #include "lockstep/net/endpoint.h"
 
 namespace lockstep {

@@ -3,8 +3,8 @@
 #include <memory>
 #include <utility>
 
-#include "lockstep/liveness/group_record.h"
 #include "lockstep/core/spans.h"
+#include "lockstep/liveness/group_record.h"
 
 namespace lockstep {
 

@@ -7,8 +7,8 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/liveness/own_slot.h"
 #include "lockstep/core/text.h"
+#include "lockstep/liveness/own_slot.h"
 
 namespace lockstep::data {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "lockstep/core/error.h"
-#include "lockstep/flags/flag_spec.h"
 #include "lockstep/core/text.h"
+#include "lockstep/flags/flag_spec.h"
 
 namespace lockstep {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "lockstep/core/enum_names.h"
 #include "lockstep/core/error.h"
-#include "lockstep/flags/flag_spec.h"
 #include "lockstep/core/text.h"
+#include "lockstep/flags/flag_spec.h"
 
 namespace lockstep {
 

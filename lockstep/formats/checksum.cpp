@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
-#include "lockstep/liveness/own_slot.h"
 #include "lockstep/formats/input_file.h"
+#include "lockstep/liveness/own_slot.h"
 
 namespace lockstep {
 namespace {

@@ -6,10 +6,10 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
-#include "lockstep/liveness/progress_page.h"
 #include "lockstep/core/text.h"
 #include "lockstep/launch/patience.h"
 #include "lockstep/launch/strays.h"
+#include "lockstep/liveness/progress_page.h"
 
 namespace lockstep::launch {
 namespace {

@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "lockstep/core/environment.h"
-#include "lockstep/liveness/stack_answer.h"
 #include "lockstep/liveness/progress_page.h"
+#include "lockstep/liveness/stack_answer.h"
 
 namespace lockstep {
 namespace {

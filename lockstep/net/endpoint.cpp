@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <system_error>
 
-#include "lockstep/core/error.h"
 #include "lockstep/cluster/route.h"
+#include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 
 namespace lockstep::net {

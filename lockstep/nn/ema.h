@@ -8,8 +8,8 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
-#include "lockstep/nn/named_state.h"
 #include "lockstep/nn/ema_settings.h"
+#include "lockstep/nn/named_state.h"
 
 namespace lockstep {
 

@@ -7,9 +7,9 @@
 #include <set>
 #include <string>
 
-#include "lockstep/record/metrics_reader.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/record/metrics_reader.h"
 
 namespace lockstep::bench {
 namespace {

@@ -9,8 +9,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/json_fields.h"
-#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/record/summary.h"
+#include "lockstep/snapshot/snapshot_names.h"
 
 namespace lockstep::bench {
 namespace {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "lockstep/record/eval_metric.h"
-#include "lockstep/record/profile/profile.h"
 #include "lockstep/record/metrics.h"
+#include "lockstep/record/profile/profile.h"
 
 namespace lockstep {
 

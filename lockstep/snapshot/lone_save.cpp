@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "lockstep/formats/open_directory.h"
-#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/host_copy.h"
+#include "lockstep/snapshot/snapshot_names.h"
 
 namespace lockstep {
 namespace {

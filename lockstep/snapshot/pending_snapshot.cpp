@@ -13,9 +13,9 @@
 #include "lockstep/core/text.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/output_file.h"
+#include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/snapshot/snapshot_check.h"
 #include "lockstep/snapshot/snapshot_names.h"
-#include "lockstep/formats/weights/safetensors.h"
 
 namespace lockstep {
 namespace {

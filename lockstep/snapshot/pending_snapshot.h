@@ -10,9 +10,9 @@
 
 #include "lockstep/formats/byte_stream.h"
 #include "lockstep/formats/open_directory.h"
+#include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/snapshot/manifest.h"
 #include "lockstep/snapshot/snapshot_folder.h"
-#include "lockstep/formats/weights/tensor_file.h"
 
 namespace lockstep {
 

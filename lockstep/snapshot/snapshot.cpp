@@ -10,14 +10,14 @@
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/liveness/own_slot.h"
 #include "lockstep/formats/json_fields.h"
-#include "lockstep/snapshot/snapshot_names.h"
+#include "lockstep/liveness/own_slot.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/lone_save.h"
 #include "lockstep/snapshot/restore_tensors.h"
 #include "lockstep/snapshot/snapshot_files.h"
+#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/snapshot_reader.h"
 #include "lockstep/snapshot/state_fields.h"
 

@@ -11,8 +11,8 @@
 #include <torch/optim/optimizer.h>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/nn/grad_scaler.h"
 #include "lockstep/nn/ema.h"
+#include "lockstep/nn/grad_scaler.h"
 #include "lockstep/snapshot/run_lock.h"
 #include "lockstep/snapshot/snapshot_saver.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/snapshot/manifest.h"
 #include "lockstep/snapshot/pending_snapshot.h"
-#include "lockstep/formats/weights/tensor_file.h"
 
 namespace lockstep {
 

@@ -17,12 +17,12 @@
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/json_fields.h"
-#include "lockstep/snapshot/snapshot_check.h"
-#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/snapshot/group_values.h"
+#include "lockstep/snapshot/snapshot_check.h"
 #include "lockstep/snapshot/snapshot_files.h"
+#include "lockstep/snapshot/snapshot_names.h"
 
 namespace lockstep {
 

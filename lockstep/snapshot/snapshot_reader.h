@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/snapshot/snapshot_folder.h"
 #include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/nn/named_state.h"
 #include "lockstep/snapshot/optimizer_state.h"
+#include "lockstep/snapshot/snapshot_folder.h"
 
 namespace lockstep {
 

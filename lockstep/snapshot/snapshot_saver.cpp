@@ -17,9 +17,9 @@
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/formats/open_directory.h"
-#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/snapshot/group_values.h"
+#include "lockstep/snapshot/snapshot_names.h"
 
 namespace lockstep {
 namespace {

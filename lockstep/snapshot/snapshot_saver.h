@@ -12,16 +12,16 @@
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/snapshot/pending_snapshot.h"
-#include "lockstep/snapshot/snapshot_folder.h"
 #include "lockstep/nn/named_state.h"
-#include "lockstep/snapshot/snapshot_interval.h"
 #include "lockstep/snapshot/apart/snapshot_hosts.h"
 #include "lockstep/snapshot/apart/spread_files.h"
 #include "lockstep/snapshot/background_thread.h"
 #include "lockstep/snapshot/host_copy.h"
 #include "lockstep/snapshot/optimizer_state.h"
+#include "lockstep/snapshot/pending_snapshot.h"
 #include "lockstep/snapshot/snapshot_files.h"
+#include "lockstep/snapshot/snapshot_folder.h"
+#include "lockstep/snapshot/snapshot_interval.h"
 
 namespace lockstep {
 

@@ -5,10 +5,10 @@
 #include <iostream>
 
 #include "lockstep/liveness/own_slot.h"
-#include "lockstep/snapshot/snapshot_folder.h"
-#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/lone_save.h"
+#include "lockstep/snapshot/snapshot_folder.h"
+#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/train/state/run_part.h"
 #include "lockstep/train/stop_signal.h"
 

@@ -5,11 +5,11 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/snapshot/snapshot_files.h"
+#include "lockstep/snapshot/snapshot_interval.h"
+#include "lockstep/snapshot/snapshot_saver.h"
 #include "lockstep/train/agreement.h"
 #include "lockstep/train/epoch_loop.h"
-#include "lockstep/snapshot/snapshot_interval.h"
-#include "lockstep/snapshot/snapshot_files.h"
-#include "lockstep/snapshot/snapshot_saver.h"
 #include "lockstep/train/train_run.h"
 
 namespace lockstep {

@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "lockstep/core/error.h"
-#include "lockstep/liveness/own_slot.h"
 #include "lockstep/core/spans.h"
+#include "lockstep/liveness/own_slot.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/restore_tensors.h"
 

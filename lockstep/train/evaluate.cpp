@@ -9,8 +9,8 @@
 #include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
 
-#include "lockstep/liveness/own_slot.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/liveness/own_slot.h"
 
 namespace lockstep {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/train/optim/loss.h"
 #include "lockstep/record/eval_metric.h"
 #include "lockstep/record/metrics.h"
+#include "lockstep/train/optim/loss.h"
 
 namespace lockstep {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/record/summary.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/epoch_loop.h"
-#include "lockstep/record/summary.h"
 #include "lockstep/train/train_run.h"
 #include "lockstep/train/validator.h"
 

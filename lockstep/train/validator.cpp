@@ -4,12 +4,12 @@
 #include <filesystem>
 
 #include "lockstep/core/error.h"
-#include "lockstep/snapshot/snapshot_check.h"
 #include "lockstep/nn/weights.h"
-#include "lockstep/train/evaluate.h"
-#include "lockstep/train/evaluation/evaluation_loader.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/restore_tensors.h"
+#include "lockstep/snapshot/snapshot_check.h"
+#include "lockstep/train/evaluate.h"
+#include "lockstep/train/evaluation/evaluation_loader.h"
 #include "lockstep/train/state/parameters_hash.h"
 #include "lockstep/train/state/scattered_state.h"
 

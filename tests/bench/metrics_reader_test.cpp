@@ -10,8 +10,8 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/record/run_folder.h"
 #include "lockstep/core/error.h"
+#include "lockstep/record/run_folder.h"
 
 namespace lockstep::bench {
 namespace {

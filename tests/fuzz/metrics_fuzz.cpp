@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "lockstep/report/run/run_report.h"
 #include "lockstep/core/error.h"
+#include "lockstep/report/run/run_report.h"
 
 namespace {
 

@@ -1,9 +1,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "lockstep/report/page/page.h"
 #include "bench/results_file/results_file.h"
 #include "lockstep/core/error.h"
+#include "lockstep/report/page/page.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);

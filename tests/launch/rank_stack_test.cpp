@@ -7,9 +7,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lockstep/liveness/stack_answer.h"
-#include "lockstep/liveness/progress_page.h"
 #include "lockstep/launch/hang/process_state.h"
+#include "lockstep/liveness/progress_page.h"
+#include "lockstep/liveness/stack_answer.h"
 
 namespace lockstep::launch {
 namespace {

@@ -11,12 +11,11 @@
 #include <system_error>
 #include <utility>
 
-#include "lockstep/report/page/page.h"
+#include "bench/cli/plan/plan_flags.h"
+#include "bench/cli/plan/then_train.h"
 #include "bench/planning/plan_section.h"
 #include "bench/statistics/load_meter.h"
 #include "lockstep/cli/env/host_facts.h"
-#include "bench/cli/plan/plan_flags.h"
-#include "bench/cli/plan/then_train.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/cpu_share.h"
@@ -26,6 +25,7 @@
 #include "lockstep/formats/output_file.h"
 #include "lockstep/plan/profile/device.h"
 #include "lockstep/plan/scenario.h"
+#include "lockstep/report/page/page.h"
 #include "lockstep/train/options/train_flags.h"
 
 namespace lockstep::cli {

@@ -7,12 +7,12 @@
 #include <set>
 #include <string_view>
 
-#include "bench/planning/measured_link.h"
 #include "bench/cli/plan/then_train.h"
+#include "bench/planning/measured_link.h"
 #include "lockstep/core/byte_size.h"
 #include "lockstep/core/error.h"
-#include "lockstep/flags/flag_table.h"
 #include "lockstep/core/text.h"
+#include "lockstep/flags/flag_table.h"
 #include "lockstep/parallel/schedule/flags_of_ways.h"
 #include "lockstep/plan/scenario.h"
 #include "lockstep/train/options/train_flags.h"

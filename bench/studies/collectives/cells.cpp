@@ -1,11 +1,11 @@
 #include <algorithm>
 
 #include "bench/collectives/sweep_line.h"
-#include "lockstep/report/plot/ticks.h"
 #include "bench/studies/collectives/study.h"
 #include "bench/study/train_command.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/report/plot/ticks.h"
 
 namespace lockstep::bench::collectives {
 namespace {

@@ -2,10 +2,10 @@
 
 #include "bench/studies/ddp_scaling/study.h"
 #include "bench/study/train_command.h"
+#include "bench/synthetic/synthetic_set.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "bench/synthetic/synthetic_set.h"
 #include "lockstep/launch/hosts/inside.h"
 #include "lockstep/launch/hosts/network.h"
 

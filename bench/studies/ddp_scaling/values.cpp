@@ -3,10 +3,10 @@
 #include <map>
 #include <string>
 
-#include "lockstep/record/metrics_reader.h"
 #include "bench/studies/ddp_scaling/study.h"
 #include "bench/study/run_files.h"
 #include "lockstep/core/error.h"
+#include "lockstep/record/metrics_reader.h"
 
 namespace lockstep::bench::ddp_scaling {
 namespace {

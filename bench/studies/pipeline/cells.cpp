@@ -2,13 +2,13 @@
 #include <cmath>
 #include <limits>
 
-#include "lockstep/record/metrics_reader.h"
 #include "bench/studies/pipeline/study.h"
 #include "bench/study/predicted_step.h"
 #include "bench/study/run_files.h"
 #include "bench/study/train_command.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/schedule/timetable.h"
+#include "lockstep/record/metrics_reader.h"
 
 namespace lockstep::bench::pipeline {
 namespace {

@@ -5,9 +5,9 @@
 #include "bench/studies/scale_out/study.h"
 #include "bench/study/run_files.h"
 #include "bench/study/train_command.h"
+#include "bench/synthetic/synthetic_set.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "bench/synthetic/synthetic_set.h"
 #include "lockstep/launch/hosts/inside.h"
 
 namespace lockstep::bench::scale_out {

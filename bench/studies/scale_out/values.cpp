@@ -2,10 +2,10 @@
 #include <cstdio>
 #include <optional>
 
-#include "lockstep/record/metrics_reader.h"
 #include "bench/studies/scale_out/study.h"
 #include "bench/study/run_files.h"
 #include "lockstep/core/error.h"
+#include "lockstep/record/metrics_reader.h"
 
 namespace lockstep::bench::scale_out {
 namespace {

@@ -7,8 +7,8 @@
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
-#include "lockstep/flags/flag_table.h"
 #include "lockstep/data/image_sets.h"
+#include "lockstep/flags/flag_table.h"
 #include "lockstep/formats/output_file.h"
 
 namespace lockstep::cli {

@@ -6,8 +6,8 @@
 #include "lockstep/cli/data/data_verbs.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/flags/flag_table.h"
 #include "lockstep/data/download/fetch_set.h"
+#include "lockstep/flags/flag_table.h"
 
 namespace lockstep::cli {
 namespace {

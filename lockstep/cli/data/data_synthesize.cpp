@@ -2,11 +2,11 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "bench/synthetic/synthetic_set.h"
 #include "lockstep/cli/data/data_progress.h"
 #include "lockstep/cli/data/data_verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/flags/flag_table.h"
-#include "bench/synthetic/synthetic_set.h"
 
 namespace lockstep::cli {
 namespace {

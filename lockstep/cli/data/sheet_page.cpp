@@ -4,11 +4,11 @@
 #include <cmath>
 #include <cstdint>
 
-#include "lockstep/report/plot/text_width.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/base64.h"
 #include "lockstep/formats/image/image_encoder.h"
+#include "lockstep/report/plot/text_width.h"
 
 namespace lockstep::cli {
 namespace {

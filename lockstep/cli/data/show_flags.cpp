@@ -6,8 +6,8 @@
 
 #include "lockstep/cli/data/data_verbs.h"
 #include "lockstep/core/error.h"
-#include "lockstep/flags/flag_table.h"
 #include "lockstep/core/text.h"
+#include "lockstep/flags/flag_table.h"
 #include "lockstep/nn/models/catalogue.h"
 
 namespace lockstep::cli {

@@ -18,10 +18,10 @@
 #include "lockstep/cli/env/nvidia_smi.h"
 #include "lockstep/cli/env/scheduler_facts.h"
 #include "lockstep/cluster/surroundings.h"
+#include "lockstep/core/cgroup.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/cgroup.h"
 #include "lockstep/core/text.h"
 #include "lockstep/launch/launch_options.h"
 

@@ -3,13 +3,13 @@
 #include <iostream>
 #include <string_view>
 
-#include "lockstep/report/evaluation/evaluation_report.h"
 #include "lockstep/cli/eval/eval_flags.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/arithmetic.h"
 #include "lockstep/nn/models/plugin_library.h"
+#include "lockstep/report/evaluation/evaluation_report.h"
 #include "lockstep/train/evaluation/evaluate_weights.h"
 #include "lockstep/train/evaluation/run_weights.h"
 #include "lockstep/train/strategy/devices.h"

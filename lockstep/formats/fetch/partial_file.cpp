@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/liveness/own_slot.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/locked_file.h"
+#include "lockstep/liveness/own_slot.h"
 
 namespace lockstep {
 namespace {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/liveness/progress_page.h"
 #include "lockstep/launch/hang/hang_watch.h"
 #include "lockstep/launch/hang/rank_stack.h"
 #include "lockstep/launch/hang/stall.h"
 #include "lockstep/launch/ranks/worker.h"
+#include "lockstep/liveness/progress_page.h"
 
 namespace lockstep::launch {
 

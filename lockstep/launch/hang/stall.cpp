@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "lockstep/core/error.h"
-#include "lockstep/liveness/group_record.h"
 #include "lockstep/core/text.h"
+#include "lockstep/liveness/group_record.h"
 
 namespace lockstep::launch {
 namespace {

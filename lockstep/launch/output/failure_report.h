@@ -5,8 +5,8 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/cgroup.h"
+#include "lockstep/core/file_descriptor.h"
 #include "lockstep/launch/exit_status.h"
 
 namespace lockstep::launch {

@@ -7,10 +7,10 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/process.h"
-#include "lockstep/liveness/progress_page.h"
 #include "lockstep/launch/attempt.h"
 #include "lockstep/launch/hang/rank_watch.h"
 #include "lockstep/launch/ranks/rescue_wait.h"
+#include "lockstep/liveness/progress_page.h"
 
 namespace lockstep::launch {
 namespace {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/liveness/spare.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/guardian.h"
+#include "lockstep/liveness/spare.h"
 
 namespace lockstep::launch {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/liveness/spare.h"
 #include "lockstep/launch/launch_options.h"
+#include "lockstep/liveness/spare.h"
 
 namespace lockstep::launch {
 

@@ -13,12 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/cluster/route.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
-#include "lockstep/cluster/route.h"
 #include "lockstep/core/process.h"
-#include "lockstep/liveness/progress_page.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/launch/child_process.h"
@@ -30,6 +29,7 @@
 #include "lockstep/launch/rendezvous/service.h"
 #include "lockstep/launch/rendezvous/succession.h"
 #include "lockstep/launch/supervisor.h"
+#include "lockstep/liveness/progress_page.h"
 #include "lockstep/net/endpoint.h"
 #include "lockstep/net/secret.h"
 

@@ -4,10 +4,10 @@
 #include <ATen/ops/convolution_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "lockstep/simd/processor.h"
 #include "lockstep/nn/conv/pointwise.h"
 #include "lockstep/nn/conv/single_pixel.h"
 #include "lockstep/nn/conv/winograd.h"
+#include "lockstep/simd/processor.h"
 
 namespace lockstep::nn::conv {
 namespace {

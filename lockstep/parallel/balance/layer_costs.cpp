@@ -23,9 +23,9 @@
 #include <torch/types.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/liveness/own_slot.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/device/accelerator.h"
+#include "lockstep/liveness/own_slot.h"
 #include "lockstep/parallel/pipeline/autocast_off.h"
 #include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/stage_input.h"

@@ -16,11 +16,11 @@
 
 #include "lockstep/comm/work.h"
 #include "lockstep/core/error.h"
-#include "lockstep/liveness/own_slot.h"
 #include "lockstep/core/spans.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/core/text.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/liveness/own_slot.h"
 #include "lockstep/parallel/ddp/sparse_reduction.h"
 
 namespace lockstep {

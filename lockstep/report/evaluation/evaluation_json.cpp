@@ -1,8 +1,8 @@
 #include <nlohmann/json.hpp>
 
+#include "lockstep/core/text.h"
 #include "lockstep/report/evaluation/evaluation_report.h"
 #include "lockstep/report/json_number.h"
-#include "lockstep/core/text.h"
 
 namespace lockstep::bench {
 namespace {

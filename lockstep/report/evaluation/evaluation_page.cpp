@@ -1,8 +1,8 @@
-#include "lockstep/report/evaluation/evaluation_report.h"
-#include "lockstep/report/text_table.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/output_file.h"
+#include "lockstep/report/evaluation/evaluation_report.h"
+#include "lockstep/report/text_table.h"
 
 namespace lockstep::bench {
 namespace {

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <string>
 
-#include "lockstep/report/page/page.h"
 #include "lockstep/record/evaluation_result.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::bench {
 

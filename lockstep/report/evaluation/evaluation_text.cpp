@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "lockstep/report/evaluation/evaluation_report.h"
-#include "lockstep/report/text_table.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/report/evaluation/evaluation_report.h"
+#include "lockstep/report/text_table.h"
 
 namespace lockstep::bench {
 namespace {

@@ -2,13 +2,13 @@
 #include <cstddef>
 #include <sstream>
 
+#include "lockstep/formats/base64.h"
 #include "lockstep/report/page/page.h"
 #include "lockstep/report/plot/figure.h"
 #include "lockstep/report/plot/heat_map.h"
 #include "lockstep/report/plot/palette.h"
 #include "lockstep/report/plot/text_width.h"
 #include "lockstep/report/plot/timeline.h"
-#include "lockstep/formats/base64.h"
 
 namespace lockstep::bench::page {
 namespace {

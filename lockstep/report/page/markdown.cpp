@@ -2,9 +2,9 @@
 #include <sstream>
 #include <string_view>
 
+#include "lockstep/core/error.h"
 #include "lockstep/report/page/page.h"
 #include "lockstep/report/plot/text_width.h"
-#include "lockstep/core/error.h"
 
 namespace lockstep::bench::page {
 namespace {

@@ -1,10 +1,10 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/core/error.h"
 #include "lockstep/report/page/page.h"
 #include "lockstep/report/plot/text_width.h"
 #include "lockstep/report/text_table.h"
-#include "lockstep/core/error.h"
 
 namespace lockstep::bench::page {
 namespace {

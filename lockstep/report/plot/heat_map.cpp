@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/core/error.h"
 #include "lockstep/report/plot/palette.h"
 #include "lockstep/report/plot/text_width.h"
-#include "lockstep/core/error.h"
 
 namespace lockstep::bench::plot {
 namespace {

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "lockstep/report/plot/ticks.h"
 #include "lockstep/core/error.h"
+#include "lockstep/report/plot/ticks.h"
 
 namespace lockstep::bench::plot {
 namespace {

@@ -1,12 +1,12 @@
 #include <cstddef>
 #include <string>
 
+#include "lockstep/core/error.h"
 #include "lockstep/report/plot/figure.h"
 #include "lockstep/report/plot/layout.h"
 #include "lockstep/report/plot/palette.h"
 #include "lockstep/report/plot/text_width.h"
 #include "lockstep/report/plot/ticks.h"
-#include "lockstep/core/error.h"
 
 namespace lockstep::bench::plot {
 namespace {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <set>
 
+#include "lockstep/core/error.h"
 #include "lockstep/report/plot/palette.h"
 #include "lockstep/report/plot/text_width.h"
 #include "lockstep/report/plot/ticks.h"
-#include "lockstep/core/error.h"
 
 namespace lockstep::bench::plot {
 namespace {

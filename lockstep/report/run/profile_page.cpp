@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
-#include "lockstep/report/text_table.h"
 #include "lockstep/core/error.h"
+#include "lockstep/report/text_table.h"
 
 namespace lockstep::bench {
 namespace {

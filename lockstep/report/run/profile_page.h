@@ -1,7 +1,7 @@
 #pragma once
 
-#include "lockstep/report/page/page.h"
 #include "lockstep/record/profile/profile.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::bench {
 

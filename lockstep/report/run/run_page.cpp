@@ -6,11 +6,11 @@
 #include <functional>
 #include <utility>
 
+#include "lockstep/core/error.h"
+#include "lockstep/formats/output_file.h"
 #include "lockstep/report/page/page.h"
 #include "lockstep/report/run/profile_page.h"
 #include "lockstep/report/text_table.h"
-#include "lockstep/core/error.h"
-#include "lockstep/formats/output_file.h"
 
 namespace lockstep::bench {
 namespace {

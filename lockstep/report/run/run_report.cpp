@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "lockstep/report/json_number.h"
-#include "lockstep/report/text_table.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/report/json_number.h"
+#include "lockstep/report/text_table.h"
 
 namespace lockstep::bench {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/record/profile/profile.h"
 #include "lockstep/record/run_folder.h"
 #include "lockstep/record/run_history.h"
-#include "lockstep/record/profile/profile.h"
 
 namespace lockstep::bench {
 

@@ -9,10 +9,10 @@
 #include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/input_file.h"
-#include "lockstep/snapshot/snapshot_folder.h"
-#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/apart/spread_files.h"
 #include "lockstep/snapshot/group_values.h"
+#include "lockstep/snapshot/snapshot_folder.h"
+#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/snapshot_reader.h"
 #include "lockstep/snapshot/state_fields.h"
 

@@ -3,8 +3,8 @@
 #include <cstddef>
 
 #include "lockstep/parallel/place/place.h"
-#include "lockstep/train/evaluation/evaluation_choice.h"
 #include "lockstep/record/evaluation_result.h"
+#include "lockstep/train/evaluation/evaluation_choice.h"
 #include "lockstep/train/options/options.h"
 
 namespace lockstep {

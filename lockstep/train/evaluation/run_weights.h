@@ -3,8 +3,8 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/train/evaluation/evaluation_choice.h"
 #include "lockstep/record/evaluation_result.h"
+#include "lockstep/train/evaluation/evaluation_choice.h"
 #include "lockstep/train/options/options.h"
 
 namespace lockstep {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unistd.h>
 
-#include "lockstep/core/error.h"
 #include "lockstep/core/cgroup.h"
+#include "lockstep/core/error.h"
 #include "lockstep/nn/models/catalogue.h"
 
 namespace lockstep {

@@ -10,11 +10,11 @@
 #include "lockstep/nn/models/loss_names.h"
 #include "lockstep/parallel/schedule/schedule.h"
 #include "lockstep/record/eval_metric.h"
+#include "lockstep/snapshot/snapshot_interval.h"
 #include "lockstep/train/options/gradient_settings.h"
 #include "lockstep/train/options/lr_settings.h"
 #include "lockstep/train/options/optimizer_settings.h"
 #include "lockstep/train/options/precision.h"
-#include "lockstep/snapshot/snapshot_interval.h"
 
 namespace lockstep {
 

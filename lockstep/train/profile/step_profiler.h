@@ -11,8 +11,8 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/nn/named_state.h"
 #include "lockstep/parallel/place/place.h"
-#include "lockstep/train/profile/operator_recorder.h"
 #include "lockstep/record/profile/profile.h"
+#include "lockstep/train/profile/operator_recorder.h"
 
 namespace lockstep {
 

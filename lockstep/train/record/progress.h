@@ -5,8 +5,8 @@
 #include <string>
 
 #include "lockstep/core/stopwatch.h"
-#include "lockstep/train/options/options.h"
 #include "lockstep/record/summary.h"
+#include "lockstep/train/options/options.h"
 #include "lockstep/train/record/waiting_notice.h"
 
 namespace lockstep {

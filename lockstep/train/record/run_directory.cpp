@@ -8,9 +8,9 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/output_file.h"
+#include "lockstep/snapshot/run_lock.h"
 #include "lockstep/snapshot/snapshot_folder.h"
 #include "lockstep/train/options/run_configuration.h"
-#include "lockstep/snapshot/run_lock.h"
 
 namespace lockstep {
 

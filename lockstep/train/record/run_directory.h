@@ -7,8 +7,8 @@
 
 #include "lockstep/formats/open_directory.h"
 #include "lockstep/formats/output_file.h"
-#include "lockstep/train/options/options.h"
 #include "lockstep/record/metrics_writer.h"
+#include "lockstep/train/options/options.h"
 
 namespace lockstep {
 

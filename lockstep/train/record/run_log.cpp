@@ -12,8 +12,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/process.h"
 #include "lockstep/device/host_tensor.h"
-#include "lockstep/snapshot/snapshot_folder.h"
 #include "lockstep/snapshot/group_values.h"
+#include "lockstep/snapshot/snapshot_folder.h"
 
 namespace lockstep {
 namespace {

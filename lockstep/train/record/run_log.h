@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/liveness/progress_page.h"
 #include "lockstep/data/image_samples.h"
+#include "lockstep/liveness/progress_page.h"
 #include "lockstep/train/input/datasets.h"
 #include "lockstep/train/record/progress.h"
 #include "lockstep/train/record/run_directory.h"

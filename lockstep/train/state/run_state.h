@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "lockstep/nn/grad_scaler_state.h"
-#include "lockstep/train/optim/lr_schedule.h"
 #include "lockstep/record/eval_metric.h"
-#include "lockstep/train/options/run_configuration.h"
 #include "lockstep/record/metrics.h"
 #include "lockstep/record/summary.h"
+#include "lockstep/train/optim/lr_schedule.h"
+#include "lockstep/train/options/run_configuration.h"
 #include "lockstep/train/state/epoch_position.h"
 
 namespace lockstep {

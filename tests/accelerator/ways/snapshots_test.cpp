@@ -15,10 +15,10 @@
 #include <ATen/ops/ones.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/nn/named_state.h"
 #include "lockstep/snapshot/snapshot_check.h"
 #include "lockstep/snapshot/snapshot_folder.h"
 #include "lockstep/snapshot/snapshot_names.h"
-#include "lockstep/nn/named_state.h"
 #include "lockstep/snapshot/snapshot_reader.h"
 
 namespace lockstep::emulated {

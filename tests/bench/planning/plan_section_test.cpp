@@ -6,12 +6,12 @@
 
 #include "tests/plan/profiles.h"
 
-#include "lockstep/report/page/page.h"
 #include "bench/planning/plan_tables.h"
 #include "bench/planning/way_flags.h"
-#include "lockstep/report/run/profile_page.h"
 #include "lockstep/core/text.h"
 #include "lockstep/plan/scenario.h"
+#include "lockstep/report/page/page.h"
+#include "lockstep/report/run/profile_page.h"
 
 namespace lockstep::bench {
 namespace {

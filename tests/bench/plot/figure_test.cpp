@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 #include <string>
 
+#include "lockstep/core/error.h"
 #include "lockstep/report/plot/axis.h"
 #include "lockstep/report/plot/legend.h"
 #include "lockstep/report/plot/palette.h"
-#include "lockstep/core/error.h"
 
 namespace lockstep::bench::plot {
 namespace {

@@ -10,9 +10,9 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/report/text_table.h"
 #include "lockstep/core/error.h"
 #include "lockstep/record/summary.h"
+#include "lockstep/report/text_table.h"
 
 namespace lockstep::bench {
 namespace {

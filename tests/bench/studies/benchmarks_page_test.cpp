@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/studies/catalogue.h"
 #include "bench/cli/bench_flags.h"
+#include "bench/studies/catalogue.h"
 
 namespace lockstep::cli {
 namespace {

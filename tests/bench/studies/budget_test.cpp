@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/report/page/section.h"
 #include "bench/studies/bench_request.h"
+#include "lockstep/report/page/section.h"
 
 namespace lockstep::bench {
 namespace {

@@ -8,12 +8,12 @@
 #include "tests/bench/studies/made_sample.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/report/page/page.h"
+#include "bench/cli/bench_flags.h"
 #include "bench/studies/bench_report.h"
 #include "bench/studies/catalogue.h"
 #include "bench/studies/throughput/study.h"
-#include "bench/cli/bench_flags.h"
 #include "lockstep/core/error.h"
+#include "lockstep/report/page/page.h"
 #include "lockstep/train/options/train_flags.h"
 
 namespace lockstep::bench {

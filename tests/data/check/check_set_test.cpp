@@ -7,8 +7,8 @@
 
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/core/error.h"
 #include "bench/synthetic/synthetic_set.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep::data {
 namespace {

@@ -13,10 +13,10 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
 
+#include "bench/synthetic/synthetic.h"
 #include "lockstep/core/error.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_sets.h"
-#include "bench/synthetic/synthetic.h"
 #include "lockstep/formats/cifar.h"
 #include "lockstep/formats/image/image_reader.h"
 

@@ -11,8 +11,8 @@
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/snapshot/snapshot_check.h"
 #include "lockstep/formats/weights/safetensors.h"
+#include "lockstep/snapshot/snapshot_check.h"
 
 namespace lockstep {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/snapshot/pending_snapshot.h"
 #include "lockstep/formats/weights/safetensors.h"
+#include "lockstep/snapshot/pending_snapshot.h"
 
 namespace lockstep::testing {
 

@@ -15,8 +15,8 @@
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/options/run_configuration.h"
 #include "lockstep/snapshot/run_lock.h"
+#include "lockstep/train/options/run_configuration.h"
 
 namespace lockstep {
 namespace {

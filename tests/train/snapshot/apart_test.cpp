@@ -18,9 +18,9 @@
 #include <torch/types.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/snapshot/snapshot_check.h"
 #include "lockstep/snapshot/apart/newest_of_hosts.h"
 #include "lockstep/snapshot/apart/spread_files.h"
+#include "lockstep/snapshot/snapshot_check.h"
 #include "lockstep/snapshot/snapshot_reader.h"
 #include "lockstep/snapshot/snapshot_saver.h"
 

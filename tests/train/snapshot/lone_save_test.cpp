@@ -16,10 +16,10 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/liveness/own_slot.h"
-#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/snapshot/snapshot.h"
+#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/snapshot_reader.h"
 
 namespace lockstep {

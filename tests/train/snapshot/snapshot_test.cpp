@@ -18,9 +18,9 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
-#include "lockstep/snapshot/snapshot_folder.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
+#include "lockstep/snapshot/snapshot_folder.h"
 
 namespace lockstep {
 namespace {

@@ -7,10 +7,10 @@
 #include <map>
 #include <set>
 
+#include "bench/cli/collectives_flags.h"
 #include "bench/collectives/sweep_line.h"
 #include "bench/studies/catalogue.h"
 #include "bench/studies/collectives/study.h"
-#include "bench/cli/collectives_flags.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench::collectives {

@@ -7,9 +7,9 @@
 #include "tests/bench/studies/data_parallel/made_epochs.h"
 #include "tests/support/message_of.h"
 
-#include "lockstep/report/page/page.h"
 #include "bench/studies/data_parallel/study.h"
 #include "lockstep/core/error.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::bench::data_parallel {
 namespace {

@@ -8,9 +8,9 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
+#include "bench/cli/bench_flags.h"
 #include "bench/studies/catalogue.h"
 #include "bench/studies/scale_out/study.h"
-#include "bench/cli/bench_flags.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/core/error.h"
 #include "lockstep/data/image_folder.h"

@@ -6,10 +6,10 @@
 
 #include "tests/support/temporary_folder.h"
 
+#include "bench/cli/bench_flags.h"
 #include "bench/studies/bench_request.h"
 #include "bench/studies/catalogue.h"
 #include "bench/studies/ways/study.h"
-#include "bench/cli/bench_flags.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/cli/train/train_launch.h"
 #include "lockstep/core/error.h"

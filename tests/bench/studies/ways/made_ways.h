@@ -6,8 +6,8 @@
 
 #include "tests/bench/studies/made_sample.h"
 
-#include "lockstep/report/page/section.h"
 #include "bench/studies/ways/study.h"
+#include "lockstep/report/page/section.h"
 
 namespace lockstep::bench::testing {
 
