@@ -197,16 +197,16 @@ def misfits():
 
 
 def write_page(finders):
-    """Puts what was found, by the number of the mutant, into the page's table; other rows stay if their mutant does."""
-    heading, rest = "## What finds which mistake\n\n", PAGE.read_text(encoding="utf-8")
-    start = rest.index(heading) + len(heading)
-    rows = {row.split(" | ")[0].removeprefix("| "): row for row in rest[start:].splitlines() if row.startswith("| ")}
+    """Puts what was found, by the number of the mutant, into the page's list; of other mutants it keeps what found them."""
+    heading, page = "## What finds which mistake\n\n", PAGE.read_text(encoding="utf-8")
+    start = page.index(heading) + len(heading)
+    items = [line.removeprefix("* ").rpartition(": ") for line in page[start:].splitlines() if line.startswith("* ")]
+    found = {name: finder for finder, _, names in items for name in names.split("; ")}
     for number, finder in finders.items():
-        mutant = MUTANTS[number - 1]
-        rows[mutant.name] = f"| {mutant.name} | `{Path(mutant.file).name}` | {finder or '**nothing**'} |"
-    made = [rows[mutant.name] for mutant in MUTANTS if mutant.name in rows]
-    lines = [f"`mutants.py` has {len(MUTANTS)} mistakes; it made {len(made)} of them:", "", "| mistake | in | found by |", "|---|---|---|", *made]
-    PAGE.write_text(rest[:start] + "\n".join(lines) + "\n", encoding="utf-8")
+        found[MUTANTS[number - 1].name] = (finder or "**nothing**").removeprefix("accelerator_test: ")
+    made = [mutant.name for mutant in MUTANTS if mutant.name in found]
+    lists = [f"* {finder}: " + "; ".join(name for name in made if found[name] == finder) + "\n" for finder in dict.fromkeys(map(found.get, made))]
+    PAGE.write_text(page[:start] + f"Of {len(MUTANTS)} mistakes {len(made)} were made:\n\n" + "".join(lists), encoding="utf-8")
 
 
 def main():
