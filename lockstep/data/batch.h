@@ -17,8 +17,8 @@ struct NamedTensor {
   torch::Tensor tensor;
 };
 
-/// The samples of a step; the first dimension of each tensor is the batch. Most sets have one input,
-/// images [batch, channels, height, width], and one target, their classes [batch] as int64.
+/// The samples of a step; the first dimension of each tensor is the batch. Most sets have one
+/// input, images [batch, channels, height, width], and one target, their classes [batch] as int64.
 struct Batch {
   std::vector<NamedTensor> inputs = {};
   std::vector<NamedTensor> targets = {};

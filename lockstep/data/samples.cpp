@@ -36,7 +36,8 @@ void SingleSamples::read(std::span<const SampleKey> keys, const Batch& out) cons
     targets[i] = read_named(keys[i], pixels);
     const std::span<const float> image = pixels;
     if (is_float) copy_planes(image, planes, out.input().data_ptr<float>() + i * elements);
-    if (!is_float) copy_planes(image, planes, out.input().data_ptr<torch::BFloat16>() + i * elements);
+    if (!is_float)
+      copy_planes(image, planes, out.input().data_ptr<torch::BFloat16>() + i * elements);
   }
 }
 

@@ -108,7 +108,7 @@ TEST_F(KeptSamplesTest, OfADamagedFileAreThoseThatCanBeRead) {
   const auto kept = samples(budget), read = samples(nullptr);
   const auto look = [](const SamplesPointer& set, std::int64_t epoch) -> torch::Tensor {
     try {
-      return Loader(set, {0}, 1, {.epoch = epoch}).begin()->data.clone();
+      return Loader(set, {0}, 1, {.epoch = epoch}).begin()->input().clone();
     } catch (const DataError&) {
       return torch::zeros({0});
     }

@@ -106,8 +106,8 @@ TEST(Loader, LeavesABatchAloneThatSomeoneHolds) {
   ASSERT_EQ(held.size(), 4U);
   EXPECT_TRUE(torch::equal(held[0].input(), images_at({3, 1})));
   EXPECT_TRUE(torch::equal(held[1].input(), images_at({4, 1})));
-  EXPECT_TRUE(
-      torch::equal(held[0].target(), data::gather_labels(digits(), std::vector<std::int64_t>{3, 1})));
+  EXPECT_TRUE(torch::equal(
+      held[0].target(), data::gather_labels(digits(), std::vector<std::int64_t>{3, 1})));
 }
 
 TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsAView) {
@@ -227,6 +227,8 @@ TEST(Loader, GivesAllInputsOfASetThatNamesThem) {
     for (auto& batch : Loader(part, {0, 1, 2, 3, 4}, 2, {.workers = workers})) {
       const std::int64_t size = batch.target().size(0);
       ASSERT_EQ(batch.input_tensors().size(), 2U);
+      EXPECT_EQ(batch.inputs.at(0).name, "index");
+      EXPECT_EQ(batch.inputs.at(1).name, "row");
       EXPECT_TRUE(batch.input().equal(torch::tensor(kSevenIndices).slice(0, seen, seen + size)));
       EXPECT_EQ(batch.input().scalar_type(), torch::kLong);
       EXPECT_TRUE(batch.inputs.at(1).tensor.equal(rows_of(batch.input())));
@@ -238,8 +240,8 @@ TEST(Loader, GivesAllInputsOfASetThatNamesThem) {
 
 TEST(Loader, ShortensInputsOfFloatAlone) {
   const Loader loader(std::make_shared<TwoInputs>(), {7}, 1, {.dtype = torch::kBFloat16});
-  EXPECT_EQ(loader.begin()->data.scalar_type(), torch::kLong);
-  EXPECT_EQ(loader.begin()->more.at(0).scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(loader.begin()->input().scalar_type(), torch::kLong);
+  EXPECT_EQ(loader.begin()->inputs.at(1).tensor.scalar_type(), torch::kBFloat16);
 }
 
 TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsALaterInput) {

@@ -196,8 +196,8 @@ TEST(LoaderWorkers, GiveTheSameImagesInEitherLayout) {
       const auto planes = walk({.dtype = type, .workers = workers}, set);
       expect_equal(planes, walk({.dtype = type, .workers = workers, .channels_last = true}, set));
       // Sample 3, channel 2, row 1, column 4: the last number drawn.
-      EXPECT_EQ(
-          planes[0].input()[0][2][1][4].item<float>(), torch::full({1}, 329.0).to(type).item<float>());
+      EXPECT_EQ(planes[0].input()[0][2][1][4].item<float>(),
+          torch::full({1}, 329.0).to(type).item<float>());
       EXPECT_TRUE(planes[0].input().is_contiguous());
     }
   }
@@ -226,7 +226,7 @@ TEST(SampleSubset, IsASetOfItsOwn) {
   EXPECT_EQ(part->name(1), transformed()->name(2));
   const auto batches = [](data::SamplesPointer set, std::vector<std::int64_t> indices) {
     const Loader loader(std::move(set), std::move(indices), 3, {.seed = 1});
-    return loader.begin()->data.clone();
+    return loader.begin()->input().clone();
   };
   EXPECT_TRUE(torch::equal(batches(part, {2, 0}), batches(transformed(), {5, 8})));
   EXPECT_THROW(batches(part, {3}), InvalidArgument);
@@ -238,7 +238,7 @@ TEST(RepeatedSamples, DrawAnewEachTime) {
   const auto longer = std::make_shared<data::RepeatedSamples>(transformed(), 3);
   EXPECT_EQ(longer->size(), 30);
   const auto first = [](data::SamplesPointer set, std::int64_t index, std::int64_t epoch) {
-    return Loader(std::move(set), {index}, 1, {.seed = 1, .epoch = epoch}).begin()->data.clone();
+    return Loader(std::move(set), {index}, 1, {.seed = 1, .epoch = epoch}).begin()->input().clone();
   };
   EXPECT_TRUE(torch::equal(first(longer, 24, 1), first(transformed(), 4, 5)));
   EXPECT_FALSE(torch::equal(first(longer, 24, 1), first(longer, 4, 1)));

@@ -44,7 +44,7 @@ double accuracy(Net& net, const std::string& folder) {
   std::int64_t hits = 0;
   const auto loader = torch::data::make_data_loader(std::move(set), 1000);
   for (auto& batch : *loader)
-    hits += net.forward(batch.input()).argmax(1).eq(batch.target()).sum().item<std::int64_t>();
+    hits += net.forward(batch.data).argmax(1).eq(batch.target).sum().item<std::int64_t>();
   return static_cast<double>(hits) / size;
 }
 
@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
   for (auto& batch : loader) {
     if (step++ == most) break;
     optimizer.zero_grad();
-    auto loss = torch::nll_loss(model(batch.input()), batch.target());
+    auto loss = torch::nll_loss(model(batch.data), batch.target);
     loss.backward();
     optimizer.step();
     if (step % 100 == 0) std::printf("step %ld: loss %.4f\n", step, loss.item<float>());

@@ -34,7 +34,7 @@ int main() {
   for (int epoch = 0; epoch < 5; ++epoch) {
     for (auto& batch : *loader) {
       optimizer.zero_grad();
-      auto loss = torch::nll_loss(net(batch.input()), batch.target());
+      auto loss = torch::nll_loss(net(batch.data), batch.target);
       loss.backward();
       optimizer.step();
       std::printf("epoch %d, loss %.4f\n", epoch, loss.item<double>());

@@ -26,7 +26,7 @@ int main() {
   torch::optim::Adam optimizer(net->parameters(), 1e-3);
   for (auto& batch : *loader) {
     optimizer.zero_grad();
-    auto loss = torch::cross_entropy_loss(net->forward(batch.input()), batch.target());
+    auto loss = torch::cross_entropy_loss(net->forward(batch.data), batch.target);
     loss.backward();
     optimizer.step();
     std::printf("loss %.4f\n", loss.item<double>());
