@@ -26,7 +26,7 @@ torch::Tensor read_image(const data::Samples& set, std::int64_t index) {
   const std::array<data::SampleKey, 1> keys{{{.index = index}}};
   set.read(keys, batch);
   const auto place = static_cast<std::size_t>(image - inputs.begin());
-  return batch.inputs()[place][0].to(torch::kFloat).clone();
+  return batch.input_tensors()[place][0].to(torch::kFloat).clone();
 }
 
 void undo_normalization(torch::Tensor& image, const data::Normalization& normalization) {

@@ -61,7 +61,7 @@ std::array<std::int64_t, 3> shape_of(const data::Samples& set) {
 std::vector<float> read_numbers(const data::Samples& set, const data::SampleKey& key) {
   const Batch batch = data::empty_batch(1, {.shape = set.shape(), .channels_last = true});
   set.read({&key, 1}, batch);
-  const auto* first = batch.data.const_data_ptr<float>();
+  const auto* first = batch.input().const_data_ptr<float>();
   return {first, first + set.shape().elements()};
 }
 
@@ -93,7 +93,7 @@ void look_at_inputs(const Looks& looks, const data::SampleKey& key, SheetSample&
   const auto inputs = looks.plain.inputs();
   const Batch batch = data::empty_batch(1, {.inputs = inputs});
   looks.plain.read({&key, 1}, batch);
-  const auto tensors = batch.inputs();
+  const auto tensors = batch.input_tensors();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const auto& [name, sizes, type] = inputs[i];
     sample.numbers.push_back(numbers_of_sample(numbers_in<double>(tensors[i]), sizes));

@@ -79,7 +79,7 @@ std::vector<torch::Tensor> some_samples(const data::Samples& set) {
   const Batch batch = data::empty_batch(
       std::ssize(keys), {.shape = set.shape(), .channels_last = true, .inputs = inputs});
   set.read(keys, batch);
-  std::vector<torch::Tensor> content = batch.inputs();
+  std::vector<torch::Tensor> content = batch.input_tensors();
   std::string forms;
   for (const data::InputForm& input : inputs) forms += input.text() + '\n';
   if (!inputs.empty()) content.insert(content.begin(), bytes_of(forms));

@@ -112,7 +112,7 @@ class InputRows {
 
 std::vector<InputRows> rows_of(const Batch& batch, const std::vector<data::InputForm>& inputs) {
   std::vector<InputRows> rows;
-  const auto tensors = batch.inputs();
+  const auto tensors = batch.input_tensors();
   for (std::size_t i = 0; i < inputs.size(); ++i) rows.emplace_back(tensors[i], inputs[i]);
   return rows;
 }
@@ -147,7 +147,7 @@ void PluginInputSamples::read(std::span<const data::SampleKey> keys, const Batch
     std::ranges::transform(rows, memory.begin(), [i](InputRows& row) { return row.begin(i); });
     read_one(keys[i].index, memory);
     for (const InputRows& row : rows) row.end(i);
-    out.target.data_ptr<std::int64_t>()[i] = *label(keys[i].index);
+    out.target().data_ptr<std::int64_t>()[i] = *label(keys[i].index);
   }
 }
 

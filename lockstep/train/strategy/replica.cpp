@@ -97,7 +97,7 @@ nn::Autocast Replica::autocast() const { return autocast_of(options_.precision, 
 
 torch::Tensor Replica::scores(const Batch& batch) {
   const nn::Autocast shorter = autocast();
-  std::vector<torch::Tensor> inputs = batch.inputs();
+  std::vector<torch::Tensor> inputs = batch.input_tensors();
   for (torch::Tensor& input : inputs) input = copier_(input);
   return evaluate(inputs).to(torch::kFloat);
 }
@@ -124,9 +124,7 @@ torch::Tensor Replica::backward(const Batch& batch, const StepPart& part, std::i
 
 Batch Replica::copied(const Batch& batch) {
   const SpanScope span(Activity::kCopy, "copy");
-  Batch copy{copier_(batch.data), copier_(batch.target)};
-  for (const torch::Tensor& input : batch.more) copy.more.push_back(copier_(input));
-  return copy;
+  return changed(batch, copier_);
 }
 
 torch::Tensor Replica::update(double lr) {

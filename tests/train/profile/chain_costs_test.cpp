@@ -41,7 +41,7 @@ TEST(ChainCosts, AreOfAModelThatIsWholeInOnePlace) {
   for (const Parallel way :
       {Parallel::kSerial, Parallel::kDdp, Parallel::kDp, Parallel::kMp, Parallel::kPp}) {
     const auto replica = replica_of(toy_by(way), kToyTask);
-    const auto chain = replica->chain_costs(testing::random_batch({8, 10}).data);
+    const auto chain = replica->chain_costs(testing::random_batch({8, 10}).input());
     const bool is_whole = way == Parallel::kSerial || way == Parallel::kDdp;
     EXPECT_EQ(chain.size(), is_whole ? 4U : 0U) << name_of(way);
     if (!is_whole) continue;
@@ -67,7 +67,7 @@ TEST(ChainCosts, LeaveTheModelItsGradientsAndTheRandomNumbersAlone) {
   torch::manual_seed(7);
   const torch::Tensor expected = at::rand({5});
   torch::manual_seed(7);
-  EXPECT_FALSE(replica->chain_costs(batch.data).empty());
+  EXPECT_FALSE(replica->chain_costs(batch.input()).empty());
   EXPECT_TRUE(at::rand({5}).equal(expected));
   auto next = state.begin();
   for (const auto& item : replica->state()) EXPECT_TRUE(item.value().equal(*next++)) << item.key();
@@ -92,7 +92,7 @@ TEST(ChainCosts, AreMeasuredInTheModesOfTraining) {
   const Task task{.image = {3, 32, 32}, .classes = 5};
   const auto replica = replica_of(options, task);
   const Batch batch = testing::random_batch({4, 3, 32, 32});
-  const torch::Tensor images = batch.data;
+  const torch::Tensor images = batch.input();
   replica->set_training(true);
   const auto training = activations_of(*replica, images);
   replica->set_training(false);
@@ -108,7 +108,7 @@ TEST(ChainCosts, AreOfTheOptionsPrecision) {
   TrainOptions options = toy_by(Parallel::kSerial);
   options.precision = Precision::kBf16Mixed;
   const auto replica = replica_of(options, kToyTask);
-  const auto chain = replica->chain_costs(testing::random_batch({8, 10}).data);
+  const auto chain = replica->chain_costs(testing::random_batch({8, 10}).input());
   EXPECT_EQ(chain.at(1).output_bytes, 8 * 10 * 2);
   EXPECT_EQ(chain.at(1).parameters.front(), 10 * 10 * 4) << "the weights are float";
 }
@@ -117,7 +117,7 @@ TEST(ChainCosts, HaveNoGradientsOfFrozenLayers) {
   TrainOptions options = toy_by(Parallel::kSerial);
   options.freeze = {"net1.*"};
   const auto replica = replica_of(options, kToyTask);
-  const auto chain = replica->chain_costs(testing::random_batch({8, 10}).data);
+  const auto chain = replica->chain_costs(testing::random_batch({8, 10}).input());
   EXPECT_EQ(chain.at(1).backward, 0);
   EXPECT_EQ(chain.at(2).backward, 0) << "nothing before it is trained";
   EXPECT_GT(chain.at(3).backward_weight, 0);

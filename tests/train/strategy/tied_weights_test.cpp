@@ -115,7 +115,7 @@ Batch share_of(const Batch& batch, const ProcessGroup& world) {
   const auto share = [&](const Tensor& all) {
     return all.chunk(world.size())[static_cast<std::size_t>(world.rank())];
   };
-  return {share(batch.data), share(batch.target)};
+  return {share(batch.input()), share(batch.target())};
 }
 
 struct Way {
