@@ -161,22 +161,6 @@ std::vector<std::string> groups_of(const FlagSpecs& specs) {
   return groups;
 }
 
-std::string range_cell(const FlagSpec& spec) {
-  if (!spec.takes_value()) return "";
-  const bool is_number = spec.kind != FlagSpec::Kind::kText;
-  return is_number || !spec.words.empty() ? spec.expected() : "";
-}
-
-// A bar would end the cell.
-std::string in_a_cell(const std::string& text) {
-  std::string cell;
-  for (const char letter : text) {
-    if (letter == '|' || letter == '*') cell += '\\';
-    cell += letter == '\n' ? ' ' : letter;
-  }
-  return cell;
-}
-
 }  // namespace
 
 std::string help_text(const VerbText& text, const FlagSpecs& specs) {
@@ -187,19 +171,6 @@ std::string help_text(const VerbText& text, const FlagSpecs& specs) {
       if (spec->group == group) help += help_row(*spec);
   }
   return help + (text.footer.empty() ? "" : "\n" + text.footer + "\n");
-}
-
-std::string flags_as_markdown(const FlagSpecs& specs) {
-  std::string page;
-  for (const std::string& group : groups_of(specs)) {
-    page += "\n**" + group + "**\n\n| flag | | takes | when resumed |\n|---|---|---|---|\n";
-    for (const FlagSpec* spec : specs) {
-      if (spec->group != group) continue;
-      page += "| `" + with_letter(*spec) + "` | " + in_a_cell(help_of(*spec)) + " | " +
-              range_cell(*spec) + " | " + (spec->is_decisive() ? "the same" : "") + " |\n";
-    }
-  }
-  return page;
 }
 
 }  // namespace lockstep

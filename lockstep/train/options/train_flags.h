@@ -11,7 +11,7 @@ inline constexpr double kMostSteps = 1'000'000'000'000;
 inline constexpr double kMostBatches = 100'000'000;
 
 /// All flags of `lockstep train`. The command line, its help, config.toml, the comparison before a
-/// run is resumed, the plan of a dry run and the table in docs/training.md are made from it.
+/// run is resumed and the plan of a dry run are made from it.
 ///
 /// Flags that concern the start of the ranks, and --dry-run and --json, have no reader: the caller
 /// asks GivenFlags for them.
