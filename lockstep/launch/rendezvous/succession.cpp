@@ -46,6 +46,13 @@ void Succession::stand_by() {
   facts_.standby_port = net::port_of_socket(standby_);
 }
 
+void Succession::leave() {
+  is_leaving_ = true;
+  const std::lock_guard lock(mutex_);
+  standby_ = FileDescriptor();
+  facts_.standby_port = 0;
+}
+
 void Succession::note(const NodePlan& plan) {
   const std::lock_guard lock(mutex_);
   plan_ = plan;
