@@ -1,11 +1,13 @@
 #include "lockstep/nn/fused/batch_norm_relu.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/batch_norm_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/native_batch_norm_backward.h>
@@ -13,10 +15,19 @@
 #include <c10/util/FunctionRef.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
-#include "lockstep/nn/fused/batch_norm_kernel.h"
 #include "lockstep/nn/in_parallel.h"
+#include "lockstep/simd/instructions.h"
 
+// Note [Batch norm before ReLU]
+//
+// Batch norm in training is ours wherever it covers a call. A block computes
+// relu(norm(x) + shortcut) by three operators. It says beforehand, for its thread, that an addend
+// and ReLU follow the next batch norm; LibTorch's layer then does all that it does in training, and
+// the operator that it calls at last is ours (see Note [Operators of any module]).
+// Operator rules stand above: what they compute without that operator, such as batch norm over all
+// ranks, leaves the announcement unread, and the block adds and rectifies by itself.
 namespace lockstep::nn::fused {
 namespace {
 
@@ -351,7 +362,39 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
   }
 };
 
+/// The operators behind the next batch norm of this thread.
+class Following {
+ public:
+  explicit Following(const at::Tensor& addend)
+      : addend_(addend), before_(std::exchange(current(), this)) {}
+  ~Following() { current() = before_; }
+  Following(const Following&) = delete;
+  Following& operator=(const Following&) = delete;
+
+  static Following*& current() {
+    static thread_local Following* newest = nullptr;
+    return newest;
+  }
+
+  const at::Tensor& addend() const { return addend_; }
+  const at::Tensor& result() const { return result_; }
+  void set_result(at::Tensor result) { result_ = std::move(result); }
+
+ private:
+  const at::Tensor& addend_;
+  Following* before_;
+  at::Tensor result_;
+};
+
+at::Tensor given(const std::optional<at::Tensor>& tensor) { return tensor.value_or(at::Tensor()); }
+
 }  // namespace
+
+std::span<const BatchNormKernel* const> batch_norm_kernels() {
+  static const BatchNormKernel* const kBuilds[] = {
+      &batch_norm_plain(), &batch_norm_avx2(), &batch_norm_avx512()};
+  return simd::usable(kBuilds);
+}
 
 bool is_batch_norm_fused(const BatchNormArguments& given, const at::Tensor& addend) {
   if (!given.input.defined() || !is_layer_value(given.input)) return false;
@@ -375,6 +418,44 @@ at::Tensor fused_batch_norm(
   return FusedBatchNorm::apply(given.input, given.weight, given.bias, optional(after.addend),
       optional(given.running_mean), optional(given.running_var), given.momentum, given.eps,
       after.rectifies, &kernel);
+}
+
+at::Tensor dispatched_batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
+    const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps,
+    bool cudnn_enabled) {
+  // An announcement is for one batch norm.
+  Following* following = Following::current();
+  if (following != nullptr && following->result().defined()) following = nullptr;
+  const AfterBatchNorm after{.rectifies = following != nullptr,
+      .addend = following != nullptr ? following->addend() : at::Tensor()};
+  const BatchNormArguments arguments{.input = input,
+      .weight = given(weight),
+      .bias = given(bias),
+      .running_mean = given(running_mean),
+      .running_var = given(running_var),
+      .momentum = momentum,
+      .eps = eps};
+  const bool is_ours = training && kernels_in_use() != Kernels::kLibTorch &&
+                       is_batch_norm_fused(arguments, after.addend);
+  if (!is_ours)
+    return at::native::batch_norm(
+        input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled);
+  static const BatchNormKernel& kFastest = *batch_norm_kernels().back();
+  auto result = fused_batch_norm(kFastest, arguments, after);
+  if (following != nullptr) following->set_result(result);
+  return result;
+}
+
+at::Tensor batch_norm_relu(
+    torch::nn::BatchNorm2d& norm, const at::Tensor& input, const at::Tensor& addend) {
+  Following following(addend);
+  auto maps = norm->forward(input);
+  if (following.result().is_same(maps)) return maps;
+  if (following.result().defined())
+    throw Error("batch_norm_relu: a rule for batch norm changes what the layer's operator gives");
+  if (addend.defined()) maps.add_(addend);
+  return maps.relu_();
 }
 
 }  // namespace lockstep::nn::fused
