@@ -153,44 +153,39 @@ struct ForwardPass {
   const float* bias;  ///< or none
   const void* zeros;  ///< as many as inputs
 
-  void run() const;
+  void run() const {
+    const auto transformed = panel_planes(kernel, from.channels, to.channels);
+    over_ranges(panels_of(kernel, to.channels),
+        [&](Range panels) { kernel.transform_weights(weights, panels, transformed.planes); });
+    const std::int64_t tiles = tiles_of(grid);
+    const std::int64_t size =
+        tiles_at_once(kernel, tiles, from.channels, to.channels, at::get_num_threads());
+    over_ranges((tiles + size - 1) / size,
+        [&](Range blocks) { compute_blocks(blocks, size, transformed.planes); });
+  }
 
  private:
   void compute_blocks(
-      Range blocks, std::int64_t size, const PanelPlanes& transformed_weights) const;
-};
-
-void ForwardPass::run() const {
-  const auto transformed = panel_planes(kernel, from.channels, to.channels);
-  over_ranges(panels_of(kernel, to.channels),
-      [&](Range panels) { kernel.transform_weights(weights, panels, transformed.planes); });
-  const std::int64_t tiles = tiles_of(grid);
-  const std::int64_t size =
-      tiles_at_once(kernel, tiles, from.channels, to.channels, at::get_num_threads());
-  over_ranges((tiles + size - 1) / size,
-      [&](Range blocks) { compute_blocks(blocks, size, transformed.planes); });
-}
-
-void ForwardPass::compute_blocks(
-    Range blocks, std::int64_t size, const PanelPlanes& transformed_weights) const {
-  const auto tiles = tile_planes(kernel, size, from.channels);
-  const auto results = panel_planes(kernel, size, to.channels);
-  const std::int64_t panels = panels_of(kernel, to.channels);
-  for (std::int64_t index = blocks.begin; index < blocks.end; ++index) {
-    const TileBlock block{grid, index * size, zeros};
-    const std::int64_t count = std::min(size, tiles_of(grid) - block.first);
-    kernel.transform_input(block, from, {0, count}, tiles.planes);
-    const Products products{.tiles = tiles.planes,
-        .weights = transformed_weights,
-        .results = results.planes,
-        .tile_count = count,
-        .inputs = from.channels,
-        .panels = panels,
-        .adds = false};
-    kernel.multiply(products, {0, kernel.planes * panels});
-    kernel.transform_output(block, results.planes, bias, {0, count}, to);
+      Range blocks, std::int64_t size, const PanelPlanes& transformed_weights) const {
+    const auto tiles = tile_planes(kernel, size, from.channels);
+    const auto results = panel_planes(kernel, size, to.channels);
+    const std::int64_t panels = panels_of(kernel, to.channels);
+    for (std::int64_t index = blocks.begin; index < blocks.end; ++index) {
+      const TileBlock block{grid, index * size, zeros};
+      const std::int64_t count = std::min(size, tiles_of(grid) - block.first);
+      kernel.transform_input(block, from, {0, count}, tiles.planes);
+      const Products products{.tiles = tiles.planes,
+          .weights = transformed_weights,
+          .results = results.planes,
+          .tile_count = count,
+          .inputs = from.channels,
+          .panels = panels,
+          .adds = false};
+      kernel.multiply(products, {0, kernel.planes * panels});
+      kernel.transform_output(block, results.planes, bias, {0, count}, to);
+    }
   }
-}
+};
 
 /// The gradient of the weights.
 ///
@@ -206,98 +201,90 @@ struct WeightGradientPass {
   Weights weights;    ///< that are written
   const void* zeros;  ///< as many as inputs, and as outputs
 
-  void run() const;
+  void run() const {
+    const auto plan =
+        plan_weight_gradient(kernel, tiles_of(grid), images.channels, gradient.channels);
+    plan.parts > 1 ? run_in_parts(plan) : run_together(plan);
+  }
 
  private:
-  struct Block;
-  void run_in_parts(const WeightGradientPlan& plan) const;
-  void run_together(const WeightGradientPlan& plan) const;
-  void sum_part(Range tiles, const Block& block, const PanelPlanes& sums) const;
-  void finish(const PanelPlanes& sums, std::int64_t parts) const;
-};
+  // Some tiles, transformed.
+  struct Block {
+    const WeightGradientPass& pass;
+    std::int64_t size;
+    Stored<TilePlanes> tiles;
+    Stored<PanelPlanes> factors;
 
-/// Some tiles, transformed.
-struct WeightGradientPass::Block {
-  const WeightGradientPass& pass;
-  std::int64_t size;
-  Stored<TilePlanes> tiles;
-  Stored<PanelPlanes> factors;
+    Block(const WeightGradientPass& of, std::int64_t most)
+        : pass(of),
+          size(most),
+          tiles(tile_planes(of.kernel, most, of.images.channels)),
+          factors(panel_planes(of.kernel, most, of.gradient.channels)) {}
 
-  Block(const WeightGradientPass& of, std::int64_t most)
-      : pass(of),
-        size(most),
-        tiles(tile_planes(of.kernel, most, of.images.channels)),
-        factors(panel_planes(of.kernel, most, of.gradient.channels)) {}
+    // A range within the block that begins with tile `first`.
+    void transform(std::int64_t first, Range some) const {
+      const TileBlock block{pass.grid, first, pass.zeros};
+      pass.kernel.transform_input(block, pass.images, some, tiles.planes);
+      pass.kernel.transform_gradient(block, pass.gradient, some, factors.planes);
+    }
 
-  // A range within the block that begins with tile `first`.
-  void transform(std::int64_t first, Range some) const {
-    const TileBlock block{pass.grid, first, pass.zeros};
-    pass.kernel.transform_input(block, pass.images, some, tiles.planes);
-    pass.kernel.transform_gradient(block, pass.gradient, some, factors.planes);
-  }
+    Products products(std::int64_t count, const PanelPlanes& sums, bool adds) const {
+      return {.tiles = tiles.planes,
+          .weights = sums,
+          .results = factors.planes,
+          .tile_count = count,
+          .inputs = pass.images.channels,
+          .panels = panels_of(pass.kernel, pass.gradient.channels),
+          .adds = adds};
+    }
+  };
 
-  Products products(std::int64_t count, const PanelPlanes& sums, bool adds) const {
-    return {.tiles = tiles.planes,
-        .weights = sums,
-        .results = factors.planes,
-        .tile_count = count,
-        .inputs = pass.images.channels,
-        .panels = panels_of(pass.kernel, pass.gradient.channels),
-        .adds = adds};
-  }
-};
-
-void WeightGradientPass::run() const {
-  const auto plan =
-      plan_weight_gradient(kernel, tiles_of(grid), images.channels, gradient.channels);
-  plan.parts > 1 ? run_in_parts(plan) : run_together(plan);
-}
-
-void WeightGradientPass::run_together(const WeightGradientPlan& plan) const {
-  const auto sums = panel_planes(kernel, images.channels, gradient.channels);
-  const Block block(*this, plan.tiles);
-  for (std::int64_t first = 0; first < tiles_of(grid); first += plan.tiles) {
-    const std::int64_t count = std::min(plan.tiles, tiles_of(grid) - first);
-    in_parallel(count, [&](std::int64_t begin, std::int64_t end) {
-      block.transform(first, {begin, end});
+  void run_in_parts(const WeightGradientPlan& plan) const {
+    // The planes of all parts, one part after the other.
+    const std::int64_t all = tiles_of(grid);
+    const auto sums = panel_planes(kernel, images.channels, gradient.channels, plan.parts);
+    in_parallel(plan.parts, [&](std::int64_t begin, std::int64_t end) {
+      const Block block(*this, plan.tiles);
+      for (std::int64_t part = begin; part < end; ++part)
+        sum_part({all * part / plan.parts, all * (part + 1) / plan.parts}, block,
+            part_of(kernel, sums.planes, part));
     });
-    const Products products = block.products(count, sums.planes, first > 0);
-    in_parallel(kernel.planes * products.panels, [&](std::int64_t begin, std::int64_t end) {
-      kernel.accumulate(products, {begin, end});
-    });
+    finish(sums.planes, plan.parts);
   }
-  finish(sums.planes, 1);
-}
 
-void WeightGradientPass::sum_part(Range tiles, const Block& block, const PanelPlanes& sums) const {
-  for (std::int64_t first = tiles.begin; first < tiles.end; first += block.size) {
-    const std::int64_t count = std::min(block.size, tiles.end - first);
-    block.transform(first, {0, count});
-    const Products products = block.products(count, sums, first > tiles.begin);
-    kernel.accumulate(products, {0, kernel.planes * products.panels});
-  }
-}
-
-void WeightGradientPass::run_in_parts(const WeightGradientPlan& plan) const {
-  // The planes of all parts, one part after the other.
-  const std::int64_t all = tiles_of(grid);
-  const auto sums = panel_planes(kernel, images.channels, gradient.channels, plan.parts);
-  in_parallel(plan.parts, [&](std::int64_t begin, std::int64_t end) {
+  void run_together(const WeightGradientPlan& plan) const {
+    const auto sums = panel_planes(kernel, images.channels, gradient.channels);
     const Block block(*this, plan.tiles);
-    for (std::int64_t part = begin; part < end; ++part)
-      sum_part({all * part / plan.parts, all * (part + 1) / plan.parts}, block,
-          part_of(kernel, sums.planes, part));
-  });
-  finish(sums.planes, plan.parts);
-}
+    for (std::int64_t first = 0; first < tiles_of(grid); first += plan.tiles) {
+      const std::int64_t count = std::min(plan.tiles, tiles_of(grid) - first);
+      in_parallel(count, [&](std::int64_t begin, std::int64_t end) {
+        block.transform(first, {begin, end});
+      });
+      const Products products = block.products(count, sums.planes, first > 0);
+      in_parallel(kernel.planes * products.panels, [&](std::int64_t begin, std::int64_t end) {
+        kernel.accumulate(products, {begin, end});
+      });
+    }
+    finish(sums.planes, 1);
+  }
 
-void WeightGradientPass::finish(const PanelPlanes& sums, std::int64_t parts) const {
-  in_parallel(panels_of(kernel, gradient.channels), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t part = 1; part < parts; ++part)
-      add_panels(kernel, part_of(kernel, sums, part), {begin, end}, sums);
-    kernel.finish_weights(sums, {begin, end}, weights);
-  });
-}
+  void sum_part(Range tiles, const Block& block, const PanelPlanes& sums) const {
+    for (std::int64_t first = tiles.begin; first < tiles.end; first += block.size) {
+      const std::int64_t count = std::min(block.size, tiles.end - first);
+      block.transform(first, {0, count});
+      const Products products = block.products(count, sums, first > tiles.begin);
+      kernel.accumulate(products, {0, kernel.planes * products.panels});
+    }
+  }
+
+  void finish(const PanelPlanes& sums, std::int64_t parts) const {
+    in_parallel(panels_of(kernel, gradient.channels), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t part = 1; part < parts; ++part)
+        add_panels(kernel, part_of(kernel, sums, part), {begin, end}, sums);
+      kernel.finish_weights(sums, {begin, end}, weights);
+    });
+  }
+};
 
 at::Tensor convolve(const WinogradKernel& kernel, const at::Tensor& given, const Weights& weights,
     const at::Tensor& bias, std::int64_t padding) {
@@ -306,14 +293,14 @@ at::Tensor convolve(const WinogradKernel& kernel, const at::Tensor& given, const
   auto result = at::empty({images.size(0), weights.outputs, grid.out_height, grid.out_width},
       images.options().memory_format(at::MemoryFormat::ChannelsLast));
   const auto zeros = at::zeros({images.size(1)}, at::kFloat);
-  const ForwardPass pass{.kernel = kernel,
+  ForwardPass{.kernel = kernel,
       .grid = grid,
       .from = pixels_of(images),
       .to = pixels_of(result),
       .weights = weights,
       .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
-      .zeros = zeros.const_data_ptr()};
-  pass.run();
+      .zeros = zeros.const_data_ptr()}
+      .run();
   return result;
 }
 
@@ -355,13 +342,13 @@ at::Tensor winograd_weight_gradient(const WinogradKernel& kernel, const at::Tens
   const auto zeros = at::zeros({std::max(images.size(1), gradient.size(1))}, at::kFloat);
   const bool is_float = weight.scalar_type() == at::kFloat;
   auto result = is_float ? empty_gradient(weight) : at::empty_like(weight, at::kFloat);
-  const WeightGradientPass pass{.kernel = kernel,
+  WeightGradientPass{.kernel = kernel,
       .grid = tile_grid(kernel, images.size(0), images.size(2), images.size(3), padding),
       .images = pixels_of(pixels),
       .gradient = pixels_of(errors),
       .weights = weights_of(result),
-      .zeros = zeros.const_data_ptr()};
-  pass.run();
+      .zeros = zeros.const_data_ptr()}
+      .run();
   return is_float ? result : result.to(weight.scalar_type());
 }
 

@@ -41,8 +41,6 @@ struct BatchStatistics {
 struct BatchNormAffine {
   at::Tensor scale, shift, inverse_deviation;
 };
-BatchNormAffine affine_of(const BatchStatistics& statistics, const at::Tensor& weight,
-    const at::Tensor& bias, double eps);
 
 /// The start of the backward pass; `output` only if there was an addend.
 struct BatchNormBackward {
@@ -56,27 +54,6 @@ struct BatchNormBackward {
 
 struct BatchNormGradients {
   at::Tensor input, weight, bias, addend;
-};
-
-/// Runs the kernels over one layer's input, [N, C, H, W] in channels-last order, on all threads.
-/// Sums are those of fixed parts of the rows, added in order: the number of threads changes no bit.
-struct BatchNormPasses {
-  const BatchNormKernel& kernel;
-  const at::Tensor& input;
-
-  BatchStatistics statistics() const;
-  at::Tensor normalised(
-      const BatchNormAffine& affine, const at::Tensor& addend, bool rectifies) const;
-  BatchNormGradients gradients(const BatchNormBackward& given) const;
-
-  /// Moves running statistics towards a batch's, the variance unbiased. Their versions stay, as
-  /// LibTorch's do: a graph of an earlier call that saved them can still run backward.
-  void update(const at::Tensor& running_mean, const at::Tensor& running_var,
-      const BatchStatistics& statistics, double momentum) const;
-
- private:
-  std::int64_t row_count() const { return input.numel() / input.size(1); }
-  PixelRows rows() const;
 };
 
 constexpr std::int64_t kRowsOfAPart = 256, kMostParts = 32;
@@ -184,85 +161,96 @@ BatchNormAffine affine_of(const BatchStatistics& statistics, const at::Tensor& w
   return {scale.to(at::kFloat), shift.to(at::kFloat), inverse.to(at::kFloat)};
 }
 
-PixelRows BatchNormPasses::rows() const {
-  const bool is_float = input.scalar_type() == at::kFloat;
-  return {is_float ? Element::kFloat : Element::kBFloat16, input.size(1)};
-}
+/// Runs the kernels over one layer's input, [N, C, H, W] in channels-last order, on all threads.
+/// Sums are those of fixed parts of the rows, added in order: the number of threads changes no bit.
+struct BatchNormPasses {
+  const BatchNormKernel& kernel;
+  const at::Tensor& input;
 
-BatchStatistics BatchNormPasses::statistics() const {
-  const std::int64_t channels = input.size(1);
-  PartialSums sums(kernel, row_count(), channels);
-  sums.compute([&](RowRange range, double* mean, double* squares, float* scratch) {
-    kernel.collect(rows(), input.const_data_ptr(), range, {mean, squares}, scratch);
-  });
-  auto mean = doubles({channels}).zero_(), squares = doubles({channels}).zero_();
-  std::int64_t before = 0;
-  for (std::int64_t part = 0; part < sums.parts(); before += sums.rows_of(part++))
-    merge(sums, part, before, channels, mean.mutable_data_ptr<double>(),
-        squares.mutable_data_ptr<double>());
-  return {mean, squares, row_count()};
-}
+  BatchStatistics statistics() const {
+    const std::int64_t channels = input.size(1);
+    PartialSums sums(kernel, row_count(), channels);
+    sums.compute([&](RowRange range, double* mean, double* squares, float* scratch) {
+      kernel.collect(rows(), input.const_data_ptr(), range, {mean, squares}, scratch);
+    });
+    auto mean = doubles({channels}).zero_(), squares = doubles({channels}).zero_();
+    std::int64_t before = 0;
+    for (std::int64_t part = 0; part < sums.parts(); before += sums.rows_of(part++))
+      merge(sums, part, before, channels, mean.mutable_data_ptr<double>(),
+          squares.mutable_data_ptr<double>());
+    return {mean, squares, row_count()};
+  }
 
-void BatchNormPasses::update(const at::Tensor& running_mean, const at::Tensor& running_var,
-    const BatchStatistics& statistics, double momentum) const {
-  const at::AutoDispatchBelowADInplaceOrView without_new_versions;
-  const auto variance = statistics.squares / static_cast<double>(statistics.count - 1);
-  running_mean.mul_(1 - momentum).add_(statistics.mean.to(at::kFloat), momentum);
-  running_var.mul_(1 - momentum).add_(variance.to(at::kFloat), momentum);
-}
+  at::Tensor normalised(
+      const BatchNormAffine& affine, const at::Tensor& addend, bool rectifies) const {
+    auto output = at::empty_like(input, input.options(), at::MemoryFormat::ChannelsLast);
+    const NormaliseJob job{.rows = rows(),
+        .inputs = input.const_data_ptr(),
+        .addends = addend.defined() ? addend.const_data_ptr() : nullptr,
+        .rectifies = rectifies,
+        .scale = floats(affine.scale),
+        .shift = floats(affine.shift),
+        .outputs = output.mutable_data_ptr()};
+    over_rows(row_count(), [&](RowRange range) { kernel.normalise(job, range); });
+    return output;
+  }
 
-at::Tensor BatchNormPasses::normalised(
-    const BatchNormAffine& affine, const at::Tensor& addend, bool rectifies) const {
-  auto output = at::empty_like(input, input.options(), at::MemoryFormat::ChannelsLast);
-  const NormaliseJob job{.rows = rows(),
-      .inputs = input.const_data_ptr(),
-      .addends = addend.defined() ? addend.const_data_ptr() : nullptr,
-      .rectifies = rectifies,
-      .scale = floats(affine.scale),
-      .shift = floats(affine.shift),
-      .outputs = output.mutable_data_ptr()};
-  over_rows(row_count(), [&](RowRange range) { kernel.normalise(job, range); });
-  return output;
-}
+  BatchNormGradients gradients(const BatchNormBackward& given) const {
+    const bool has_addend = given.output.defined();
+    const Passing by_relu = has_addend ? Passing::kByOutputs : Passing::kByInputs;
+    const auto gradient = channels_last(given.gradient);
+    auto passed = has_addend ? at::empty_like(input) : at::Tensor();
+    const auto mean = given.mean.to(at::kFloat);
+    const ReduceJob reduced{.rows = rows(),
+        .passing = given.rectifies ? by_relu : Passing::kAll,
+        .inputs = input.const_data_ptr(),
+        .gradients = gradient.const_data_ptr(),
+        .outputs = has_addend ? given.output.const_data_ptr() : nullptr,
+        .scale = floats(given.affine.scale),
+        .shift = floats(given.affine.shift),
+        .mean = floats(mean),
+        .passed = has_addend ? passed.mutable_data_ptr() : nullptr};
+    PartialSums parts(kernel, row_count(), input.size(1));
+    parts.compute([&](RowRange range, double* gradients, double* products, float* scratch) {
+      kernel.reduce(reduced, range, {gradients, products}, scratch);
+    });
+    const auto sums = parts.total();
+    sums[1] -= sums[0] * (given.mean - mean);  // what the float is off by
+    const auto factors = factors_of(given, sums[0], sums[1], mean, row_count());
+    auto result = at::empty_like(input);
+    const InputGradientJob job{.rows = rows(),
+        .inputs = input.const_data_ptr(),
+        .gradients = has_addend ? passed.const_data_ptr() : gradient.const_data_ptr(),
+        .have_passed = has_addend || !given.rectifies,
+        .scale = floats(given.affine.scale),
+        .shift = floats(given.affine.shift),
+        .mean = floats(mean),
+        .of_gradient = floats(factors.of_gradient),
+        .of_input = floats(factors.of_input),
+        .constant = floats(factors.constant),
+        .input_gradients = result.mutable_data_ptr()};
+    over_rows(row_count(), [&](RowRange range) { kernel.differentiate(job, range); });
+    const auto weight = sums[1] * given.affine.inverse_deviation.to(at::kDouble);
+    return {result, weight.to(at::kFloat), sums[0].to(at::kFloat), passed};
+  }
 
-BatchNormGradients BatchNormPasses::gradients(const BatchNormBackward& given) const {
-  const bool has_addend = given.output.defined();
-  const Passing by_relu = has_addend ? Passing::kByOutputs : Passing::kByInputs;
-  const auto gradient = channels_last(given.gradient);
-  auto passed = has_addend ? at::empty_like(input) : at::Tensor();
-  const auto mean = given.mean.to(at::kFloat);
-  const ReduceJob reduced{.rows = rows(),
-      .passing = given.rectifies ? by_relu : Passing::kAll,
-      .inputs = input.const_data_ptr(),
-      .gradients = gradient.const_data_ptr(),
-      .outputs = has_addend ? given.output.const_data_ptr() : nullptr,
-      .scale = floats(given.affine.scale),
-      .shift = floats(given.affine.shift),
-      .mean = floats(mean),
-      .passed = has_addend ? passed.mutable_data_ptr() : nullptr};
-  PartialSums parts(kernel, row_count(), input.size(1));
-  parts.compute([&](RowRange range, double* gradients, double* products, float* scratch) {
-    kernel.reduce(reduced, range, {gradients, products}, scratch);
-  });
-  const auto sums = parts.total();
-  sums[1] -= sums[0] * (given.mean - mean);  // what the float is off by
-  const auto factors = factors_of(given, sums[0], sums[1], mean, row_count());
-  auto result = at::empty_like(input);
-  const InputGradientJob job{.rows = rows(),
-      .inputs = input.const_data_ptr(),
-      .gradients = has_addend ? passed.const_data_ptr() : gradient.const_data_ptr(),
-      .have_passed = has_addend || !given.rectifies,
-      .scale = floats(given.affine.scale),
-      .shift = floats(given.affine.shift),
-      .mean = floats(mean),
-      .of_gradient = floats(factors.of_gradient),
-      .of_input = floats(factors.of_input),
-      .constant = floats(factors.constant),
-      .input_gradients = result.mutable_data_ptr()};
-  over_rows(row_count(), [&](RowRange range) { kernel.differentiate(job, range); });
-  const auto weight = sums[1] * given.affine.inverse_deviation.to(at::kDouble);
-  return {result, weight.to(at::kFloat), sums[0].to(at::kFloat), passed};
-}
+  /// Moves running statistics towards a batch's, the variance unbiased. Their versions stay, as
+  /// LibTorch's do: a graph of an earlier call that saved them can still run backward.
+  void update(const at::Tensor& running_mean, const at::Tensor& running_var,
+      const BatchStatistics& statistics, double momentum) const {
+    const at::AutoDispatchBelowADInplaceOrView without_new_versions;
+    const auto variance = statistics.squares / static_cast<double>(statistics.count - 1);
+    running_mean.mul_(1 - momentum).add_(statistics.mean.to(at::kFloat), momentum);
+    running_var.mul_(1 - momentum).add_(variance.to(at::kFloat), momentum);
+  }
+
+ private:
+  std::int64_t row_count() const { return input.numel() / input.size(1); }
+  PixelRows rows() const {
+    const bool is_float = input.scalar_type() == at::kFloat;
+    return {is_float ? Element::kFloat : Element::kBFloat16, input.size(1)};
+  }
+};
 
 bool is_layer_value(const at::Tensor& tensor) {
   const auto type = tensor.scalar_type();

@@ -21,12 +21,11 @@
 #include "lockstep/nn/fused/conv_relu_pool.h"
 #include "lockstep/nn/models/plugin_library.h"
 #include "lockstep/nn/models/torchvision.h"
+#include "lockstep/nn/named_state.h"
 
 namespace lockstep::nn {
 
 namespace {
-
-using NamedTensors = torch::OrderedDict<std::string, torch::Tensor>;
 
 void check_alike(bool alike, const std::string& what) {
   if (alike) return;
@@ -70,18 +69,43 @@ void copy_state(const torch::nn::Module& source, torch::nn::Module& target,
 
 namespace {
 
+torch::Tensor checked_images(torch::Tensor images) {
+  check(images.dim() == 4 && images.size(1) == 1 && images.size(2) == 28 && images.size(3) == 28,
+      "mnist net: takes images of [N, 1, 28, 28], not ", images.sizes());
+  return images;
+}
+
+torch::Tensor checked_rows(torch::Tensor features) {
+  check(features.dim() >= 2, "toy: takes [N, 10], not ", features.sizes());
+  auto rows = features.flatten(1);
+  check(rows.size(1) == 10, "toy: takes [N, 10], not ", features.sizes());
+  return rows;
+}
+
 /// A 3x3 convolution with padding 1, ReLU and a pool of 2 as one layer, [N, inputs, H, W] to
 /// [N, outputs, H/2, W/2]; with one input channel one fused kernel.
 ///
 /// A Conv2d, so that `weight` and `bias` are its own and Python's names come out.
 class MnistBlockImpl final : public torch::nn::Conv2dImpl {
  public:
-  MnistBlockImpl(std::int64_t inputs, std::int64_t outputs);
+  MnistBlockImpl(std::int64_t inputs, std::int64_t outputs)
+      : Conv2dImpl(torch::nn::Conv2dOptions(inputs, outputs, 3).padding(1)) {
+    // oneDNN computes channels-last convolutions without reordering their weights at every step.
+    if (inputs > 1) weight.set_data(weight.contiguous(at::MemoryFormat::ChannelsLast));
+  }
 
-  torch::Tensor forward(const torch::Tensor& images);
+  torch::Tensor forward(const torch::Tensor& images) {
+    if (options.in_channels() == 1) return fused::conv_relu_pool(images, weight, bias);
+    const auto maps = Conv2dImpl::forward(images.contiguous(at::MemoryFormat::ChannelsLast));
+    return at::max_pool2d(maps.relu_(), {2, 2});
+  }
 
   std::shared_ptr<torch::nn::Module> clone(
-      const std::optional<at::Device>& device = std::nullopt) const override;
+      const std::optional<at::Device>& device = std::nullopt) const override {
+    auto copy = std::make_shared<MnistBlockImpl>(options.in_channels(), options.out_channels());
+    copy_state(*this, *copy, device);
+    return copy;
+  }
 };
 TORCH_MODULE(MnistBlock);
 
@@ -93,7 +117,15 @@ TORCH_MODULE(MnistBlock);
 /// Its layers: input and those numbers.
 class MnistSmallImpl final : public CloneByArguments<MnistSmallImpl, ModelImpl> {
  public:
-  explicit MnistSmallImpl(std::int64_t classes);
+  explicit MnistSmallImpl(std::int64_t classes) : classes_(classes) {
+    append("input", layer_of(checked_images));
+    append_module("0", MnistBlock(1, 32));
+    append("3", layer_of(flatten_layer));
+    append_module("4", torch::nn::Linear(6272, 64));
+    append("5", layer_of(relu_layer));
+    append_module("6", torch::nn::Linear(64, classes));
+  }
+
   std::tuple<std::int64_t> arguments() const { return {classes_}; }
 
  private:
@@ -108,7 +140,19 @@ class MnistSmallImpl final : public CloneByArguments<MnistSmallImpl, ModelImpl> 
 /// Its layers: input and those numbers.
 class MnistLargeImpl final : public CloneByArguments<MnistLargeImpl, ModelImpl> {
  public:
-  explicit MnistLargeImpl(std::int64_t classes);
+  explicit MnistLargeImpl(std::int64_t classes) : classes_(classes) {
+    append("input", layer_of(checked_images));
+    append_module("0", MnistBlock(1, 128));
+    append_module("3", MnistBlock(128, 256));
+    append_module("6", MnistBlock(256, 512));
+    append("9", layer_of(flatten_layer));
+    append_module("10", torch::nn::Linear(4608, 512));
+    append("11", layer_of(relu_layer));
+    append_module("12", torch::nn::Linear(512, 512));
+    append("13", layer_of(relu_layer));
+    append_module("14", torch::nn::Linear(512, classes));
+  }
+
   std::tuple<std::int64_t> arguments() const { return {classes_}; }
 
  private:
@@ -120,73 +164,18 @@ class MnistLargeImpl final : public CloneByArguments<MnistLargeImpl, ModelImpl> 
 /// Takes [N, 10] or anything that flattens to it. Its layers: input, net1, relu, net2.
 class ToyImpl final : public CloneByArguments<ToyImpl, ModelImpl> {
  public:
-  explicit ToyImpl(std::int64_t classes);
+  explicit ToyImpl(std::int64_t classes) : classes_(classes) {
+    append("input", layer_of(checked_rows));
+    append_module("net1", torch::nn::Linear(10, 10));
+    append("relu", layer_of(relu_layer));
+    append_module("net2", torch::nn::Linear(10, classes));
+  }
+
   std::tuple<std::int64_t> arguments() const { return {classes_}; }
 
  private:
   std::int64_t classes_;
 };
-
-torch::Tensor checked_images(torch::Tensor images) {
-  check(images.dim() == 4 && images.size(1) == 1 && images.size(2) == 28 && images.size(3) == 28,
-      "mnist net: takes images of [N, 1, 28, 28], not ", images.sizes());
-  return images;
-}
-
-torch::Tensor checked_rows(torch::Tensor features) {
-  check(features.dim() >= 2, "toy: takes [N, 10], not ", features.sizes());
-  auto rows = features.flatten(1);
-  check(rows.size(1) == 10, "toy: takes [N, 10], not ", features.sizes());
-  return rows;
-}
-
-MnistBlockImpl::MnistBlockImpl(std::int64_t inputs, std::int64_t outputs)
-    : Conv2dImpl(torch::nn::Conv2dOptions(inputs, outputs, 3).padding(1)) {
-  // oneDNN computes channels-last convolutions without reordering their weights at every step.
-  if (inputs > 1) weight.set_data(weight.contiguous(at::MemoryFormat::ChannelsLast));
-}
-
-torch::Tensor MnistBlockImpl::forward(const torch::Tensor& images) {
-  if (options.in_channels() == 1) return fused::conv_relu_pool(images, weight, bias);
-  const auto maps = Conv2dImpl::forward(images.contiguous(at::MemoryFormat::ChannelsLast));
-  return at::max_pool2d(maps.relu_(), {2, 2});
-}
-
-std::shared_ptr<torch::nn::Module> MnistBlockImpl::clone(
-    const std::optional<at::Device>& device) const {
-  auto copy = std::make_shared<MnistBlockImpl>(options.in_channels(), options.out_channels());
-  copy_state(*this, *copy, device);
-  return copy;
-}
-
-MnistSmallImpl::MnistSmallImpl(std::int64_t classes) : classes_(classes) {
-  append("input", layer_of(checked_images));
-  append_module("0", MnistBlock(1, 32));
-  append("3", layer_of(flatten_layer));
-  append_module("4", torch::nn::Linear(6272, 64));
-  append("5", layer_of(relu_layer));
-  append_module("6", torch::nn::Linear(64, classes));
-}
-
-MnistLargeImpl::MnistLargeImpl(std::int64_t classes) : classes_(classes) {
-  append("input", layer_of(checked_images));
-  append_module("0", MnistBlock(1, 128));
-  append_module("3", MnistBlock(128, 256));
-  append_module("6", MnistBlock(256, 512));
-  append("9", layer_of(flatten_layer));
-  append_module("10", torch::nn::Linear(4608, 512));
-  append("11", layer_of(relu_layer));
-  append_module("12", torch::nn::Linear(512, 512));
-  append("13", layer_of(relu_layer));
-  append_module("14", torch::nn::Linear(512, classes));
-}
-
-ToyImpl::ToyImpl(std::int64_t classes) : classes_(classes) {
-  append("input", layer_of(checked_rows));
-  append_module("net1", torch::nn::Linear(10, 10));
-  append("relu", layer_of(relu_layer));
-  append_module("net2", torch::nn::Linear(10, classes));
-}
 
 template <typename Impl>
 std::shared_ptr<ModelImpl> make(std::int64_t classes) {
