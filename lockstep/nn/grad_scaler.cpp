@@ -20,7 +20,6 @@
 #include "lockstep/device/skippable_step.h"
 
 namespace lockstep::nn {
-
 namespace {
 
 // The kernel takes tensors of one device and one type at a time.

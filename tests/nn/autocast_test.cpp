@@ -18,7 +18,6 @@
 #include <torch/types.h>
 
 namespace lockstep::nn {
-
 namespace {
 
 at::ScalarType type_of_product() {
@@ -218,5 +217,4 @@ INSTANTIATE_TEST_SUITE_P(Operations, AutocastTypes,
     });
 
 }  // namespace
-
 }  // namespace lockstep::nn

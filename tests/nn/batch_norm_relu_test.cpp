@@ -21,7 +21,6 @@
 #include <torch/types.h>
 
 namespace lockstep::nn::fused {
-
 namespace {
 
 inline constexpr double kEps = 1e-5, kMomentum = 0.1;
@@ -385,5 +384,4 @@ TEST(BatchNormLayer, LeavesForwardModeToLibTorch) {
 }
 
 }  // namespace
-
 }  // namespace lockstep::nn::fused

@@ -37,10 +37,9 @@
 #include "lockstep/parallel/optim/clip_grad_norm.h"
 
 namespace lockstep::nn {
-
 namespace {
 
-inline constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kInf = std::numeric_limits<double>::infinity();
 
 /// One parameter of two numbers with an optimizer, and a gradient that is set by hand.
 struct OneParameter {
@@ -57,7 +56,7 @@ struct OneParameter {
 };
 
 /// Does what every iteration begins with.
-inline void scale_something(GradScaler& scaler) { scaler.scale(at::ones({})); }
+void scale_something(GradScaler& scaler) { scaler.scale(at::ones({})); }
 
 using ::testing::HasSubstr;
 
@@ -301,7 +300,6 @@ TEST(GradScaler, TakesGradientsOfSeveralDevices) {
 
 // The case G9 of the conformance list: misuse is an error, and changes nothing.
 
-using ::testing::HasSubstr;
 using torch::optim::SGD;
 
 TEST(GradScaler, RefusesImpossibleOptionsG9) {
@@ -417,7 +415,6 @@ TEST_F(GradScalerMisuse, AScaleThatCannotBe) {
 // The cases G6 to G8 of the conformance list; numbers of tests/conformance/grad_scaler.py.
 
 using ::testing::ElementsAreArray;
-using torch::optim::SGD;
 
 // The script's net and data.
 torch::nn::Sequential formula_net() {
@@ -673,5 +670,4 @@ TEST(UnscaleGradients, FindsAnOverflowOfSparseDuplicatesG4) {
 }
 
 }  // namespace
-
 }  // namespace lockstep::nn

@@ -18,11 +18,10 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/autocast.h"
-#include "lockstep/nn/named_state.h"
 #include "lockstep/nn/models/layers.h"
+#include "lockstep/nn/named_state.h"
 
 namespace lockstep::nn {
-
 namespace {
 
 using ::testing::ElementsAre;
@@ -162,8 +161,6 @@ TEST(Model, ListsTheNamesWhenThereIsNoSuchNet) {
 }
 
 // What pipelines rest on: a model is a chain that can be cut before any layer.
-
-using ::testing::ElementsAre;
 
 struct Run {
   torch::Tensor logits;
@@ -415,5 +412,4 @@ TEST(Clone, RefusesAModelWhosePartsWereReplaced) {
 }
 
 }  // namespace
-
 }  // namespace lockstep::nn

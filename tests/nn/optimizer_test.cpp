@@ -29,7 +29,6 @@
 #include "lockstep/nn/fused_optimizers.h"
 
 namespace lockstep::nn {
-
 namespace {
 
 using ::testing::DoubleNear;
@@ -357,12 +356,6 @@ TEST(Optimizer, SaysWhichDoNotTakeSparseGradients) {
 // Long runs against Python PyTorch's optimizers, made by tests/conformance/optimizers.py (OPT:
 // test/cpp/api/optim.cpp).
 
-using ::testing::DoubleNear;
-using ::testing::Pointwise;
-using torch::optim::AdamOptions;
-using torch::optim::AdamWOptions;
-using torch::optim::SGDOptions;
-
 at::Tensor start_values(at::IntArrayRef sizes, double start) {
   const auto count = at::arange(c10::multiply_integers(sizes), at::kDouble);
   return at::sin(count * count * 0.37 + start).view(sizes);
@@ -427,10 +420,7 @@ TEST(OptimizerBaseline, AdamW) {
 // Steps that a device leaves out, and those that it makes.
 
 using ::lockstep::testing::here;
-using torch::optim::AdamOptions;
 using torch::optim::AdamParamState;
-using torch::optim::AdamWOptions;
-using torch::optim::SGDOptions;
 using Parameters = std::vector<at::Tensor>;
 
 at::Tensor skip(bool is_skipped) { return here(at::full({}, is_skipped ? 1 : 0, at::kFloat)); }
@@ -539,5 +529,4 @@ TEST(SkippableStep, CannotBeHadWithDampening) {
 }
 
 }  // namespace
-
 }  // namespace lockstep::nn

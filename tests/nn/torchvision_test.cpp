@@ -26,7 +26,6 @@
 #include "lockstep/nn/models/model.h"
 
 namespace lockstep::nn {
-
 namespace {
 
 /// Stands for a tensor: its 2-norm, and the sum of its elements times factors from a formula.
@@ -45,12 +44,6 @@ struct Reference {
   std::vector<double> evaluated, trained;  // logits
 };
 
-/// Reads the numbers of a model from tests/conformance/models.
-Reference read_reference(const std::string& model);
-
-/// Gives the model the weights with which the script computed; they come from a formula.
-void fill(Model& model, const Reference& reference);
-
 /// Returns the script's images, [4, 3, 64, 64] in double, and what stands for their loss's
 /// gradient.
 torch::Tensor reference_images();
@@ -58,26 +51,6 @@ torch::Tensor reference_gradient();
 
 /// Returns parameters and buffers by their names.
 torch::OrderedDict<std::string, torch::Tensor> state_of(const Model& model);
-
-/// Returns a shape as the script writes it: `64x3x7x7`, `scalar`.
-std::string shape_text(const torch::Tensor& tensor);
-
-Sums sums(const torch::Tensor& tensor);
-
-/// Expects that both stand for the same tensor, up to a part `relative` of its norm.
-void expect_near(const Sums& ours, const Sums& theirs, double relative, const std::string& name);
-
-/// Returns the norm of the logits' difference as a part of theirs.
-double distance(const torch::Tensor& logits, const std::vector<double>& theirs);
-
-/// Expects torchvision's names, shapes and order.
-void expect_alike(const Model& model, const Reference& reference);
-
-/// Expects what torchvision's constructor makes of the same seed.
-void expect_seed0(const Model& model, const Reference& reference);
-
-/// Expects gradients and buffers as after the script's step; nets in double.
-void expect_trained(const Model& model, const Reference& reference);
 
 // SplitMix64, its upper 53 bits: value() of the script.
 double value(std::uint64_t tensor, std::uint64_t index) {
@@ -148,6 +121,7 @@ Sums sums_of(const torch::Tensor& flat) {
   return {std::sqrt(squares), dot};
 }
 
+/// Reads the numbers of a model from tests/conformance/models.
 Reference read_reference(const std::string& model) {
   std::ifstream file(LOCKSTEP_CONFORMANCE_DIR "/models/" + model + ".txt");
   EXPECT_TRUE(file) << model;
@@ -161,6 +135,7 @@ Reference read_reference(const std::string& model) {
   return found;
 }
 
+/// Gives the model the weights with which the script computed; they come from a formula.
 void fill(Model& model, const Reference& reference) {
   const at::NoGradGuard no_grad;
   auto tensors = state_of(model);
@@ -182,6 +157,7 @@ torch::OrderedDict<std::string, torch::Tensor> state_of(const Model& model) {
   return tensors;
 }
 
+/// Returns a shape as the script writes it: `64x3x7x7`, `scalar`.
 std::string shape_text(const torch::Tensor& tensor) {
   std::string text;
   for (const auto size : tensor.sizes()) text = concat(text, text.empty() ? "" : "x", size);
@@ -194,6 +170,7 @@ Sums sums(const torch::Tensor& tensor) {
   return sums_of<double>(flat.to(at::kDouble));
 }
 
+/// Expects that both stand for the same tensor, up to a part `relative` of its norm.
 void expect_near(const Sums& ours, const Sums& theirs, double relative, const std::string& name) {
   const double size = std::max(theirs.norm, 1e-3);
   EXPECT_NEAR(ours.norm, theirs.norm, relative * size) << name;
@@ -201,12 +178,14 @@ void expect_near(const Sums& ours, const Sums& theirs, double relative, const st
   EXPECT_NEAR(ours.dot, theirs.dot, 10 * relative * size) << name;
 }
 
+/// Returns the norm of the logits' difference as a part of theirs.
 double distance(const torch::Tensor& logits, const std::vector<double>& theirs) {
   const auto expected = at::from_blob(const_cast<double*>(theirs.data()), {4, 10}, at::kDouble);
   const auto difference = logits.detach().to(at::kDouble) - expected;
   return (difference.norm() / expected.norm()).item<double>();
 }
 
+/// Expects torchvision's names, shapes and order.
 void expect_alike(const Model& model, const Reference& reference) {
   const auto tensors = state_of(model);
   const auto parameters = model->named_parameters();
@@ -220,6 +199,7 @@ void expect_alike(const Model& model, const Reference& reference) {
   EXPECT_EQ(parameters.keys(), order);
 }
 
+/// Expects what torchvision's constructor makes of the same seed.
 void expect_seed0(const Model& model, const Reference& reference) {
   const auto tensors = state_of(model);
   for (const auto& expected : reference.tensors) {
@@ -227,6 +207,7 @@ void expect_seed0(const Model& model, const Reference& reference) {
   }
 }
 
+/// Expects gradients and buffers as after the script's step; nets in double.
 void expect_trained(const Model& model, const Reference& reference) {
   const auto parameters = model->named_parameters(), buffers = model->named_buffers();
   for (const auto& expected : reference.tensors) {
@@ -424,5 +405,4 @@ TEST(VggNet, RefusesOtherImages) {
 }
 
 }  // namespace
-
 }  // namespace lockstep::nn

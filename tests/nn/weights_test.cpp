@@ -30,7 +30,6 @@
 #include "lockstep/nn/models/model.h"
 
 namespace lockstep::nn {
-
 namespace {
 
 /// A folder for files of weights.
@@ -346,7 +345,6 @@ TEST_F(Weights, HaveAnExtensionThatNamesTheFormat) {
 
 // How far a file may differ from the model: the case W5 of the conformance list.
 
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using WeightsThatDiffer = Weights;
 
@@ -438,5 +436,4 @@ TEST_F(WeightsThatDiffer, ThatMayDifferInSizeMustBeTheModels) {
 }
 
 }  // namespace
-
 }  // namespace lockstep::nn

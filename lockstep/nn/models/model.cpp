@@ -24,7 +24,6 @@
 #include "lockstep/nn/named_state.h"
 
 namespace lockstep::nn {
-
 namespace {
 
 void check_alike(bool alike, const std::string& what) {

@@ -21,7 +21,6 @@
 #include "lockstep/nn/models/model.h"
 
 namespace lockstep::nn {
-
 namespace {
 
 using Tensors = std::vector<torch::Tensor>;

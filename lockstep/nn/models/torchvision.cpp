@@ -16,7 +16,6 @@
 #include "lockstep/nn/fused/batch_norm_relu.h"
 
 namespace lockstep::nn {
-
 namespace {
 
 constexpr std::int64_t kFirstWidth = 64, kLargestWidth = 512;

@@ -18,7 +18,6 @@
 #include "lockstep/formats/image/image_reader.h"
 
 namespace lockstep::data {
-
 namespace {
 
 using ::testing::HasSubstr;
@@ -246,8 +245,6 @@ TEST(Augment, RefusesImagesThatDoNotFit) {
   EXPECT_THROW(transform->apply(image_of("flat", {4, 4}).view(), {}, room), InvalidArgument);
 }
 
-using ::testing::HasSubstr;
-
 std::string refusal(const AugmentOptions& options) {
   return lockstep::testing::message_of<InvalidArgument>([&] { make_train_transform(options); });
 }
@@ -325,5 +322,4 @@ TEST(AugmentOptions, OfTimmNeedThreeChannels) {
 }
 
 }  // namespace
-
 }  // namespace lockstep::data

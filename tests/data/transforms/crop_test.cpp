@@ -9,7 +9,6 @@
 #include "lockstep/core/error.h"
 
 namespace lockstep::data {
-
 namespace {
 
 RandomStream crop_stream(std::int64_t index) { return {{1, 2, index}, Draw::kCrop}; }
@@ -199,5 +198,4 @@ TEST(RandomErasing, GivesUpAfterTenTries) {
 }
 
 }  // namespace
-
 }  // namespace lockstep::data

@@ -23,7 +23,6 @@
 #include "lockstep/data/transforms/rand_augment.h"
 
 namespace lockstep::data {
-
 namespace {
 
 using testing::image_of;
@@ -159,7 +158,6 @@ TEST_F(Instructions, ThatAreNotThereAreRefused) {
 // tests/conformance/transforms.py has hashed. None may differ.
 
 using testing::fnv;
-using testing::image_of;
 using testing::kContents;
 using testing::kFnvStart;
 
@@ -276,5 +274,4 @@ TEST(Transforms, GiveTheBytesOfPillow) {
 }
 
 }  // namespace
-
 }  // namespace lockstep::data

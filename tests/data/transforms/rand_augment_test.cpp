@@ -18,7 +18,6 @@
 #include "lockstep/data/transforms/crop.h"
 
 namespace lockstep::data {
-
 namespace {
 
 using ::testing::HasSubstr;
@@ -295,5 +294,4 @@ TEST(Draws, OfColourJitterAreThoseOfTorchvision) {
 }
 
 }  // namespace
-
 }  // namespace lockstep::data

@@ -29,7 +29,6 @@
 #include "lockstep/nn/fused/conv_relu_pool.h"
 
 namespace lockstep::nn::conv {
-
 namespace {
 
 constexpr TestShape kShape{2, 40, 48, 9, 9, 1};
@@ -443,5 +442,4 @@ TEST(Pointwise, ResultsAndGradientsAreLibTorchs) {
 }
 
 }  // namespace
-
 }  // namespace lockstep::nn::conv
