@@ -8,7 +8,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/data/batch.h"
 #include "lockstep/data/distributed_sampler.h"
-#include "lockstep/data/pixels/pixels_of.h"
+#include "lockstep/data/pixels/pixel_scale.h"
 #include "lockstep/train/input/dataset_sources.h"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 
 #include "lockstep/core/enum_names.h"
 #include "lockstep/nn/kernels.h"
-#include "lockstep/nn/models/loss_names.h"
+#include "lockstep/nn/models/catalogue.h"
 #include "lockstep/parallel/schedule/schedule.h"
 #include "lockstep/record/eval_metric.h"
 #include "lockstep/snapshot/snapshot_interval.h"

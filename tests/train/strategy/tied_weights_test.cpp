@@ -21,7 +21,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/device/parameters.h"
-#include "lockstep/nn/models/plugin_model.h"
+#include "lockstep/nn/models/plugin_library.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/snapshot/optimizer_state.h"
 #include "lockstep/train/strategy/replica_kinds.h"

@@ -1,13 +1,129 @@
-#pragma once
-
-// The loops of a reduction, included by each source that compiles them for one instruction set.
-
 #include "lockstep/comm/reduce/reduce_kernel.h"
-#include "lockstep/simd/stream.h"
-#include "lockstep/simd/vector_types.h"
 
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#include "lockstep/simd/vectors.h"
+
+// Compiled once for each instruction set: see Note [Kernels per instruction set].
 namespace lockstep::reduce {
 namespace {
+
+// As many floats as a register holds; longer vectors would live on the stack.
+#if defined(__AVX512F__)
+constexpr std::size_t kLanes = 16;
+#else
+constexpr std::size_t kLanes = 8;
+#endif
+
+typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
+typedef std::uint32_t Words __attribute__((vector_size(kLanes * sizeof(std::uint32_t))));
+typedef std::int32_t Flags __attribute__((vector_size(kLanes * sizeof(std::int32_t))));
+typedef std::uint16_t Halves __attribute__((vector_size(kLanes * sizeof(std::uint16_t))));
+
+template <typename To, typename From>
+inline To bits_as(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof(to));
+  return to;
+}
+
+inline Words splat(std::uint32_t value) { return Words{} + value; }
+
+inline Words widen(Halves halves) { return __builtin_convertvector(halves, Words); }
+inline Halves narrow(Words words) { return __builtin_convertvector(words, Halves); }
+
+inline Words choose(Words condition, Words yes, Words no) {
+  return (condition & yes) | (~condition & no);
+}
+
+inline Words is_true(Flags comparison) { return bits_as<Words>(comparison); }
+
+// bfloat16 is the upper half of a float; rounding adds half a unit, or one bit less when the result
+// would be odd.
+inline Floats bfloat16_to_float(Halves halves) { return bits_as<Floats>(widen(halves) << 16); }
+
+inline Halves float_to_bfloat16(Floats values) {
+  const Words bits = bits_as<Words>(values);
+  const Words rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const Words quiet = (bits >> 16) | 0x40u;
+  const Words is_nan = is_true((bits & 0x7fffffffu) > splat(0x7f800000u));
+  return narrow(choose(is_nan, quiet, rounded));
+}
+
+// IEEE half: the exponent is rebiased by 112; subnormals are renormalised by a float subtraction.
+inline Floats half_to_float(Halves halves) {
+  const Words bits = widen(halves);
+  const Words magnitude = (bits & 0x7fffu) << 13;
+  const Words exponent = magnitude & splat(0x7c00u << 13);
+  const Words normal = magnitude + (112u << 23);
+  const Words special = normal + (112u << 23);
+  const Floats tiny = bits_as<Floats>(normal + (1u << 23)) - bits_as<Floats>(splat(113u << 23));
+  const Words finite = choose(is_true(exponent == splat(0)), bits_as<Words>(tiny), normal);
+  const Words value = choose(is_true(exponent == splat(0x7c00u << 13)), special, finite);
+  return bits_as<Floats>(value | ((bits & 0x8000u) << 16));
+}
+
+inline Halves float_to_half(Floats values) {
+  const Words bits = bits_as<Words>(values);
+  const Words sign = bits & 0x80000000u;
+  const Words magnitude = bits ^ sign;
+  const Words special =
+      choose(is_true(magnitude > splat(0x7f800000u)), splat(0x7e00u), splat(0x7c00u));
+  // Adding 0.5 lets the float adder shift a subnormal result into place and round it.
+  const Words tiny = bits_as<Words>(bits_as<Floats>(magnitude) + 0.5f) - splat(126u << 23);
+  const Words odd = (magnitude >> 13) & 1u;
+  const Words normal = (magnitude - (112u << 23) + 0xfffu + odd) >> 13;
+  const Words finite = choose(is_true(magnitude < splat(113u << 23)), tiny, normal);
+  const Words value = choose(is_true(magnitude >= splat(143u << 23)), special, finite);
+  return narrow(value | (sign >> 16));
+}
+
+/// What the destination of store_past_caches() must be aligned to.
+constexpr std::size_t kStreamAlignment = 64;
+
+/// Stores kBytes; the destination is aligned to that, or to kStreamAlignment if they are more.
+template <std::size_t kBytes>
+inline void store_past_caches(void* to, const void* from) {
+  auto* const target = static_cast<std::byte*>(to);
+  const auto* const source = static_cast<const std::byte*>(from);
+#if defined(__AVX512F__)
+  if constexpr (kBytes % sizeof(__m512i) == 0) {
+    for (std::size_t at = 0; at < kBytes; at += sizeof(__m512i))
+      _mm512_stream_si512(reinterpret_cast<__m512i*>(target + at), _mm512_loadu_si512(source + at));
+    return;
+  }
+#endif
+#if defined(__AVX2__)
+  if constexpr (kBytes % sizeof(__m256i) == 0) {
+    for (std::size_t at = 0; at < kBytes; at += sizeof(__m256i))
+      _mm256_stream_si256(reinterpret_cast<__m256i*>(target + at),
+          _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source + at)));
+    return;
+  }
+#endif
+#if defined(__SSE2__)
+  if constexpr (kBytes % sizeof(__m128i) == 0) {
+    for (std::size_t at = 0; at < kBytes; at += sizeof(__m128i))
+      _mm_stream_si128(reinterpret_cast<__m128i*>(target + at),
+          _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + at)));
+    return;
+  }
+#endif
+  std::memcpy(target, source, kBytes);
+}
+
+/// Makes what was streamed visible before whatever the thread stores next.
+inline void end_stream() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
 
 // A codec turns kLanes elements in memory into the vector in which they are combined, and back.
 template <typename T>
@@ -258,4 +374,7 @@ void reduce_any(const Job& job) {
 }
 
 }  // namespace
+
+void LOCKSTEP_BUILD(reduce)(const Job& job) { reduce_any(job); }
+
 }  // namespace lockstep::reduce

@@ -1,6 +1,8 @@
-#pragma once
+#include "lockstep/nn/fused/conv_relu_pool_kernel.h"
 
-// The loops of the block, included once by each source that compiles them for one instruction set.
+#include "lockstep/simd/vectors.h"
+
+// The loops of the block, compiled once for each instruction set.
 //
 // Note [Lanes are pooled columns]
 //
@@ -16,11 +18,10 @@
 // and the output comes out as [channel][row][column], the order in which the next linear layer
 // wants it flattened. unpack() lays each image row out as these four strided copies.
 
-#include "lockstep/nn/fused/conv_relu_pool_kernel.h"
-#include "lockstep/simd/vectors.h"
-
 namespace lockstep::nn::fused {
 namespace {
+
+using namespace simd;
 
 constexpr std::int64_t kTaps = 9;
 constexpr std::int64_t kSums = kTaps + 1;
@@ -271,4 +272,11 @@ void backward(const BackwardJob& job) {
 }
 
 }  // namespace
+
+const ConvReluPoolKernel& LOCKSTEP_BUILD(conv_relu_pool)() {
+  static constexpr ConvReluPoolKernel kKernel{
+      LOCKSTEP_BUILD_NAME, forward_scratch, backward_scratch, forward, backward};
+  return kKernel;
+}
+
 }  // namespace lockstep::nn::fused

@@ -1,7 +1,8 @@
-#pragma once
+#include "lockstep/nn/fused/batch_norm_kernel.h"
 
-// The loops of batch norm with ReLU or without, included once by each source that compiles them for
-// one instruction set.
+#include "lockstep/simd/vectors.h"
+
+// The loops of batch norm with ReLU or without, compiled once for each instruction set.
 //
 // Note [Batch norm in four passes]
 //
@@ -22,11 +23,14 @@
 // Rows are taken in blocks that stay in the cache: sums within a block are floats, those of blocks
 // doubles, merged by Chan's formulas.
 
-#include "lockstep/nn/fused/batch_norm_kernel.h"
-#include "lockstep/simd/vectors.h"
-
 namespace lockstep::nn::fused {
 namespace {
+
+using simd::BFloat16;
+using simd::Floats;
+using simd::kLanes;
+using simd::load;
+using simd::store;
 
 inline std::int64_t padded(std::int64_t channels) {
   return (channels + kLanes - 1) / kLanes * kLanes;
@@ -251,14 +255,16 @@ inline void differentiate(const InputGradientJob& job, RowRange range) {
                                       : differentiate_any<BFloat16>(job, range);
 }
 
-constexpr BatchNormKernel batch_norm_build(const char* name) {
-  return {.name = name,
+}  // namespace
+
+const BatchNormKernel& LOCKSTEP_BUILD(batch_norm)() {
+  static constexpr BatchNormKernel kKernel{.name = LOCKSTEP_BUILD_NAME,
       .scratch_floats = batch_norm_scratch,
       .collect = collect,
       .normalise = normalise,
       .reduce = reduce,
       .differentiate = differentiate};
+  return kKernel;
 }
 
-}  // namespace
 }  // namespace lockstep::nn::fused
