@@ -12,11 +12,9 @@
 #include <ATen/Parallel.h>
 #include <torch/types.h>
 
-#include "lockstep/cli/eval/eval_main.h"
-#include "lockstep/cli/train/devices_main.h"
-#include "lockstep/cli/train/show_data.h"
+#include "lockstep/cli/train/mains.h"
 #include "lockstep/cli/train/train_flags.h"
-#include "lockstep/cluster/adopt.h"
+#include "lockstep/cluster/place.h"
 #include "lockstep/comm/device/routed_backend.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/rendezvous.h"

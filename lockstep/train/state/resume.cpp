@@ -10,6 +10,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/snapshot/apart/newest_of_hosts.h"
 #include "lockstep/snapshot/group_values.h"
+#include "lockstep/snapshot/state_fields.h"
 #include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/snapshot_reader.h"
 #include "lockstep/train/record/run_directory.h"

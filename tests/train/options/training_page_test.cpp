@@ -12,7 +12,6 @@
 
 #include "parsed_flags.h"
 
-#include "lockstep/train/options/lr_settings.h"
 #include "lockstep/train/options/train_flags.h"
 
 namespace lockstep {

@@ -46,8 +46,7 @@ FlagGroup<launch::HostsOptions> hosts_flags() {
   using Text = const std::string&;
   return {"Options",
       {flag("--count", "N", "hosts to make within this machine", &Set::count)
-              .from(1)
-              .to(launch::HostNetwork::kMostHosts)
+              .within(1, launch::HostNetwork::kMostHosts)
               .usually(""),
           flag_by<Set>("--rate", "RATE",
               "link rate of each made host, in each direction: 1gbit, 100mbit",
@@ -56,8 +55,7 @@ FlagGroup<launch::HostsOptions> hosts_flags() {
               })
               .usually("no limit"),
           flag("--cores-a-host", "K", "cores of each made host", &Set::cores_a_host)
-              .from(1)
-              .to(kMostCores)
+              .within(1, kMostCores)
               .usually("all, shared evenly"),
           flag("--names", "A,B,...", "real hosts, each HOST or USER@HOST; the first is host 0",
               &Set::names),
@@ -65,26 +63,17 @@ FlagGroup<launch::HostsOptions> hosts_flags() {
               &Set::by),
           flag("--master-port", "PORT", "port on which host 0's command shall listen",
               &Set::master_port)
-              .from(1)
-              .to(kMostHostsPort),
+              .within(1, kMostHostsPort),
           flag("--max-restarts", "N", "restarts of all hosts after a failure", &Set::max_restarts)
-              .from(0)
-              .to(kMostHostsPort),
+              .within(0, kMostHostsPort),
           flag_by<Set>("--kill", "HOST@SECONDS",
               "as a drill, kill that made host's processes once, after SECONDS",
               [](Set& options, const FlagSpec&, Text text) {
                 options.drill = launch::parse_drill(text);
               }),
-          flag_by<Set>("--grace-period", "SECONDS",
-              "seconds between a forwarded signal and SIGKILL",
-              [](Set& options, const FlagSpec& flag, Text text) {
-                const double seconds = flag.real_number(text);
-                options.grace_period = std::chrono::milliseconds(static_cast<long>(seconds * 1000));
-              })
-              .real()
-              .from(0)
-              .to(1e6)
-              .usually(30),
+          flag("--grace-period", "SECONDS", "seconds between a forwarded signal and SIGKILL",
+              &Set::grace_period)
+              .within(0, 1e6),
           flag_on("--quiet", "print only why it failed", &Set::quiet).letter("-q")}};
 }
 
