@@ -1,5 +1,4 @@
 #include <iostream>
-#include <optional>
 
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
@@ -77,29 +76,6 @@ FlagGroup<launch::HostsOptions> hosts_flags() {
           flag_on("--quiet", "print only why it failed", &Set::quiet).letter("-q")}};
 }
 
-/// Reads the flags; nothing when they ask for help, which is then printed.
-std::optional<launch::HostsOptions> parse_hosts(const std::vector<std::string>& arguments) {
-  const FlagTable<launch::HostsOptions> table(
-      {.verb = "hosts",
-          .usage = "lockstep hosts --count N | --names A,B [flags] -- COMMAND [ARGUMENTS...]",
-          .description = kHostsDescription,
-          .footer = kHostsExamples},
-      {hosts_flags()});
-  const GivenFlags given = table.parse(arguments, AfterFlags::kProgram);
-  if (given.asks_help) {
-    std::cout << table.help();
-    return std::nullopt;
-  }
-  check(!given.has("--by") || given.has("--names"),
-      "hosts: --by starts the command on real hosts; name them by --names");
-  launch::HostsOptions options;
-  table.read(options, given);
-  if (given.program.empty()) return options;
-  options.program = given.program.front();
-  options.arguments.assign(given.program.begin() + 1, given.program.end());
-  return options;
-}
-
 // How a made host's first process is started; for nobody else.
 int be_a_host(const std::vector<std::string>& arguments) {
   check(arguments.size() > 2, "hosts: --inside is for lockstep itself");
@@ -110,8 +86,26 @@ int be_a_host(const std::vector<std::string>& arguments) {
 
 int hosts(const std::vector<std::string>& arguments) {
   if (!arguments.empty() && arguments.front() == "--inside") return be_a_host(arguments);
-  const auto options = parse_hosts(arguments);
-  return options ? launch::run_hosts(*options) : 0;
+  const FlagTable<launch::HostsOptions> table(
+      {.verb = "hosts",
+          .usage = "lockstep hosts --count N | --names A,B [flags] -- COMMAND [ARGUMENTS...]",
+          .description = kHostsDescription,
+          .footer = kHostsExamples},
+      {hosts_flags()});
+  const GivenFlags given = table.parse(arguments, AfterFlags::kProgram);
+  if (given.asks_help) {
+    std::cout << table.help();
+    return 0;
+  }
+  check(!given.has("--by") || given.has("--names"),
+      "hosts: --by starts the command on real hosts; name them by --names");
+  launch::HostsOptions options;
+  table.read(options, given);
+  if (!given.program.empty()) {
+    options.program = given.program.front();
+    options.arguments.assign(given.program.begin() + 1, given.program.end());
+  }
+  return launch::run_hosts(options);
 }
 
 }  // namespace lockstep::cli

@@ -63,16 +63,6 @@ TEST(RunFlags, OurOwnTrainIsStartedWithStopsHeld) {
   EXPECT_TRUE(parse_run({"/bin/true", "train"})->held_signals.empty());
 }
 
-TEST(RunFlags, TakesDashesUnderscoresAndEqualSigns) {
-  for (const std::vector<std::string>& words : {std::vector<std::string>{"--nproc-per-node", "4"},
-           {"--nproc_per_node", "4"}, {"--nproc_per_node=4"}, {"--nproc-per-node=4"}, {"-np", "4"},
-           {"--nproc-per-node", "2", "--nproc-per-node", "4"}}) {
-    auto arguments = words;
-    arguments.push_back("x");
-    EXPECT_EQ(parse_run(arguments)->workers, 4) << words[0];
-  }
-}
-
 /// The second of two nodes on which Slurm has started one launcher each.
 struct SecondOfTwoNodes {
   Variable job{"SLURM_JOB_ID", "71"}, task{"SLURM_PROCID", "1"}, tasks{"SLURM_STEP_NUM_TASKS", "2"};

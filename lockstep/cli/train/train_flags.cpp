@@ -116,14 +116,16 @@ std::optional<TrainCommand> parse_train_flags(
   return read_train_flags(given, surroundings);
 }
 
-std::optional<ResumedArithmetic> resumed_arithmetic(const TrainOptions& options) {
+ResumedArithmetic resumed_arithmetic(const TrainOptions& options) {
   const ResumeSettings& resume = options.resume;
-  if (resume.kind == Resume::kNever) return std::nullopt;
+  if (resume.kind == Resume::kNever) return {};
   std::optional<ResumedArithmetic> found;
   if (resume.kind == Resume::kAuto || resume.again) found = arithmetic_of_run(options.output);
-  if (found || resume.kind != Resume::kFrom) return found;
-  found = arithmetic_of_run(resume.from);
-  return found ? found : arithmetic_of_snapshot(resume.from);
+  if (resume.kind == Resume::kFrom) {
+    if (!found) found = arithmetic_of_run(resume.from);
+    if (!found) found = arithmetic_of_snapshot(resume.from);
+  }
+  return found.value_or(ResumedArithmetic{});
 }
 
 }  // namespace lockstep::cli

@@ -168,23 +168,6 @@ TEST(TrainFlags, PatternsAreNotEmpty) {
     EXPECT_THAT(refusal(concat("--freeze ", text)), HasSubstr("--freeze must be PATTERN"));
 }
 
-TEST(TrainFlags, EmptyValuesAreRefused) {
-  for (const auto& flag : train_flags().flags()) {
-    if (!flag.spec.takes_value()) continue;
-    EXPECT_EQ(
-        refusal(flag.spec.name + "="), concat("train: ", flag.spec.name, " must not be empty"));
-  }
-}
-
-TEST(TrainFlags, UnderscoresAreDashesInNamesOnly) {
-  const auto options = parsed("--batch_size=32 --max_steps 4 --output=a_b");
-  EXPECT_EQ(options.batch_size, 32);
-  EXPECT_EQ(options.limits.steps, 4);
-  EXPECT_EQ(options.output, "a_b");
-}
-
-TEST(TrainFlags, LastOfTwoCounts) { EXPECT_EQ(parsed("--epochs 1 --epochs 2").limits.epochs, 2); }
-
 TEST(TrainFlags, AnotherLimitTakesThePlaceOfThreeEpochs) {
   EXPECT_FALSE(parsed("--max-steps 10").limits.epochs);
   EXPECT_FALSE(parsed("--max-time 10s").limits.epochs);
