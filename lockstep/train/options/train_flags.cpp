@@ -135,8 +135,8 @@ void read_timeout(Options& options, const FlagSpec& flag, Text text) {
   options.timeout = seconds;
 }
 
-FlagValue written_timeout(const Options& options) {
-  return options.timeout ? FlagValue(text_of(*options.timeout) + "s") : FlagValue();
+FlagValue written_seconds(const std::optional<double>& seconds) {
+  return seconds ? FlagValue(text_of(*seconds) + "s") : FlagValue();
 }
 
 void read_precision(Options& options, const FlagSpec& flag, Text text) {
@@ -259,7 +259,7 @@ Group spreading_group() {
           flag("--backend", "NAME", "{}", &Options::backend).may_change().one_of(backend_names()),
           flag_by<Options>("--timeout", "TIME",
               "how long a rank waits for the others: at the start, and in each collective",
-              read_timeout, written_timeout)
+              read_timeout, [](const Options& options) { return written_seconds(options.timeout); })
               .may_change()
               .usually("5m")}};
 }
@@ -520,10 +520,7 @@ Group limit_group() {
               [](Options& options, const FlagSpec&, Text text) {
                 options.limits.seconds = parse_duration(text);
               },
-              [](const Options& options) {
-                const auto& seconds = options.limits.seconds;
-                return seconds ? FlagValue(text_of(*seconds) + "s") : FlagValue();
-              })
+              [](const Options& options) { return written_seconds(options.limits.seconds); })
               .may_change(),
           flag("--limit-train-batches", "N", "use at most this many batches per epoch",
               &Options::limit_train_batches)
