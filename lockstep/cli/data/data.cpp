@@ -260,6 +260,22 @@ Json files_json(const data::FilesReport& files) {
       {"repeated", files.repeated}, {"across_parts", files.across_parts}, {"bytes", files.bytes}};
 }
 
+void print_json_report(std::ostream& out, const data::SetReport& report) {
+  Json object{{"v", 1}, {"set", report.set}, {"directory", report.directory.string()},
+      {"images", images_of(report)}, {"parts", Json::array()}, {"classes", report.class_names},
+      {"smallest", size_json(report.smallest)}, {"largest", size_json(report.largest)},
+      {"files", report.files ? files_json(*report.files) : Json(nullptr)}, {"bad", Json::array()}};
+  for (const auto& part : report.parts) {
+    object["parts"].push_back(
+        {{"name", part.name}, {"images", part.images}, {"per_class", part.per_class}});
+  }
+  for (const auto& bad : report.bad) {
+    object["bad"].push_back({{"name", bad.name}, {"reason", bad.reason}});
+  }
+  // Names of classes and folders need not be UTF-8.
+  out << object.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
+}
+
 constexpr const char* kCheckDescription =
     R"(Reads every file of a data set, as training would, and reports what it holds.
 
@@ -427,22 +443,6 @@ void print_report(std::ostream& out, const data::SetReport& report) {
   }
   if (report.files) print_files(out, *report.files);
   print_bad(out, report);
-}
-
-void print_json_report(std::ostream& out, const data::SetReport& report) {
-  Json object{{"v", 1}, {"set", report.set}, {"directory", report.directory.string()},
-      {"images", images_of(report)}, {"parts", Json::array()}, {"classes", report.class_names},
-      {"smallest", size_json(report.smallest)}, {"largest", size_json(report.largest)},
-      {"files", report.files ? files_json(*report.files) : Json(nullptr)}, {"bad", Json::array()}};
-  for (const auto& part : report.parts) {
-    object["parts"].push_back(
-        {{"name", part.name}, {"images", part.images}, {"per_class", part.per_class}});
-  }
-  for (const auto& bad : report.bad) {
-    object["bad"].push_back({{"name", bad.name}, {"reason", bad.reason}});
-  }
-  // Names of classes and folders need not be UTF-8.
-  out << object.dump(-1, ' ', false, Json::error_handler_t::replace) << '\n';
 }
 
 int data(const std::vector<std::string>& arguments) {

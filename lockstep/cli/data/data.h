@@ -29,7 +29,4 @@ inline DataPlace data_place(
 /// Prints what a check found, for people.
 void print_report(std::ostream& out, const data::SetReport& report);
 
-/// Prints it as one JSON object on one line.
-void print_json_report(std::ostream& out, const data::SetReport& report);
-
 }  // namespace lockstep::cli

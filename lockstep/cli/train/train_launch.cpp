@@ -275,8 +275,16 @@ TrainLaunch parse_train_launch(const Words& arguments, const launch::Processors&
   if (plan.given.asks_help) return plan;
   launch::LaunchOptions& options = plan.options;
   options.workers = ranks_asked(plan.given, host);
-  options.max_restarts = options.workers > 1 ? kUsualRestarts : 0;
-  launch_flags().read(options, plan.given);
+  LaunchFlags flags;
+  launch_flags().read(flags, plan.given);
+  options.output.log_dir = flags.log_dir;
+  options.max_restarts = flags.max_restarts.value_or(options.workers > 1 ? kUsualRestarts : 0);
+  options.spares = flags.spares;
+  if (!flags.hang_timeout.empty())
+    options.hang_timeout = launch::hang_timeout_of(flags.hang_timeout);
+  options.grace_period = flags.grace_period;
+  options.pin = flags.pin;
+  options.oversubscribe = flags.oversubscribe;
   check(options.output.log_dir.empty() || options.workers > 1,
       "train: --log-dir keeps the output of ranks above 0, and there is one rank");
   plan.rest = words_of(plan.given, [](const FlagSpec& flag) { return flag.is_for_launcher; });

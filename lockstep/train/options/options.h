@@ -58,10 +58,6 @@ struct Computing {
   bool on_accelerators = false;
 };
 
-/// Says whether a training in bfloat16 is likely the faster one. On a CPU its products must take
-/// half of float32's time, as our kernels of float32 save half of them in convolutions.
-bool is_bf16_fast(const Computing& on);
-
 /// Decides in what to compute; `resumed` is what the snapshot has that a run goes on from, which
 /// `auto` keeps.
 PrecisionChoice choose_precision(

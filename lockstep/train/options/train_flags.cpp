@@ -639,12 +639,12 @@ Group output_group() {
 
 }  // namespace
 
-const FlagTable<launch::LaunchOptions>& launch_flags() {
-  using Set = launch::LaunchOptions;
+const FlagTable<LaunchFlags>& launch_flags() {
+  using Set = LaunchFlags;
   static const FlagTable<Set> kTable({.verb = "train"},
       {{"How ranks are started",
           {flag("--log-dir", "DIR", "folder for the other ranks' output; must be empty",
-               &Set::output, &launch::OutputOptions::log_dir),
+               &Set::log_dir),
               flag("--max-restarts", "N",
                   "restarts of all ranks from the newest snapshot when one dies",
                   &Set::max_restarts)
@@ -654,9 +654,8 @@ const FlagTable<launch::LaunchOptions>& launch_flags() {
                   "a process for each rank waits, with LibTorch loaded, to take its place after a "
                   "failure",
                   &Set::spares),
-              launch::hang_timeout_flag<Set>([](Set& options, const FlagSpec&, Text text) {
-                options.hang_timeout = launch::hang_timeout_of(text);
-              }),
+              launch::hang_timeout_flag<Set>(
+                  [](Set& options, const FlagSpec&, Text text) { options.hang_timeout = text; }),
               flag("--grace-period", "SECONDS", "seconds between a forwarded signal and SIGKILL",
                   &Set::grace_period)
                   .within(0, 1e6),

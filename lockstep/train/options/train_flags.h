@@ -1,7 +1,10 @@
 #pragma once
 
+#include <chrono>
+#include <optional>
+#include <string>
+
 #include "lockstep/flags/flag_table.h"
-#include "lockstep/launch/launch_options.h"
 #include "lockstep/train/options/options.h"
 
 namespace lockstep {
@@ -12,8 +15,17 @@ namespace lockstep {
 /// Those of launch_flags(), --nproc-per-node, --dry-run and --json have no reader here.
 const FlagTable<TrainOptions>& train_flags();
 
-/// The flags of `lockstep train` about the start of the ranks, as its launcher reads them from the
-/// same command line.
-const FlagTable<launch::LaunchOptions>& launch_flags();
+/// What the launcher of `lockstep train` reads from the same command line.
+struct LaunchFlags {
+  std::string log_dir;
+  std::optional<int> max_restarts;
+  bool spares = false;
+  std::string hang_timeout;
+  std::chrono::milliseconds grace_period{30'000};
+  bool pin = true;
+  bool oversubscribe = false;
+};
+
+const FlagTable<LaunchFlags>& launch_flags();
 
 }  // namespace lockstep
