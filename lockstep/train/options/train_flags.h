@@ -15,7 +15,7 @@ namespace lockstep {
 /// Those of launch_flags(), --nproc-per-node, --dry-run and --json have no reader here.
 const FlagTable<TrainOptions>& train_flags();
 
-/// What the launcher of `lockstep train` reads from the same command line.
+/// The launcher's part of the command line of `lockstep train`.
 struct LaunchFlags {
   std::string log_dir;
   std::optional<int> max_restarts;
