@@ -15,7 +15,7 @@
 #include "bench/cli/plan/then_train.h"
 #include "bench/planning/plan_section.h"
 #include "bench/statistics/load_meter.h"
-#include "lockstep/cli/env/host_facts.h"
+#include "lockstep/cli/env.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/cpu_share.h"

@@ -7,7 +7,7 @@
 
 #include "bench/planning/way_flags.h"
 #include "lockstep/cli/sibling_program.h"
-#include "lockstep/cli/train/auto_parallel.h"
+#include "lockstep/cli/train/train_launch.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"

@@ -11,7 +11,6 @@
 
 #include "parsed_flags.h"
 
-#include "lockstep/train/options/lr_settings.h"
 #include "lockstep/train/options/train_flags.h"
 
 namespace lockstep {

@@ -11,6 +11,7 @@
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/snapshot/state_fields.h"
 
 namespace lockstep {
 namespace {

@@ -1,17 +1,29 @@
-#include "lockstep/cli/data/show_flags.h"
-
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 
-#include "lockstep/cli/data/data_verbs.h"
+#include "lockstep/cli/data/data.h"
+#include "lockstep/cli/data/sheet_page.h"
+#include "lockstep/cli/train/mains.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
 #include "lockstep/core/text.h"
 #include "lockstep/flags/flag_table.h"
+#include "lockstep/formats/output_file.h"
 #include "lockstep/nn/models/catalogue.h"
+#include "lockstep/nn/models/plugin_library.h"
+#include "lockstep/train/input/data_sheet.h"
 
 namespace lockstep::cli {
 namespace {
+
+/// The request of `lockstep data show`.
+struct ShowRequest {
+  std::string set, directory;
+  SheetRequest sheet;
+  std::string output;
+};
 
 constexpr const char* kShowDescription =
     R"(Makes one HTML file to look at a data set before training on it: images with their classes, what
@@ -50,13 +62,11 @@ Group training_group() {
               .usually("all, numbered by name"),
           flag("--image-size", "N", "height and width that the model sees", &R::sheet, kOptions,
               loading, &Set::image_size)
-              .from(1)
-              .to(16384)
+              .within(1, 16384)
               .usually("images 224; others as they are"),
           flag("--val-split", "X", "share of the training set that becomes --split val, or test",
               &R::sheet, kOptions, loading, &Set::val_split)
-              .from(0)
-              .below(1),
+              .fraction(),
           flag("--model", "NAME", "for which images and mock have their usual size", &R::sheet,
               kOptions, &Options::model)
               .one_of(nn::model_names()),
@@ -72,14 +82,12 @@ Group page_group() {
   return {"The page",
       {flag("--output", "FILE", "the page; overwrites an existing file", &R::output).required(),
           flag("--split", "PART", "the images to show: {}", &R::sheet, &Sheet::part),
-          flag("--count", "N", "images to show", &R::sheet, &Sheet::samples).from(1).to(1000),
+          flag("--count", "N", "images to show", &R::sheet, &Sheet::samples).within(1, 1000),
           flag("--draws", "N", "draws of the augmentation for each, in epochs from the first on",
               &R::sheet, &Sheet::draws)
-              .from(1)
-              .to(32),
+              .within(1, 32),
           flag("--ranks", "N", "replicas that share the images", &R::sheet, &Sheet::ranks)
-              .from(1)
-              .to(256)}};
+              .within(1, 256)}};
 }
 
 DataSource checked_source(const R& request) {
@@ -97,8 +105,8 @@ DataSource checked_source(const R& request) {
       .classes = request.sheet.options.data.classes};
 }
 
-}  // namespace
-
+/// Reads what stands after `lockstep data show`; nothing if it asks for help, which is then
+/// printed. The data set has a folder afterwards, unless it needs none.
 std::optional<ShowRequest> show_request(const std::vector<std::string>& arguments) {
   const FlagTable<R> table({.verb = "data show",
                                .usage = "lockstep data show NAME DIR --output FILE [flags]",
@@ -115,6 +123,26 @@ std::optional<ShowRequest> show_request(const std::vector<std::string>& argument
   check(!std::filesystem::is_directory(request->output),
       "data show: --output is a folder, name a file in it: ", request->output);
   return request;
+}
+
+}  // namespace
+
+int show_data(const std::vector<std::string>& arguments) {
+  const auto request = show_request({arguments.begin() + 1, arguments.end()});
+  if (!request) return 0;
+  const std::string& plugin = request->sheet.options.plugin;
+  if (!plugin.empty()) nn::load_plugin(plugin);
+  AtomicFile page(request->output);  // before the work, not after
+  const DataSheet sheet = make_data_sheet(request->sheet);
+  page.write(sheet_page(request->sheet, sheet));
+  page.commit();
+  const auto failed = std::ranges::count_if(
+      sheet.samples, [](const SheetSample& sample) { return !sample.failure.empty(); });
+  std::cout << "Written: " << request->output << ", " << sheet.samples.size() << " of "
+            << sheet.size << (plugin.empty() ? " images\n" : " samples\n");
+  if (failed == 0) return 0;
+  std::cerr << "lockstep data show: " << failed << " of them cannot be read; the page says why\n";
+  return static_cast<int>(ExitCode::kData);
 }
 
 }  // namespace lockstep::cli

@@ -1,5 +1,4 @@
 #include <iostream>
-#include <optional>
 
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
@@ -46,8 +45,7 @@ FlagGroup<launch::HostsOptions> hosts_flags() {
   using Text = const std::string&;
   return {"Options",
       {flag("--count", "N", "hosts to make within this machine", &Set::count)
-              .from(1)
-              .to(launch::HostNetwork::kMostHosts)
+              .within(1, launch::HostNetwork::kMostHosts)
               .usually(""),
           flag_by<Set>("--rate", "RATE",
               "link rate of each made host, in each direction: 1gbit, 100mbit",
@@ -56,8 +54,7 @@ FlagGroup<launch::HostsOptions> hosts_flags() {
               })
               .usually("no limit"),
           flag("--cores-a-host", "K", "cores of each made host", &Set::cores_a_host)
-              .from(1)
-              .to(kMostCores)
+              .within(1, kMostCores)
               .usually("all, shared evenly"),
           flag("--names", "A,B,...", "real hosts, each HOST or USER@HOST; the first is host 0",
               &Set::names),
@@ -65,50 +62,18 @@ FlagGroup<launch::HostsOptions> hosts_flags() {
               &Set::by),
           flag("--master-port", "PORT", "port on which host 0's command shall listen",
               &Set::master_port)
-              .from(1)
-              .to(kMostHostsPort),
+              .within(1, kMostHostsPort),
           flag("--max-restarts", "N", "restarts of all hosts after a failure", &Set::max_restarts)
-              .from(0)
-              .to(kMostHostsPort),
+              .within(0, kMostHostsPort),
           flag_by<Set>("--kill", "HOST@SECONDS",
               "as a drill, kill that made host's processes once, after SECONDS",
               [](Set& options, const FlagSpec&, Text text) {
                 options.drill = launch::parse_drill(text);
               }),
-          flag_by<Set>("--grace-period", "SECONDS",
-              "seconds between a forwarded signal and SIGKILL",
-              [](Set& options, const FlagSpec& flag, Text text) {
-                const double seconds = flag.real_number(text);
-                options.grace_period = std::chrono::milliseconds(static_cast<long>(seconds * 1000));
-              })
-              .real()
-              .from(0)
-              .to(1e6)
-              .usually(30),
+          flag("--grace-period", "SECONDS", "seconds between a forwarded signal and SIGKILL",
+              &Set::grace_period)
+              .within(0, 1e6),
           flag_on("--quiet", "print only why it failed", &Set::quiet).letter("-q")}};
-}
-
-/// Reads the flags; nothing when they ask for help, which is then printed.
-std::optional<launch::HostsOptions> parse_hosts(const std::vector<std::string>& arguments) {
-  const FlagTable<launch::HostsOptions> table(
-      {.verb = "hosts",
-          .usage = "lockstep hosts --count N | --names A,B [flags] -- COMMAND [ARGUMENTS...]",
-          .description = kHostsDescription,
-          .footer = kHostsExamples},
-      {hosts_flags()});
-  const GivenFlags given = table.parse(arguments, AfterFlags::kProgram);
-  if (given.asks_help) {
-    std::cout << table.help();
-    return std::nullopt;
-  }
-  check(!given.has("--by") || given.has("--names"),
-      "hosts: --by starts the command on real hosts; name them by --names");
-  launch::HostsOptions options;
-  table.read(options, given);
-  if (given.program.empty()) return options;
-  options.program = given.program.front();
-  options.arguments.assign(given.program.begin() + 1, given.program.end());
-  return options;
 }
 
 // How a made host's first process is started; for nobody else.
@@ -121,8 +86,26 @@ int be_a_host(const std::vector<std::string>& arguments) {
 
 int hosts(const std::vector<std::string>& arguments) {
   if (!arguments.empty() && arguments.front() == "--inside") return be_a_host(arguments);
-  const auto options = parse_hosts(arguments);
-  return options ? launch::run_hosts(*options) : 0;
+  const FlagTable<launch::HostsOptions> table(
+      {.verb = "hosts",
+          .usage = "lockstep hosts --count N | --names A,B [flags] -- COMMAND [ARGUMENTS...]",
+          .description = kHostsDescription,
+          .footer = kHostsExamples},
+      {hosts_flags()});
+  const GivenFlags given = table.parse(arguments, AfterFlags::kProgram);
+  if (given.asks_help) {
+    std::cout << table.help();
+    return 0;
+  }
+  check(!given.has("--by") || given.has("--names"),
+      "hosts: --by starts the command on real hosts; name them by --names");
+  launch::HostsOptions options;
+  table.read(options, given);
+  if (!given.program.empty()) {
+    options.program = given.program.front();
+    options.arguments.assign(given.program.begin() + 1, given.program.end());
+  }
+  return launch::run_hosts(options);
 }
 
 }  // namespace lockstep::cli

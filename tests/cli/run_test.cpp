@@ -1,11 +1,16 @@
-#include "lockstep/cli/run/run_flags.h"
+#include "lockstep/cli/run.h"
 
 #include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <sstream>
 #include <stdlib.h>
+#include <string>
+#include <vector>
 
 #include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/cli/train/train_launch.h"
 #include "lockstep/core/error.h"
@@ -13,8 +18,10 @@
 namespace lockstep::cli {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using Words = std::vector<std::string>;
 
 /// Sets a variable for as long as it lives.
 class Variable {
@@ -54,16 +61,6 @@ TEST(RunFlags, OurOwnTrainIsStartedWithStopsHeld) {
   EXPECT_TRUE(parse_run({self, "data"})->held_signals.empty());
   EXPECT_TRUE(parse_run({self})->held_signals.empty());
   EXPECT_TRUE(parse_run({"/bin/true", "train"})->held_signals.empty());
-}
-
-TEST(RunFlags, TakesDashesUnderscoresAndEqualSigns) {
-  for (const std::vector<std::string>& words : {std::vector<std::string>{"--nproc-per-node", "4"},
-           {"--nproc_per_node", "4"}, {"--nproc_per_node=4"}, {"--nproc-per-node=4"}, {"-np", "4"},
-           {"--nproc-per-node", "2", "--nproc-per-node", "4"}}) {
-    auto arguments = words;
-    arguments.push_back("x");
-    EXPECT_EQ(parse_run(arguments)->workers, 4) << words[0];
-  }
 }
 
 /// The second of two nodes on which Slurm has started one launcher each.
@@ -295,6 +292,59 @@ TEST(TrainLaunch, RestartsSeveralRanksThreeTimesAndOneOnlyWhenAsked) {
   EXPECT_TRUE(parse_train_launch({"-np", "2", "--max-restarts", "0"}).needs_a_launcher());
   EXPECT_THAT(parse_train_launch({"--max-restarts", "5"}).rest, ElementsAre());
   EXPECT_TRUE(parse_train_launch({}).options.lockstep_codes);
+}
+
+class AutoParallel : public ::testing::Test {
+ protected:
+  void began(const std::string& config, int ranks, const std::string& backend) const {
+    std::ofstream(folder_.file("config.toml")) << config;
+    std::ofstream(folder_.file("env.json"))
+        << "{\"world_size\":" << ranks << ",\"backend\":\"" << backend << "\"}";
+  }
+
+  Words resumed(const Words& more = {}) const {
+    Words words{"--parallel", "auto", "--output", folder_.str(), "--resume", "auto"};
+    words.insert(words.end(), more.begin(), more.end());
+    Words found = resolve_auto_parallel(words);
+    found.erase(found.begin(), found.begin() + 4);
+    return found;
+  }
+
+  std::string refusal(const Words& more) const {
+    return testing::message_of<InvalidArgument>([&] { resumed(more); });
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(AutoParallel, KeepsTheWayOfARunThatIsContinued) {
+  began("parallel = \"serial\"\nbatch-size = 8\n", 1, "single");
+  EXPECT_THAT(resumed({"-b", "8"}), ElementsAre("--batch-size", "8"));
+  began("parallel = \"ddp\"\nbatch-size = 8\n", 2, "shm");
+  EXPECT_THAT(resumed({"--batch-size=16", "--lr", "0.1", "--places", "4"}),
+      ElementsAre(
+          "--lr", "0.1", "--batch-size", "8", "--parallel", "ddp", "--nproc-per-node", "2"));
+  began("parallel = \"dp\"\nplaces = 2\nbatch-size = 8\n", 1, "single");
+  EXPECT_THAT(
+      resumed({"-b", "16"}), ElementsAre("--batch-size", "8", "--parallel", "dp", "--places", "2"));
+  began("parallel = \"pp\"\nplaces = 2\nchunks = 4\nschedule = \"gpipe\"\nbatch-size = 128\n", 1,
+      "single");
+  EXPECT_THAT(resumed(), ElementsAre("--batch-size", "128", "--parallel", "pp", "--places", "2",
+                             "--chunks", "4", "--schedule", "gpipe"));
+}
+
+TEST_F(AutoParallel, RefusesWhatThatWayContradicts) {
+  began("parallel = \"ddp\"\nbatch-size = 8\n", 2, "shm");
+  EXPECT_THAT(refusal({"-b", "8"}), AllOf(HasSubstr("takes 16 samples"), HasSubstr("is 8")));
+  EXPECT_THAT(refusal({"-b", "16", "--places", "1"}), HasSubstr("spread over 2 places"));
+}
+
+TEST_F(AutoParallel, RefusesWhatItWouldChooseItself) {
+  for (const char* flag : {"--stages", "--stages-per-place", "--chunks"})
+    EXPECT_THAT(refusal({flag, "2"}), HasSubstr(flag));
+  EXPECT_THAT(refusal({"--schedule", "gpipe"}), HasSubstr("--schedule is among what"));
+  EXPECT_THAT(refusal({"--balance", "size"}), HasSubstr("--balance"));
+  EXPECT_THAT(refusal({"--lr-scale", "linear"}), HasSubstr("--lr-scale"));
 }
 
 }  // namespace

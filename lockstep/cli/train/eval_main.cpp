@@ -1,13 +1,39 @@
-#include "lockstep/cli/eval/eval_flags.h"
-
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <iostream>
+#include <optional>
+#include <string_view>
 
+#include "lockstep/cli/train/mains.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
+#include "lockstep/device/accelerator.h"
+#include "lockstep/device/arithmetic.h"
+#include "lockstep/flags/flag_table.h"
+#include "lockstep/nn/models/plugin_library.h"
+#include "lockstep/report/evaluation/evaluation_report.h"
+#include "lockstep/train/evaluation/evaluate_weights.h"
+#include "lockstep/train/evaluation/evaluation_choice.h"
+#include "lockstep/train/evaluation/run_weights.h"
+#include "lockstep/train/options/options.h"
 #include "lockstep/train/options/train_flags.h"
+#include "lockstep/train/strategy/devices.h"
 
 namespace lockstep::cli {
 namespace {
+
+/// A request to `lockstep eval`.
+struct EvalCommand {
+  TrainOptions options;  ///< begin with those of the run, if there is one
+  std::string run;
+  std::string weights;
+  std::optional<Which> which = {};
+  Split split = Split::kTest;
+  std::int64_t worst = 20;
+  std::string output;
+  bool json = false;
+};
 
 using Command = EvalCommand;
 
@@ -82,8 +108,7 @@ FlagGroup<Command> eval_output_group() {
   return {"What it shows",
       {flag("--worst", "N", "samples with the largest losses, for --output and --json",
            &Command::worst)
-              .from(0)
-              .to(1000),
+              .within(0, 1000),
           flag("--output", "FILE", "write a page too: one .html file, with pictures",
               &Command::output),
           flag_on("--json", "print one JSON object instead of tables", &Command::json)}};
@@ -96,8 +121,7 @@ void check_page_file(const std::string& output) {
   check(fs::is_directory(folder), "eval: --output: there is no folder ", folder.string());
 }
 
-}  // namespace
-
+/// Returns the flags of `lockstep eval`. Those that `lockstep train` has too are its own.
 const FlagTable<EvalCommand>& eval_flags() {
   static const FlagTable<EvalCommand> kTable(
       {.verb = "eval",
@@ -108,6 +132,8 @@ const FlagTable<EvalCommand>& eval_flags() {
   return kTable;
 }
 
+/// Throws InvalidArgument for a value that a flag does not take, and unless the flags name weights,
+/// model and data, and a page can be written.
 void check_eval(const GivenFlags& given) {
   Command values;
   eval_flags().read(values, given);
@@ -120,6 +146,86 @@ void check_eval(const GivenFlags& given) {
   check(!given.has("--worst") || given.has("--output") || given.has("--json"),
       "eval: --worst is for --output and --json, which show the samples");
   if (const auto output = given.find("--output")) check_page_file(*output);
+}
+
+EvalCommand read_eval(const GivenFlags& given) {
+  check_eval(given);
+  EvalCommand command;
+  if (const auto run = given.find("--run"))
+    command.options = evaluation_options(options_of_run(*run));
+  eval_flags().read(command, given);
+  return command;
+}
+
+WeightsSource source_of(const EvalCommand& command) {
+  if (command.weights.empty()) return weights_of_run(command.run, command.which);
+  return {.file = command.weights, .which = "file", .remark = ""};
+}
+
+Place place_of(const TrainOptions& options) {
+  const DeviceChoice choice = choose_device(options);
+  const std::vector<Place> places = places_of_process(options, choice, 1, {});
+  const std::string text = describe(choice, places, 1);
+  if (!text.empty()) std::cerr << "lockstep: " << text << '\n';
+  return places.front();
+}
+
+void choose_arithmetic(TrainOptions& options, const torch::Device& device) {
+  const PrecisionRequest asked{
+      .is_auto = options.auto_precision, .is_given = true, .precision = options.precision};
+  const Computing here{.bf16_speed = bf16_speed(device), .on_accelerators = !device.is_cpu()};
+  options.precision = choose_precision(asked, here, std::nullopt).precision;
+  if (options.tf32 == Tf32::kAuto) return;
+  const bool is_on = options.tf32 == Tf32::kOn;
+  allow_tf32(is_on, is_on);
+}
+
+void evaluate_and_report(EvalCommand command) {
+  TrainOptions& options = command.options;
+  if (!options.plugin.empty()) nn::load_plugin(options.plugin);
+  const WeightsSource weights = source_of(command);
+  const Place place = place_of(options);
+  choose_arithmetic(options, place.device);
+  std::cerr << "lockstep: evaluating " << bench::weights_text(weights) << '\n';
+  const EvaluationResult result =
+      evaluate_weights({.options = options,
+                           .weights = weights,
+                           .split = command.split,
+                           .worst = static_cast<std::size_t>(command.worst)},
+          place);
+  if (!result.warning.empty())
+    std::cerr << "lockstep: warning: weights of " << weights.file << ":\n" << result.warning;
+  if (!command.output.empty()) bench::write_evaluation_page(result, command.output);
+  if (command.json) {
+    std::cout << bench::evaluation_json(result) << '\n';
+    return;
+  }
+  std::cout << bench::evaluation_text(result);
+  if (!command.output.empty()) std::cout << "\nWritten: " << command.output << '\n';
+}
+
+// The trainer's parts begin their messages with the verb that usually has them.
+std::string of_eval(const std::string& message) {
+  constexpr std::string_view kOther = "train: ";
+  return message.starts_with(kOther) ? concat("eval: ", message.substr(kOther.size())) : message;
+}
+
+}  // namespace
+
+int eval_main(const std::vector<std::string>& arguments) {
+  try {
+    const GivenFlags given = eval_flags().parse(arguments);
+    if (given.asks_help) {
+      std::cout << eval_flags().help();
+    } else {
+      evaluate_and_report(read_eval(given));
+    }
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(of_eval(error.what()));
+  } catch (const DataError& error) {
+    throw DataError(of_eval(error.what()));
+  }
+  return static_cast<int>(ExitCode::kDone);
 }
 
 }  // namespace lockstep::cli
