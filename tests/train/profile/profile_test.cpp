@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "lockstep/core/error.h"
-#include "lockstep/record/profile/trace.h"
+#include "lockstep/formats/json_fields.h"
+#include "lockstep/record/profile/flops.h"
 
 namespace lockstep {
 namespace {
@@ -193,7 +195,7 @@ RunProfile with_chain() {
                             .backward = 2.5,
                             .activation_bytes = 4096,
                             .output_bytes = 2048,
-                            .parameters = {36, 4}},
+                            .parameter_bytes = {36, 4}},
       {.name = "relu",
           .forward = 0.5,
           .backward_input = 0.25,
@@ -208,7 +210,7 @@ TEST(Profile, HasTheChainAndTheBatchThatItWasMeasuredWith) {
   const RankProfile rank = read_profile(text, "profile.json").ranks.at(0);
   EXPECT_EQ(rank.batch, 32);
   ASSERT_EQ(rank.chain.size(), 2U);
-  const ChainLayer& conv = rank.chain[0];
+  const LayerCosts& conv = rank.chain[0];
   EXPECT_EQ(conv.name, "conv");
   EXPECT_EQ(conv.forward, 1.5);
   EXPECT_EQ(conv.backward_input, 0);
@@ -216,9 +218,9 @@ TEST(Profile, HasTheChainAndTheBatchThatItWasMeasuredWith) {
   EXPECT_EQ(conv.backward, 2.5);
   EXPECT_EQ(conv.activation_bytes, 4096);
   EXPECT_EQ(conv.output_bytes, 2048);
-  EXPECT_THAT(conv.parameters, ElementsAre(36, 4));
+  EXPECT_THAT(conv.parameter_bytes, ElementsAre(36, 4));
   EXPECT_EQ(rank.chain[1].backward_input, 0.25);
-  EXPECT_THAT(rank.chain[1].parameters, ElementsAre());
+  EXPECT_THAT(rank.chain[1].parameter_bytes, ElementsAre());
   EXPECT_EQ(profile_json(read_profile(text, "profile.json")), text);
   EXPECT_EQ(profile_text(run),
       profile_text({.precision = "float32", .ranks = {profile_of({main_thread()})}}));
@@ -291,5 +293,106 @@ TEST(Profile, DrawsOneStepAsBoxesThatDoNotOverlap) {
   EXPECT_THAT(end, DoubleEq(100));
 }
 
+std::vector<JsonFields> events_in(const nlohmann::json& file) {
+  return JsonFields(file, "trace.json").objects("traceEvents");
+}
+
+SpanLane lane_of(std::vector<Span> spans) {
+  return {.thread = "stage \"0\"\xff", .number = 7, .spans = std::move(spans)};
+}
+
+TEST(Trace, HasAnEventForEachSpan) {
+  Span layer{.name = "fc", .activity = Activity::kOperator, .begin = 5'000, .end = 7'500};
+  layer.layer = "head";
+  layer.flops = 12;
+  const auto file =
+      parse_strict_json(trace_file({trace_events(3, {lane_of({layer})}, 1'000)}), "t");
+  const auto events = events_in(file);
+  ASSERT_EQ(events.size(), 3U);
+  const JsonFields& event = events.back();
+  EXPECT_EQ(event.text("ph"), "X");
+  EXPECT_EQ(event.text("name"), "fc");
+  EXPECT_EQ(event.text("cat"), "operator");
+  EXPECT_EQ(event.count("pid"), 3);
+  EXPECT_EQ(event.count("tid"), 0);
+  EXPECT_EQ(event.number("ts"), 4);
+  EXPECT_EQ(event.number("dur"), 2.5);
+  EXPECT_EQ(event.object("args").text("layer"), "head");
+  EXPECT_EQ(event.object("args").number("flops"), 12);
+}
+
+TEST(Trace, NamesRanksAndThreads) {
+  const auto file = parse_strict_json(trace_file({trace_events(3, {lane_of({})}, 0)}), "t");
+  const auto events = events_in(file);
+  EXPECT_EQ(events.at(0).text("name"), "process_name");
+  EXPECT_EQ(events[0].object("args").text("name"), "rank 3");
+  EXPECT_EQ(events.at(1).text("name"), "thread_name");
+  EXPECT_EQ(events[1].object("args").text("name"), "stage \"0\"\xef\xbf\xbd");
+}
+
+// They overlap with the spans of their thread, which viewers refuse within one row.
+TEST(Trace, GivesReductionsARowOfTheirOwn) {
+  const Span backward{.name = "backward", .activity = Activity::kBackward, .begin = 0, .end = 9};
+  const Span reduction{.name = "1 bucket", .activity = Activity::kReduction, .begin = 5, .end = 20};
+  const auto file =
+      parse_strict_json(trace_file({trace_events(0, {lane_of({backward, reduction})}, 0)}), "t");
+  const auto events = events_in(file);
+  ASSERT_EQ(events.size(), 5U);
+  EXPECT_EQ(events[2].count("tid"), 0);
+  EXPECT_EQ(events[3].count("tid"), 1);
+  EXPECT_EQ(events[4].object("args").text("name"), "gradients on their way");
+}
+
+TEST(Trace, JoinsTheEventsOfRanksAndLeavesOutThoseWithout) {
+  const std::string first = trace_events(0, {lane_of({})}, 0), third = trace_events(2, {}, 0);
+  const auto file = parse_strict_json(trace_file({first, "", third}), "t");
+  EXPECT_EQ(events_in(file).size(), 3U);
+  EXPECT_TRUE(events_in(parse_strict_json(trace_file({}), "t")).empty());
+}
+
+TEST(Flops, OfConvolutionsFollowTheirPixels) {
+  const OperatorShapes same{.tensors = {{2, 3, 8, 8}, {4, 3, 3, 3}, {4}}, .padding = {1, 1}};
+  EXPECT_EQ(forward_flops("aten::conv2d", same), 2.0 * (2 * 8 * 8) * (4 * 3 * 3 * 3));
+  OperatorShapes halved = same;
+  halved.stride = {2};
+  EXPECT_EQ(forward_flops("aten::conv2d", halved), 2.0 * (2 * 4 * 4) * (4 * 3 * 3 * 3));
+  OperatorShapes wide = same;
+  wide.padding = {0};
+  wide.dilation = {2, 3};  // reaches of 5 and 7
+  EXPECT_EQ(forward_flops("aten::conv2d", wide), 2.0 * (2 * 4 * 2) * (4 * 3 * 3 * 3));
+}
+
+TEST(Flops, OfGroupsAreThoseOfTheirChannels) {
+  const OperatorShapes groups{.tensors = {{2, 4, 8, 8}, {4, 1, 3, 3}}, .is_padding_same = true};
+  EXPECT_EQ(forward_flops("aten::conv2d", groups), 2.0 * (2 * 8 * 8) * (4 * 1 * 3 * 3));
+}
+
+TEST(Flops, OfAConvolutionWithoutBatchOrInOneDimension) {
+  EXPECT_EQ(forward_flops("aten::conv2d", {.tensors = {{3, 8, 8}, {4, 3, 1, 1}}}), 2.0 * 64 * 12);
+  EXPECT_EQ(forward_flops("aten::conv1d", {.tensors = {{5, 3, 8}, {4, 3, 3}}}), 2.0 * 30 * 36);
+}
+
+TEST(Flops, OfProductsCountMultiplicationsAndAdditions) {
+  EXPECT_EQ(forward_flops("aten::linear", {.tensors = {{128, 6272}, {64, 6272}, {64}}}),
+      2.0 * 128 * 6272 * 64);
+  EXPECT_EQ(forward_flops("aten::linear", {.tensors = {{2, 5, 7}, {3, 7}}}), 2.0 * 2 * 5 * 7 * 3);
+  EXPECT_EQ(forward_flops("aten::mm", {.tensors = {{2, 3}, {3, 5}}}), 2.0 * 2 * 3 * 5);
+  EXPECT_EQ(forward_flops("aten::addmm", {.tensors = {{5}, {2, 3}, {3, 5}}}), 2.0 * 2 * 3 * 5);
+  EXPECT_EQ(forward_flops("aten::matmul", {.tensors = {{2, 3}, {4, 3, 5}}}), 2.0 * 4 * 2 * 3 * 5);
+}
+
+TEST(Flops, OfAttentionAreThoseOfItsTwoProducts) {
+  EXPECT_EQ(forward_flops("aten::scaled_dot_product_attention",
+                {.tensors = {{2, 4, 6, 8}, {2, 4, 10, 8}, {2, 4, 10, 16}}}),
+      2.0 * (2 * 4 * 6 * 10) * (8 + 16));
+}
+
+TEST(Flops, OfOtherOperatorsAreNotCounted) {
+  EXPECT_EQ(forward_flops("aten::relu", {.tensors = {{2, 3}, {3, 5}}}), 0);
+  EXPECT_EQ(forward_flops("aten::linear", {.tensors = {{2, 3}}}), 0);
+  EXPECT_EQ(forward_flops("aten::conv2d", {.tensors = {{1, 3, 2, 2}, {4, 3, 3, 3}}}), 0);
+}
+
 }  // namespace
+
 }  // namespace lockstep

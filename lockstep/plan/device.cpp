@@ -1,4 +1,4 @@
-#include "lockstep/plan/profile/device.h"
+#include "lockstep/plan/device.h"
 
 #include <algorithm>
 #include <cctype>
@@ -59,7 +59,7 @@ CostCurve device_curve(const CostCurve& curve, double factor) {
 
 double layers_a_sample(const ModelProfile& profile) {
   double seconds = 0;
-  for (const LayerCosts& layer : profile.layers) {
+  for (const LayerCurves& layer : profile.layers) {
     for (const CostCurve* const curve : {&layer.forward, &layer.backward}) {
       if (!curve->is_free())
         seconds += curve->points().back().seconds / curve->points().back().batch;
@@ -105,10 +105,8 @@ ModelProfile on_device(const ModelProfile& profile, const Device& device) {
   const double rate = profile.precision == "32" ? device.flops_32 : device.flops_mixed;
   const double factor = profile.flops / rate / layers_a_sample(profile);
   ModelProfile moved = profile;
-  for (LayerCosts& layer : moved.layers) {
-    for (CostCurve* const curve :
-        {&layer.forward, &layer.backward, &layer.backward_input, &layer.backward_weight})
-      *curve = device_curve(*curve, factor);
+  for (LayerCurves& layer : moved.layers) {
+    for (const auto time : LayerCurves::times()) layer.*time = device_curve(layer.*time, factor);
   }
   // Each parameter, its gradient and what is kept of it are read, and all but the gradient written.
   moved.optimizer =

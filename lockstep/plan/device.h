@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "lockstep/plan/machine.h"
-#include "lockstep/plan/profile/model_profile.h"
 
 namespace lockstep::plan {
 
