@@ -190,16 +190,16 @@ RunProfile with_chain() {
   RunProfile run{.precision = "float32", .ranks = {profile_of({main_thread()})}};
   run.ranks[0].batch = 32;
   run.ranks[0].chain = {{.name = "conv",
-                            .forward = 1.5,
-                            .backward_weight = 2.25,
-                            .backward = 2.5,
+                            .forward = 1.5e-3,
+                            .backward_weight = 2.25e-3,
+                            .backward = 2.5e-3,
                             .activation_bytes = 4096,
                             .output_bytes = 2048,
                             .parameter_bytes = {36, 4}},
       {.name = "relu",
-          .forward = 0.5,
-          .backward_input = 0.25,
-          .backward = 0.25,
+          .forward = 0.5e-3,
+          .backward_input = 0.25e-3,
+          .backward = 0.25e-3,
           .output_bytes = 2048}};
   return run;
 }
@@ -212,14 +212,14 @@ TEST(Profile, HasTheChainAndTheBatchThatItWasMeasuredWith) {
   ASSERT_EQ(rank.chain.size(), 2U);
   const LayerCosts& conv = rank.chain[0];
   EXPECT_EQ(conv.name, "conv");
-  EXPECT_EQ(conv.forward, 1.5);
+  EXPECT_EQ(conv.forward, 1.5e-3);
   EXPECT_EQ(conv.backward_input, 0);
-  EXPECT_EQ(conv.backward_weight, 2.25);
-  EXPECT_EQ(conv.backward, 2.5);
+  EXPECT_EQ(conv.backward_weight, 2.25e-3);
+  EXPECT_EQ(conv.backward, 2.5e-3);
   EXPECT_EQ(conv.activation_bytes, 4096);
   EXPECT_EQ(conv.output_bytes, 2048);
   EXPECT_THAT(conv.parameter_bytes, ElementsAre(36, 4));
-  EXPECT_EQ(rank.chain[1].backward_input, 0.25);
+  EXPECT_EQ(rank.chain[1].backward_input, 0.25e-3);
   EXPECT_THAT(rank.chain[1].parameter_bytes, ElementsAre());
   EXPECT_EQ(profile_json(read_profile(text, "profile.json")), text);
   EXPECT_EQ(profile_text(run),
