@@ -236,17 +236,17 @@ ModelProfile coarse_profile(const WholeStep& step) {
 
 template <typename Object>
 void list_fields(Object& object, CostCurve::Point& point) {
-  object.value("batch", point.batch);
-  object.amount("seconds", point.seconds);
+  object.number("batch", point.batch);
+  object("seconds", point.seconds);
 }
 
 static void curve(JsonWriter& object, const char* key, const CostCurve& curve) {
-  object.list(key, curve.points());
+  object(key, curve.points());
 }
 
 static void curve(JsonReader& object, const char* key, CostCurve& curve) {
   std::vector<CostCurve::Point> points;
-  object.list(key, points);
+  object(key, points);
   try {
     curve = CostCurve(std::move(points));
   } catch (const InvalidArgument& error) {
@@ -256,64 +256,64 @@ static void curve(JsonReader& object, const char* key, CostCurve& curve) {
 
 template <typename Object>
 void list_fields(Object& object, LayerCurves& layer) {
-  object.value("name", layer.name);
+  object("name", layer.name);
   curve(object, "forward", layer.forward);
   curve(object, "backward", layer.backward);
   curve(object, "backward_input", layer.backward_input);
   curve(object, "backward_weight", layer.backward_weight);
-  object.amount("activation_bytes", layer.activation_bytes);
-  object.amount("output_bytes", layer.output_bytes);
-  object.value("parameters", layer.parameters);
+  object("activation_bytes", layer.activation_bytes);
+  object("output_bytes", layer.output_bytes);
+  object("parameters", layer.parameters);
 }
 
 template <typename Object>
 void list_fields(Object& object, Company& company) {
-  object.value("compute", company.compute);
-  object.value("memory", company.memory);
-  object.count("cores", company.cores);
-  object.value("crowded", company.crowded);
+  object("compute", company.compute);
+  object("memory", company.memory);
+  object("cores", company.cores);
+  object.number("crowded", company.crowded);
 }
 
 template <typename Object>
 void list_fields(Object& object, Link& link) {
-  object.amount("latency", link.latency);
-  object.amount("bytes_per_second", link.bytes_per_second);
-  object.amount("core_share", link.core_share);
+  object("latency", link.latency);
+  object("bytes_per_second", link.bytes_per_second);
+  object("core_share", link.core_share);
 }
 
 template <typename Object>
 void list_fields(Object& object, Overheads& overheads) {
   curve(object, "hand_over", overheads.hand_over);
   curve(object, "threads", overheads.threads);
-  object.amount("socket_core", overheads.socket_core);
-  object.amount("gradient_core", overheads.gradient_core);
-  object.amount("replica_bytes", overheads.replica_bytes);
-  object.amount("socket_bytes", overheads.socket_bytes);
+  object("socket_core", overheads.socket_core);
+  object("gradient_core", overheads.gradient_core);
+  object("replica_bytes", overheads.replica_bytes);
+  object("socket_bytes", overheads.socket_bytes);
 }
 
 template <typename Object>
 void list_fields(Object& object, ModelProfile& profile) {
-  object.value("model", profile.model);
-  object.value("precision", profile.precision);
-  object.value("device", profile.device);
-  object.value("source", profile.source);
-  object.value("measured", profile.is_measured);
+  object("model", profile.model);
+  object("precision", profile.precision);
+  object("device", profile.device);
+  object("source", profile.source);
+  object("measured", profile.is_measured);
   curve(object, "input", profile.input);
   curve(object, "rest", profile.rest);
-  object.amount("optimizer", profile.optimizer);
-  object.amount("state_copies", profile.state_copies);
-  object.amount("process_bytes", profile.process_bytes);
-  object.amount("noise", profile.noise);
-  object.amount("flops", profile.flops);
-  object.object("company", profile.company);
-  object.object("within", profile.within);
-  object.object("overheads", profile.overheads);
-  object.list("layers", profile.layers);
+  object("optimizer", profile.optimizer);
+  object("state_copies", profile.state_copies);
+  object("process_bytes", profile.process_bytes);
+  object("noise", profile.noise);
+  object("flops", profile.flops);
+  object("company", profile.company);
+  object("within", profile.within);
+  object("overheads", profile.overheads);
+  object("layers", profile.layers);
 }
 
 std::string profile_text(const ModelProfile& profile) {
   JsonWriter::Json object = {{"v", kVersion}};
-  object.update(JsonWriter::object_of(profile));
+  object.update(JsonWriter::json_of(profile));
   return object.dump(1, ' ', false, JsonWriter::Json::error_handler_t::replace) + "\n";
 }
 
@@ -321,7 +321,7 @@ ModelProfile parse_profile(const std::string& text, const std::string& file) {
   const nlohmann::json object = parse_strict_json(text, file, {.bytes = kMostBytes});
   const JsonFields fields(object, file);
   fields.count("v", kVersion, kVersion);
-  auto profile = JsonReader::object_of<ModelProfile>(fields);
+  auto profile = JsonReader::read<ModelProfile>(fields);
   try {
     check_profile(profile);
   } catch (const InvalidArgument& error) {

@@ -19,7 +19,7 @@ void read_chain(RankProfile& rank, JsonReader& object) {
     return;
   }
   rank.batch = fields.count("batch", 1);
-  object.list("chain", rank.chain);
+  object("chain", rank.chain);
   if (rank.chain.empty()) fields.refuse("chain", "have a layer");
 }
 
@@ -34,10 +34,10 @@ void check_rank(const RankProfile& rank, const JsonFields& fields) {
 }
 
 void list_more(JsonWriter& object, const RankProfile& rank) {
-  if (rank.unwaited_step) object.value("unwaited_step_ms", *rank.unwaited_step);
+  if (rank.unwaited_step) object("unwaited_step_ms", *rank.unwaited_step);
   if (rank.chain.empty()) return;
-  object.value("batch", rank.batch);
-  object.list("chain", rank.chain);
+  object("batch", rank.batch);
+  object("chain", rank.chain);
 }
 
 void list_more(JsonReader& object, RankProfile& rank) {
@@ -90,74 +90,74 @@ Json complete(const Span& span, int rank, std::size_t lane, std::int64_t start) 
 
 template <typename Object>
 void list_fields(Object& object, LaneProfile& lane) {
-  object.value("thread", lane.thread);
-  object.value("main", lane.is_main);
+  object("thread", lane.thread);
+  object("main", lane.is_main);
   for (const auto& phase : names_of(StepPhase{}))
-    object.value((std::string(phase.name) + "_ms").c_str(), lane.of(phase.value));
+    object.number((std::string(phase.name) + "_ms").c_str(), lane.of(phase.value));
 }
 
 template <typename Object>
 void list_fields(Object& object, LayerProfile& layer) {
-  object.value("name", layer.name);
-  object.value("forward_ms", layer.forward);
-  object.value("backward_ms", layer.backward);
-  object.value("flops", layer.flops);
+  object("name", layer.name);
+  object.number("forward_ms", layer.forward);
+  object.number("backward_ms", layer.backward);
+  object.number("flops", layer.flops);
 }
 
 template <typename Object>
 void list_fields(Object& object, OperatorProfile& each) {
-  object.value("name", each.name);
-  object.value("backward", each.is_backward);
-  object.value("calls", each.calls);
-  object.value("ms", each.milliseconds);
+  object("name", each.name);
+  object("backward", each.is_backward);
+  object.number("calls", each.calls);
+  object.number("ms", each.milliseconds);
 }
 
 template <typename Object>
 void list_fields(Object& object, TimelineSpan& box) {
-  object.count("lane", box.lane);
+  object("lane", box.lane);
   object.choice("phase", box.phase, "be a phase of a step");
-  object.value("name", box.name);
-  object.value("begin_ms", box.begin);
-  object.value("end_ms", box.end);
+  object("name", box.name);
+  object.number("begin_ms", box.begin);
+  object.number("end_ms", box.end);
 }
 
 template <typename Object>
 void list_fields(Object& object, LayerCosts& layer) {
-  object.value("name", layer.name);
+  object("name", layer.name);
   object.milliseconds("forward_ms", layer.forward);
   object.milliseconds("backward_input_ms", layer.backward_input);
   object.milliseconds("backward_weight_ms", layer.backward_weight);
   object.milliseconds("backward_ms", layer.backward);
-  object.count("activation_bytes", layer.activation_bytes);
-  object.count("output_bytes", layer.output_bytes);
-  object.counts("parameters", layer.parameter_bytes);
+  object("activation_bytes", layer.activation_bytes);
+  object("output_bytes", layer.output_bytes);
+  object("parameters", layer.parameter_bytes);
 }
 
 template <typename Object>
 void list_fields(Object& object, RankProfile& rank) {
-  object.count("rank", rank.rank);
-  object.count("steps", rank.steps, 1);
-  object.amount("step_ms", rank.step);
-  object.list("lanes", rank.lanes);
-  object.list("layers", rank.layers);
-  object.list("operators", rank.operators);
-  object.amount("reduction_ms", rank.reduction);
-  object.amount("exposed_ms", rank.exposed);
-  object.amount("flops", rank.flops);
-  object.number_or_null("peak_flops_per_s", rank.peak);
-  object.list("timeline", rank.timeline);
+  object("rank", rank.rank);
+  object("steps", rank.steps, 1);
+  object("step_ms", rank.step);
+  object("lanes", rank.lanes);
+  object("layers", rank.layers);
+  object("operators", rank.operators);
+  object("reduction_ms", rank.reduction);
+  object("exposed_ms", rank.exposed);
+  object("flops", rank.flops);
+  object("peak_flops_per_s", rank.peak);
+  object("timeline", rank.timeline);
   list_more(object, rank);
 }
 
 template <typename Object>
 void list_fields(Object& object, RunProfile& profile) {
-  object.value("precision", profile.precision);
-  object.list("ranks", profile.ranks);
+  object("precision", profile.precision);
+  object("ranks", profile.ranks);
 }
 
 std::string profile_json(const RunProfile& profile) {
   Json object = {{"v", 1}};
-  object.update(JsonWriter::object_of(profile));
+  object.update(JsonWriter::json_of(profile));
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -165,7 +165,7 @@ RunProfile read_profile(const std::string& text, const std::string& file) {
   const nlohmann::json object = parse_strict_json(text, file, {.bytes = kMostBytes});
   const JsonFields fields(object, file);
   fields.count("v", 1, 1);
-  auto profile = JsonReader::object_of<RunProfile>(fields);
+  auto profile = JsonReader::read<RunProfile>(fields);
   if (profile.ranks.empty()) fields.refuse("ranks", "have a rank");
   return profile;
 }
