@@ -8,7 +8,6 @@
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/plan/device.h"
 #include "lockstep/plan/prediction.h"
 
 namespace lockstep::plan {

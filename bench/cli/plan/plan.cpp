@@ -23,7 +23,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/plan/answer.h"
-#include "lockstep/plan/device.h"
+#include "lockstep/plan/model_profile.h"
 #include "lockstep/report/page/page.h"
 #include "lockstep/train/options/train_flags.h"
 
