@@ -13,6 +13,7 @@
 #include "lockstep/snapshot/state_fields.h"
 #include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/snapshot_reader.h"
+#include "lockstep/snapshot/state_fields.h"
 #include "lockstep/train/record/run_directory.h"
 
 namespace lockstep {

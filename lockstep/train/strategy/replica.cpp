@@ -11,7 +11,7 @@
 #include "lockstep/parallel/pipeline/pipeline_stage.h"
 #include "lockstep/train/optim/optimizer.h"
 #include "lockstep/train/optim/set_lr.h"
-#include "lockstep/train/profile/chain_costs.h"
+#include "lockstep/train/profile/step_profiler.h"
 #include "lockstep/train/strategy/replica_kinds.h"
 #include "lockstep/train/strategy/stage_balance.h"
 
@@ -74,7 +74,7 @@ void Replica::share_buffers() {
 
 // A copy draws its first weights, which LibTorch's generator must not notice: it belongs to all
 // threads, and snapshots have it.
-std::vector<ChainLayer> Replica::chain_costs(const torch::Tensor& images) {
+std::vector<LayerCosts> Replica::chain_costs(const torch::Tensor& images) {
   const RandomStream stream(make_stream_generator(static_cast<std::uint64_t>(options_.seed),
       static_cast<std::size_t>(groups_.replicas.rank()), 0));
   const nn::Model copy = copy_of_whole_model();

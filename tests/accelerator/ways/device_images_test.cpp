@@ -54,9 +54,9 @@ void expect_the_hosts_batches(const SamplesPointer& samples, LoaderOptions optio
   auto expected = host.begin();
   for (auto& batch : device) {
     EXPECT_EQ(batch.input().device(), kSecondDevice);
-    EXPECT_EQ(batch.input().strides(), expected->data.strides());
-    EXPECT_TRUE(batch.input().cpu().equal(expected->data));
-    EXPECT_TRUE(batch.target().cpu().equal(expected->target));
+    EXPECT_EQ(batch.input().strides(), expected->input().strides());
+    EXPECT_TRUE(batch.input().cpu().equal(expected->input()));
+    EXPECT_TRUE(batch.target().cpu().equal(expected->target()));
     ++expected;
   }
   EXPECT_EQ(expected, std::default_sentinel);
@@ -106,7 +106,7 @@ TEST_F(DeviceImagesTest, PinnedBatchesAreNotFilledAgainBeforeTheyAreCopied) {
     for (auto& batch : pinned) copies.push_back(copier(batch.input()));
     auto expected = plain.begin();
     for (const torch::Tensor& copy : copies) {
-      EXPECT_TRUE(copy.cpu().equal(expected->data));
+      EXPECT_TRUE(copy.cpu().equal(expected->input()));
       ++expected;
     }
   }

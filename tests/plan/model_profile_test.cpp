@@ -1,3 +1,5 @@
+#include "lockstep/plan/model_profile.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
@@ -6,7 +8,7 @@
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/plan/profile/model_profile.h"
+#include "lockstep/plan/prediction.h"
 
 namespace lockstep::plan {
 namespace {
@@ -21,7 +23,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
 TEST(ModelProfile, ComesBackFromItsFile) {
   ModelProfile profile = uniform(3);
   profile.layers[1].forward = CostCurve({{8, 0.1}, {32, 0.3}});
-  profile.rest = CostCurve::of_line(0.001, 0.0001);
+  profile.rest = testing::line(0.001, 0.0001);
   profile.optimizer = 0.25;
   profile.state_copies = 2;
   profile.flops = 1e6;
@@ -72,6 +74,59 @@ TEST(ModelProfile, OfAnotherDeviceKeepsItsShares) {
   const ModelProfile faster = profile.scaled_to(3, 2);
   EXPECT_DOUBLE_EQ(faster.step_seconds(3), 2);
   EXPECT_DOUBLE_EQ(faster.layers[0].forward(3) / faster.optimizer, 1.5);
+}
+
+using ::lockstep::testing::message_of;
+using ::testing::HasSubstr;
+
+ModelProfile heavy_profile() {
+  ModelProfile profile = uniform(16);
+  profile.flops = 24.54e9;
+  profile.state_copies = 1;
+  return profile;
+}
+
+TEST(Device, ReachesThePublishedRateWithLargeBatches) {
+  const ModelProfile moved = on_device(heavy_profile(), device_of("v100"));
+  EXPECT_NEAR(128 / moved.step_seconds(128), 380.44, 0.5);
+  EXPECT_FALSE(moved.is_measured);
+  EXPECT_THAT(moved.source, HasSubstr("DeepLearningExamples"));
+  check_profile(moved);
+}
+
+TEST(Device, GainsNothingFromBatchesBelowTheStartOfItsKernels) {
+  ModelProfile light = heavy_profile();
+  light.flops = 1e6;
+  const ModelProfile moved = on_device(light, device_of("V100"));
+  EXPECT_DOUBLE_EQ(moved.step_seconds(1), moved.step_seconds(8));
+  EXPECT_GT(moved.step_seconds(1 << 20), 2 * moved.step_seconds(8));
+}
+
+TEST(Device, KeepsTheSharesOfTheLayers) {
+  ModelProfile profile = heavy_profile();
+  profile.layers[3].forward = CostCurve({{1, 5}});
+  const ModelProfile moved = on_device(profile, device_of("A100"));
+  EXPECT_NEAR(moved.layers[3].forward(256) / moved.layers[4].forward(256), 5, 1e-9);
+}
+
+TEST(Device, OfEachKindCanBePlannedFor) {
+  for (const Device& device : known_devices()) {
+    for (const char* const precision : {"32", "bf16-mixed"}) {
+      ModelProfile profile = heavy_profile();
+      profile.precision = precision;
+      const ModelProfile moved = on_device(profile, device);
+      const Machine machine{.places = 4, .within = moved.within};
+      EXPECT_GT(predict(moved, machine, {.replicas = 4}, 128).samples_per_second(),
+          predict(moved, machine, {}, 128).samples_per_second())
+          << device.name;
+    }
+  }
+}
+
+TEST(Device, ThatIsNotKnownIsRefused) {
+  EXPECT_THAT(message_of<InvalidArgument>([] { device_of("V10"); }), HasSubstr("V100"));
+  EXPECT_THAT(message_of<InvalidArgument>([] { on_device(uniform(2), device_of("T4")); }),
+      HasSubstr("flops"));
 }
 
 }  // namespace
