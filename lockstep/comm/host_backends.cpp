@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <mutex>
 #include <numeric>
+#include <thread>
 #include <unistd.h>
 
 #include "lockstep/comm/host/address_space.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
 
 namespace lockstep {
 namespace {
@@ -26,6 +32,10 @@ std::vector<int> processes_of(
   for (const int member : members)
     processes.push_back(std::atoi(tickets[static_cast<std::size_t>(member)].c_str()));
   return processes;
+}
+
+std::byte* data_of(const torch::Tensor& tensor) {
+  return tensor.defined() ? static_cast<std::byte*>(tensor.data_ptr()) : nullptr;
 }
 
 class OneProcess : public host::AddressSpace {
@@ -60,7 +70,81 @@ void check_all_shared(const std::vector<int>& members, const std::vector<std::st
   }
 }
 
+/// Keeps the first of the exceptions that several threads throw.
+class FirstException {
+ public:
+  void keep(std::exception_ptr exception) {
+    const std::lock_guard lock(mutex_);
+    if (!first_) first_ = std::move(exception);
+  }
+  void rethrow() {
+    if (first_) std::rethrow_exception(first_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr first_;
+};
+
+std::string reason_of(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception of an unknown type";
+  }
+}
+
 }  // namespace
+
+namespace host {
+
+HostBackend::HostBackend(
+    std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpace> space, int rank)
+    : Backend(rank, region->size()),
+      region_(std::move(region)),
+      engine_(std::make_shared<Engine>(region_, std::move(space), rank)) {
+  engine_->join(std::make_shared<RankEngines>());
+}
+
+Work HostBackend::begin(const CollectiveCall& call) {
+  if (call.kind == Kind::kSend) return engine_->send(call.input, call.peer, call.tag);
+  if (call.kind == Kind::kRecv) return engine_->recv(call.output, call.peer, call.tag);
+  if (call.kind == Kind::kBarrier) return engine_->begin({.kind = call.kind});
+  const bool gives_piece = call.kind == Kind::kScatter || call.kind == Kind::kReduceScatter;
+  const int pieces = gives_piece || call.kind == Kind::kAllToAll ? size_ : 1;
+  const std::int64_t elements = gives_piece ? call.output.numel() : call.tensor().numel() / pieces;
+  return engine_->begin({.kind = call.kind,
+      .element = call.tensor().scalar_type(),
+      .op = call.op,
+      .root = call.root,
+      .elements = elements,
+      .pieces = pieces,
+      .input = data_of(call.input),
+      .output = data_of(call.output),
+      .tensors = {call.output, call.input}});
+}
+
+torch::Tensor HostBackend::make_empty(std::int64_t elements, const torch::TensorOptions& options) {
+  return engine_->space().empty(
+      elements, options, [this](const std::string& text) { return exchange(text); });
+}
+
+std::vector<std::string> HostBackend::exchange(const std::string& text) {
+  constexpr std::int64_t kBytes = 256;
+  check(text.size() < kBytes, "exchange: the text is too long: ", text);
+  torch::Tensor own = torch::zeros({kBytes}, on_host(torch::kByte));
+  std::memcpy(own.data_ptr(), text.data(), text.size());
+  const torch::Tensor all = torch::empty({size_, kBytes}, on_host(torch::kByte));
+  begin({.kind = Kind::kAllGather, .output = all, .input = own}).wait();
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < size_; ++rank)
+    texts.emplace_back(static_cast<const char*>(all[rank].data_ptr()));
+  return texts;
+}
+
+}  // namespace host
 
 std::shared_ptr<SharedRegion> ThreadBackend::make_region(int size) {
   return std::make_shared<SharedRegion>(
@@ -71,7 +155,7 @@ ThreadBackend::ThreadBackend(std::shared_ptr<SharedRegion> region, int rank)
     : HostBackend(std::move(region), std::make_unique<OneProcess>(), rank) {}
 
 // The first member makes the region and lends it until the others have it.
-std::shared_ptr<Backend> ThreadBackend::subgroup(const std::vector<int>& members) {
+std::shared_ptr<Backend> ThreadBackend::make_subgroup(const std::vector<int>& members) {
   const int own = place_among(members, rank());
   const SharedRegion::SubgroupKey key{++subgroups_, members.front()};
   std::shared_ptr<SharedRegion> made;
@@ -80,9 +164,9 @@ std::shared_ptr<Backend> ThreadBackend::subgroup(const std::vector<int>& members
     made->share_alarms(shared_region(), members);
     region().lend(key, made);
   }
-  barrier().wait();
+  begin({.kind = Operation::kBarrier}).wait();
   auto group = std::make_shared<ThreadBackend>(region().borrow(key), own);
-  barrier().wait();
+  begin({.kind = Operation::kBarrier}).wait();
   group->join(*this);
   group->set_timeout(timeout());
   return group;
@@ -133,9 +217,29 @@ std::shared_ptr<ShmBackend> ShmBackend::meet(const std::vector<int>& members, in
   return backend;
 }
 
-std::shared_ptr<Backend> ShmBackend::subgroup(const std::vector<int>& members) {
+std::shared_ptr<Backend> ShmBackend::make_subgroup(const std::vector<int>& members) {
   const auto through_group = [this](const std::string& text) { return exchange(text); };
   return meet(members, rank(), timeout(), through_group, this);
+}
+
+void run_ranks(int size, const std::function<void(ProcessGroup)>& body) {
+  check(size >= 1, "run_ranks: the number of ranks must be at least 1: ", size);
+  const auto region = ThreadBackend::make_region(size);
+  FirstException first;
+  const auto run = [&](int rank) {
+    try {
+      body(size == 1 ? ProcessGroup(std::make_shared<SingleBackend>())
+                     : ProcessGroup(recorded_world(std::make_shared<ThreadBackend>(region, rank))));
+    } catch (...) {
+      first.keep(std::current_exception());
+      region->abort(concat("rank ", rank, " failed: ", reason_of(std::current_exception())));
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < size; ++rank) threads.emplace_back(run, rank);
+  }
+  first.rethrow();
 }
 
 }  // namespace lockstep

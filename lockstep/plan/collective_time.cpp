@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "lockstep/comm/hierarchy/chunks.h"
-#include "lockstep/comm/hierarchy/stages.h"
 
 namespace lockstep::plan {
 namespace {

@@ -16,7 +16,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 
-#include "lockstep/comm/device/routed_backend.h"
+#include "lockstep/comm/device/device_backends.h"
 #include "lockstep/device/accelerator.h"
 
 namespace lockstep::emulated {

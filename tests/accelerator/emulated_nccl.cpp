@@ -3,9 +3,8 @@
 #include "tests/accelerator/nccl/functions.h"
 #include <c10/core/DeviceType.h>
 
+#include "lockstep/comm/device/device_backends.h"
 #include "lockstep/comm/device/nccl_api.h"
-#include "lockstep/comm/device/nccl_backend.h"
-#include "lockstep/comm/device/routed_backend.h"
 
 namespace lockstep::emulated {
 
