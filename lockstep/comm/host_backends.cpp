@@ -6,10 +6,10 @@
 #include <exception>
 #include <mutex>
 #include <numeric>
+#include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
 
-#include "lockstep/comm/host/address_space.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
@@ -53,6 +53,91 @@ class OneProcess : public host::AddressSpace {
   }
 };
 
+/// The address space of ranks that are processes: each allocation is one segment per rank,
+/// mapped by all.
+///
+/// A segment lives as long as the tensor made in it, and as what was resolved in it; one that this
+/// rank has released cannot be resolved.
+class SymmetricMemory : public host::AddressSpace {
+ public:
+  explicit SymmetricMemory(int rank) : rank_(rank) {}
+
+  std::optional<Exposure> expose(const void* memory, std::size_t bytes) const override;
+  std::shared_ptr<std::byte> resolve(int rank, const Exposure& exposure) const override;
+  torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options,
+      const host::ExchangeText& exchange) override;
+
+ private:
+  struct Segment {
+    std::uint64_t id;
+    std::size_t bytes;
+    std::vector<host::Mapping> of_rank;
+  };
+
+  int rank_;
+  std::uint64_t next_ = Exposure::kFirstSegment;
+  mutable std::mutex mutex_;
+  std::vector<std::weak_ptr<Segment>> segments_;
+};
+
+// What a rank asks for stands before its ticket, so that they can be compared.
+void check_same_request(const std::vector<std::string>& texts) {
+  const auto request = [](const std::string& text) { return text.substr(0, text.find('\n')); };
+  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
+    check(request(texts[rank]) == request(texts[0]),
+        "empty: the ranks ask for different tensors: rank 0 for ", request(texts[0]), ", rank ",
+        rank, " for ", request(texts[rank]));
+  }
+}
+
+std::optional<Exposure> SymmetricMemory::expose(const void* memory, std::size_t bytes) const {
+  const auto* start = static_cast<const std::byte*>(memory);
+  const std::lock_guard lock(mutex_);
+  for (const auto& weak : segments_) {
+    const auto segment = weak.lock();
+    if (!segment) continue;
+    const std::byte* base = segment->of_rank[static_cast<std::size_t>(rank_)].data();
+    if (start >= base && start + bytes <= base + segment->bytes) {
+      return Exposure{segment->id, static_cast<std::uint64_t>(start - base)};
+    }
+  }
+  return std::nullopt;
+}
+
+std::shared_ptr<std::byte> SymmetricMemory::resolve(int rank, const Exposure& exposure) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& weak : segments_) {
+    const auto segment = weak.lock();
+    if (segment && segment->id == exposure.segment) {
+      return {segment, segment->of_rank[static_cast<std::size_t>(rank)].data() + exposure.offset};
+    }
+  }
+  throw CommError(concat("rank ", rank, " uses shared memory that rank ", rank_, " has released"));
+}
+
+torch::Tensor SymmetricMemory::empty(std::int64_t elements, const torch::TensorOptions& options,
+    const host::ExchangeText& exchange) {
+  const std::size_t wanted = static_cast<std::size_t>(elements) * options.dtype().itemsize();
+  const auto segment = std::make_shared<Segment>(Segment{0, std::max<std::size_t>(wanted, 1), {}});
+  const host::MemoryFile own = host::make_memory_file(segment->bytes);
+  const auto texts = exchange(concat(elements, " ", options.dtype().name(), "\n", own.ticket));
+  check_same_request(texts);
+  for (const std::string& text : texts) {
+    const auto file = host::open_memory_file(text.substr(text.find('\n') + 1), segment->bytes);
+    segment->of_rank.push_back(host::Mapping::shared(file, segment->bytes));
+  }
+  // The second exchange keeps each file open until everyone has mapped it.
+  exchange("mapped");
+  std::byte* data = segment->of_rank[static_cast<std::size_t>(rank_)].data();
+  ::madvise(data, segment->bytes, MADV_HUGEPAGE);  // only a hint: fewer page faults
+  const std::lock_guard lock(mutex_);
+  segment->id = next_++;
+  std::erase_if(segments_, [](const auto& weak) { return weak.expired(); });
+  segments_.push_back(segment);
+  return torch::from_blob(
+      data, {elements}, [segment](void*) {}, options);
+}
+
 template <typename Step>
 std::string failure_of(Step step) {
   try {
@@ -69,22 +154,6 @@ void check_all_shared(const std::vector<int>& members, const std::vector<std::st
     if (!failure.empty()) throw MemoryNotShared(concat("shm: rank ", member, ": ", failure));
   }
 }
-
-/// Keeps the first of the exceptions that several threads throw.
-class FirstException {
- public:
-  void keep(std::exception_ptr exception) {
-    const std::lock_guard lock(mutex_);
-    if (!first_) first_ = std::move(exception);
-  }
-  void rethrow() {
-    if (first_) std::rethrow_exception(first_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::exception_ptr first_;
-};
 
 std::string reason_of(const std::exception_ptr& exception) {
   try {
@@ -173,7 +242,7 @@ std::shared_ptr<Backend> ThreadBackend::make_subgroup(const std::vector<int>& me
 }
 
 ShmBackend::ShmBackend(std::shared_ptr<SharedRegion> region, int rank)
-    : HostBackend(std::move(region), std::make_unique<host::SymmetricMemory>(rank), rank) {}
+    : HostBackend(std::move(region), std::make_unique<SymmetricMemory>(rank), rank) {}
 
 std::shared_ptr<ShmBackend> ShmBackend::create(
     int rank, int size, std::chrono::milliseconds timeout, const host::ExchangeText& exchange) {
@@ -225,13 +294,17 @@ std::shared_ptr<Backend> ShmBackend::make_subgroup(const std::vector<int>& membe
 void run_ranks(int size, const std::function<void(ProcessGroup)>& body) {
   check(size >= 1, "run_ranks: the number of ranks must be at least 1: ", size);
   const auto region = ThreadBackend::make_region(size);
-  FirstException first;
+  std::mutex mutex;
+  std::exception_ptr first;
   const auto run = [&](int rank) {
     try {
       body(size == 1 ? ProcessGroup(std::make_shared<SingleBackend>())
                      : ProcessGroup(recorded_world(std::make_shared<ThreadBackend>(region, rank))));
     } catch (...) {
-      first.keep(std::current_exception());
+      {
+        const std::lock_guard lock(mutex);
+        if (!first) first = std::current_exception();
+      }
       region->abort(concat("rank ", rank, " failed: ", reason_of(std::current_exception())));
     }
   };
@@ -239,7 +312,7 @@ void run_ranks(int size, const std::function<void(ProcessGroup)>& body) {
     std::vector<std::jthread> threads;
     for (int rank = 0; rank < size; ++rank) threads.emplace_back(run, rank);
   }
-  first.rethrow();
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace lockstep

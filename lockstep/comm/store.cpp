@@ -137,6 +137,7 @@ std::string first_line(const std::exception& error) {
 void refuse(const Store& store, const std::string& text) {
   store->set(kRefused, bytes_of(text));
   store->add(kReaders, 1);
+  throw InvalidArgument(text);
 }
 
 void await_readers_of_refusal(const Store& store, int size) {
@@ -179,17 +180,12 @@ std::string first_of(const Store& store, const std::string& key, const std::stri
   return store->compareSet(key, "", value);
 }
 
-[[noreturn]] void refuse_for_all(const Store& store, const std::string& text) {
-  refuse(store, text);
-  throw InvalidArgument(text);
-}
-
 /// Returns what a message shows of a process.
 std::string shown(const std::string& process) { return process.substr(0, process.find('\n')); }
 
 void check_size(const Store& store, const Member& member, const std::string& size) {
   if (size == std::to_string(member.size)) return;
-  refuse_for_all(store,
+  refuse(store,
       concat(kRollCall, "rank ", member.rank, " (", shown(member.process), ") has a world of ",
           member.size, " ranks, rank 0 at ", member.place, " has one of ", size,
           "; start all with the same number of hosts and of ranks a host (WORLD_SIZE)"));
@@ -198,10 +194,9 @@ void check_size(const Store& store, const Member& member, const std::string& siz
 void check_alone(const Store& store, const Member& member) {
   const std::string first = first_of(store, concat("member-", member.rank), member.process);
   if (first == member.process) return;
-  refuse_for_all(
-      store, concat(kRollCall, "two processes are rank ", member.rank, " of the world at ",
-                 member.place, ": ", shown(first), " and ", shown(member.process),
-                 "; give each host a --node-rank, and each run a --master-port, of its own"));
+  refuse(store, concat(kRollCall, "two processes are rank ", member.rank, " of the world at ",
+                    member.place, ": ", shown(first), " and ", shown(member.process),
+                    "; give each host a --node-rank, and each run a --master-port, of its own"));
 }
 
 // Rank 0 says which world it is.

@@ -61,8 +61,8 @@ int port_of(const Store& store);
 std::string first_line(const std::exception& error);
 
 /// Ends the exchange_texts() of all who have not met yet: they throw InvalidArgument with this
-/// text.
-void refuse(const Store& store, const std::string& text);
+/// text, as this does.
+[[noreturn]] void refuse(const Store& store, const std::string& text);
 
 /// Waits until `size` processes have refused or read why, and no other has for half a second: the
 /// store's server must not leave before the others have, of whom there may be more than it knows.

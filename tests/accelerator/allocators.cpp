@@ -2,7 +2,6 @@
 #include <mutex>
 #include <utility>
 
-#include "tests/accelerator/install.h"
 #include "tests/accelerator/runtime.h"
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/CachingDeviceAllocator.h>

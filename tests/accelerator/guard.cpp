@@ -1,6 +1,5 @@
 #include <cstdint>
 
-#include "tests/accelerator/install.h"
 #include "tests/accelerator/runtime.h"
 #include <c10/core/Allocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>

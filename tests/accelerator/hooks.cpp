@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "tests/accelerator/generator.h"
-#include "tests/accelerator/install.h"
 #include "tests/accelerator/runtime.h"
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>

@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/host/address_space.h"
 #include "lockstep/comm/host/collective.h"
 #include "lockstep/comm/host/post.h"
 #include "lockstep/comm/host/shared_region.h"
@@ -21,6 +22,26 @@
 namespace lockstep::host {
 
 class Engine;
+
+/// Shares a short text with all ranks and returns those of all, in rank order.
+using ExchangeText = std::function<std::vector<std::string>(const std::string&)>;
+
+/// The means by which ranks on one host see one another's tensors without copying them.
+class AddressSpace {
+ public:
+  virtual ~AddressSpace() = default;
+
+  /// Names the memory so that the other ranks can find it; nothing if they cannot see it.
+  virtual std::optional<Exposure> expose(const void* memory, std::size_t bytes) const = 0;
+
+  /// Finds the memory that a rank exposed; it stays mapped as long as somebody has the result, even
+  /// if this rank releases its own part meanwhile.
+  virtual std::shared_ptr<std::byte> resolve(int rank, const Exposure& exposure) const = 0;
+
+  /// Makes a tensor that expose() can name. Every rank calls it with the same arguments.
+  virtual torch::Tensor empty(
+      std::int64_t elements, const torch::TensorOptions& options, const ExchangeText& exchange) = 0;
+};
 
 /// The engines of one rank's groups.
 ///
