@@ -33,6 +33,9 @@ struct CollectiveCall {
   const char* name() const { return name_of(kind); }
   /// Returns the input, or the output on a rank without one.
   const torch::Tensor& tensor() const { return input.defined() ? input : output; }
+  bool has_one_tensor() const {
+    return !input.defined() || !output.defined() || input.is_same(output);
+  }
   bool is_message() const { return kind == Operation::kSend || kind == Operation::kRecv; }
   bool reduces() const {
     return kind == Operation::kAllReduce || kind == Operation::kReduce ||

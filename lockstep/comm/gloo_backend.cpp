@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <cstring>
-#include <ctime>
 #include <exception>
 #include <functional>
 #include <limits>
@@ -34,33 +32,6 @@ using GlooWork = c10::intrusive_ptr<c10d::Work>;
 using std::chrono::milliseconds;
 
 constexpr int kTagOfAbort = std::numeric_limits<int>::max();
-
-/// Keeps SIGPIPE from this thread, and for good from the threads that are started meanwhile.
-///
-/// Gloo writes to sockets whose other end may be gone. The signal would end the process without a
-/// word; blocked, the write fails, and the caller gets an error.
-class PipeSignalBlock {
- public:
-  PipeSignalBlock() {
-    sigset_t pending;
-    ::sigpending(&pending);
-    was_pending_ = ::sigismember(&pending, SIGPIPE) == 1;
-    ::sigemptyset(&pipe_);
-    ::sigaddset(&pipe_, SIGPIPE);
-    ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-  }
-  PipeSignalBlock(const PipeSignalBlock&) = delete;
-  PipeSignalBlock& operator=(const PipeSignalBlock&) = delete;
-  ~PipeSignalBlock() {
-    const timespec at_once{};
-    if (!was_pending_) ::sigtimedwait(&pipe_, nullptr, &at_once);
-    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-
- private:
-  sigset_t pipe_, before_;
-  bool was_pending_ = false;
-};
 
 c10d::ReduceOp c10d_op(ReduceOp op) {
   switch (op) {
@@ -286,7 +257,6 @@ class GlooBackend : public Backend, public std::enable_shared_from_this<GlooBack
   Work reduce_here(const torch::Tensor& tensor, ReduceOp op);
   void reduce_in_pieces(const torch::Tensor& tensor, ReduceOp op);
 
-  void close_connections();
   Store connection_to_store() const;
 
   Store store_;
@@ -312,19 +282,15 @@ class GlooBackend : public Backend, public std::enable_shared_from_this<GlooBack
   }
 }
 
+// A receive that runs out of time makes Gloo fail all that is under way and close its connections,
+// so that the other ranks fail too. c10d's own way to close them leaves what is under way here
+// waiting until its deadline, and the group's destructor with it.
 void GlooBackend::abort(const std::string& reason) {
   {
     const std::lock_guard lock(reason_mutex_);
     if (!reason_.empty()) return;
     reason_ = reason;
   }
-  close_connections();
-}
-
-// A receive that runs out of time makes Gloo fail all that is under way and close its connections,
-// so that the other ranks fail too. c10d's own way to close them leaves what is under way here
-// waiting until its deadline, and the group's destructor with it.
-void GlooBackend::close_connections() {
   const std::lock_guard lock(calls_);
   const PipeSignalBlock block;
   for (int peer = 0; peer < size(); ++peer) {

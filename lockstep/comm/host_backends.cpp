@@ -192,7 +192,8 @@ Work HostBackend::begin(const CollectiveCall& call) {
       .pieces = pieces,
       .input = data_of(call.input),
       .output = data_of(call.output),
-      .tensors = {call.output, call.input}});
+      .tensors = call.has_one_tensor() ? std::vector{call.tensor()}
+                                       : std::vector{call.output, call.input}});
 }
 
 torch::Tensor HostBackend::make_empty(std::int64_t elements, const torch::TensorOptions& options) {

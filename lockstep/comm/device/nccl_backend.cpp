@@ -440,9 +440,8 @@ class NcclBackend final : public Backend {
     const Type type = call.reduces() ? type_of(call.name(), call.input) : Type::kUint8;
     const nccl::Operation operation =
         call.reduces() ? operation_of(call.name(), call.op) : nccl::Operation::kSum;
-    const bool is_in_place = call.input.is_same(call.output);
     return channel_of(call).call(call.name(),
-        is_in_place ? std::vector{call.input} : std::vector{call.output, call.input},
+        call.has_one_tensor() ? std::vector{call.tensor()} : std::vector{call.output, call.input},
         [&](Communicator* all, Stream stream) {
           return enqueue(call, type, operation, all, stream);
         });
