@@ -231,17 +231,6 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&queue_operator>());
 }
 
-void install() {
-  static const bool kOnce = [] {
-    c10::register_privateuse1_backend("emulated");
-    install_guard();
-    install_allocators();
-    install_hooks();
-    return true;
-  }();
-  static_cast<void>(kOnce);
-}
-
 }  // namespace lockstep::emulated
 
 namespace at::autocast {

@@ -85,9 +85,4 @@ inline Streams& streams() { return Runtime::get().streams(); }
 /// first use.
 void install();
 
-// Its parts.
-void install_allocators();
-void install_guard();
-void install_hooks();
-
 }  // namespace lockstep::emulated
