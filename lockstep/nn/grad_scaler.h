@@ -11,7 +11,7 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/device/peer_copier.h"
+#include "lockstep/device/accelerator.h"
 #include "lockstep/nn/grad_scaler_state.h"
 
 namespace lockstep::nn {

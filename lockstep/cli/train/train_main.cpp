@@ -15,7 +15,7 @@
 #include "lockstep/cli/train/mains.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/cluster/place.h"
-#include "lockstep/comm/device/routed_backend.h"
+#include "lockstep/comm/device/device_backends.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/core/environment.h"

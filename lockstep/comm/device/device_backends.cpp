@@ -1,13 +1,11 @@
-#include "lockstep/comm/device/routed_backend.h"
+#include "lockstep/comm/device/device_backends.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <numeric>
 #include <utility>
 #include <vector>
-
-#include "lockstep/comm/device/nccl_backend.h"
-#include "lockstep/comm/device/staged_backend.h"
 
 namespace lockstep {
 namespace {
@@ -49,14 +47,13 @@ Engines make_engines(Backend& host, const std::vector<torch::Device>& devices) {
 class RoutedBackend final : public Backend {
  public:
   RoutedBackend(std::shared_ptr<Backend> host, std::vector<torch::Device> devices)
-      : host_(std::move(host)),
+      : Backend(host->rank(), host->size()),
+        host_(std::move(host)),
         devices_(std::move(devices)),
         engines_(make_engines(*host_, devices_)) {}
 
   std::string name() const override { return host_->name(); }
   std::string device_name() const override { return engines_.front()->name(); }
-  int rank() const override { return host_->rank(); }
-  int size() const override { return host_->size(); }
   bool carries(torch::Device device) const override { return of(device).carries(device); }
   bool sums_in_rank_order() const override {
     return std::ranges::all_of(
@@ -65,46 +62,6 @@ class RoutedBackend final : public Backend {
   std::optional<at::ScalarType> reduced_as(
       torch::Device device, at::ScalarType type, ReduceOp op) const override {
     return of(device).reduced_as(device, type, op);
-  }
-
-  Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override {
-    return of(tensor).all_reduce(tensor, op);
-  }
-  Work reduce(const torch::Tensor& tensor, int root, ReduceOp op) override {
-    return of(tensor).reduce(tensor, root, op);
-  }
-  Work broadcast(const torch::Tensor& tensor, int root) override {
-    return of(tensor).broadcast(tensor, root);
-  }
-  Work all_gather(const torch::Tensor& output, const torch::Tensor& input) override {
-    return of(input).all_gather(output, input);
-  }
-  Work gather(const torch::Tensor& output, const torch::Tensor& input, int root) override {
-    return of(input).gather(output, input, root);
-  }
-  Work scatter(const torch::Tensor& output, const torch::Tensor& input, int root) override {
-    return of(output).scatter(output, input, root);
-  }
-  Work reduce_scatter(
-      const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) override {
-    return of(input).reduce_scatter(output, input, op);
-  }
-  Work all_to_all(const torch::Tensor& output, const torch::Tensor& input) override {
-    return of(input).all_to_all(output, input);
-  }
-  Work send(const torch::Tensor& tensor, int to, int tag) override {
-    return of(tensor).send(tensor, to, tag);
-  }
-  Work recv(const torch::Tensor& tensor, int from, int tag) override {
-    return of(tensor).recv(tensor, from, tag);
-  }
-  Work barrier() override { return host_->barrier(); }
-
-  std::shared_ptr<Backend> subgroup(const std::vector<int>& members) override {
-    return make_routed_backend(host_->subgroup(members), devices_);
-  }
-  torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options) override {
-    return of(options.device()).empty(elements, options);
   }
   void abort(const std::string& reason) override {
     for (const auto& engine : engines_) engine->abort(reason);
@@ -116,6 +73,18 @@ class RoutedBackend final : public Backend {
     for (const auto& engine : engines_) engine->set_timeout(timeout);
   }
 
+ protected:
+  Work begin(const CollectiveCall& call) override {
+    if (call.kind == Operation::kBarrier) return host_->run(call);
+    return of(call.tensor().device()).run(call);
+  }
+  std::shared_ptr<Backend> make_subgroup(const std::vector<int>& members) override {
+    return make_routed_backend(host_->subgroup(members), devices_);
+  }
+  torch::Tensor make_empty(std::int64_t elements, const torch::TensorOptions& options) override {
+    return of(options.device()).empty(elements, options);
+  }
+
  private:
   // Of a device that none carries, one that says so.
   Backend& of(torch::Device device) const {
@@ -124,7 +93,6 @@ class RoutedBackend final : public Backend {
       if (engine->carries(device)) return *engine;
     return *engines_.front();
   }
-  Backend& of(const torch::Tensor& tensor) const { return of(tensor.device()); }
 
   std::shared_ptr<Backend> host_;
   std::vector<torch::Device> devices_;
