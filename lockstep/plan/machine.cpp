@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "lockstep/comm/hierarchy/chunks.h"
-#include "lockstep/comm/hierarchy/stages.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 
