@@ -8,7 +8,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/formats/weights/tensor_bytes.h"
+#include "lockstep/formats/weights/tensor_file.h"
 
 namespace lockstep::pickle {
 namespace {

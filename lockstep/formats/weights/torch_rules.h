@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/formats/weights/element_type.h"
 #include "lockstep/formats/weights/pickle.h"
+#include "lockstep/formats/weights/tensor_file.h"
 
 // What the names in a pickle of torch.save mean. Nothing is executed: each of the few callables
 // that a state dictionary needs is a function here, and of what any other makes only the name is

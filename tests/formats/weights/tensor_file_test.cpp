@@ -1,4 +1,4 @@
-#include "lockstep/formats/weights/tensor_bytes.h"
+#include "lockstep/formats/weights/tensor_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -44,7 +44,15 @@ using Numbers = std::vector<std::int64_t>;
 
 const std::vector<std::uint8_t> kStorage{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
 
-TEST(StridedCopy, TellsWhatIsContiguous) {
+std::vector<std::uint8_t> row_major(
+    const Numbers& shape, const Numbers& strides, std::size_t element_bytes) {
+  std::vector<std::uint8_t> copy(element_bytes);
+  for (const std::int64_t size : shape) copy.resize(copy.size() * static_cast<std::size_t>(size));
+  copy_row_major(copy, kStorage, shape, strides, element_bytes);
+  return copy;
+}
+
+TEST(RowMajorCopy, TellsWhatIsContiguous) {
   EXPECT_TRUE(is_contiguous(Numbers{}, Numbers{}));
   EXPECT_TRUE(is_contiguous(Numbers{2, 3}, Numbers{3, 1}));
   EXPECT_TRUE(is_contiguous(Numbers{2, 1, 3}, Numbers{3, 77, 1}));
@@ -54,21 +62,17 @@ TEST(StridedCopy, TellsWhatIsContiguous) {
   EXPECT_FALSE(is_contiguous(Numbers{3}, Numbers{0}));
 }
 
-TEST(StridedCopy, GivesTheElementsRowMajor) {
+TEST(RowMajorCopy, GivesTheElementsRowMajor) {
+  EXPECT_THAT(row_major(Numbers{3, 2}, Numbers{1, 3}, 1), ElementsAre(0, 3, 1, 4, 2, 5));
+  EXPECT_THAT(row_major(Numbers{2, 2}, Numbers{2, 1}, 2), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  EXPECT_THAT(row_major(Numbers{2, 2}, Numbers{0, 5}, 2), ElementsAre(0, 1, 10, 11, 0, 1, 10, 11));
   EXPECT_THAT(
-      strided_copy(kStorage, Numbers{3, 2}, Numbers{1, 3}, 1), ElementsAre(0, 3, 1, 4, 2, 5));
-  EXPECT_THAT(
-      strided_copy(kStorage, Numbers{2, 2}, Numbers{2, 1}, 2), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
-  EXPECT_THAT(strided_copy(kStorage, Numbers{2, 2}, Numbers{0, 5}, 2),
-      ElementsAre(0, 1, 10, 11, 0, 1, 10, 11));
-  EXPECT_THAT(strided_copy(kStorage, Numbers{2, 2, 2}, Numbers{1, 4, 2}, 1),
-      ElementsAre(0, 2, 4, 6, 1, 3, 5, 7));
-  EXPECT_THAT(strided_copy(kStorage, Numbers{}, Numbers{}, 4), ElementsAre(0, 1, 2, 3));
+      row_major(Numbers{2, 2, 2}, Numbers{1, 4, 2}, 1), ElementsAre(0, 2, 4, 6, 1, 3, 5, 7));
+  EXPECT_THAT(row_major(Numbers{}, Numbers{}, 4), ElementsAre(0, 1, 2, 3));
 }
 
-TEST(StridedCopy, StridesThatNoElementUsesMayBeHuge) {
-  EXPECT_THAT(strided_copy(kStorage, Numbers{1, 2, 1}, Numbers{INT64_MAX, 3, INT64_MAX}, 1),
-      ElementsAre(0, 3));
+TEST(RowMajorCopy, StridesThatNoElementUsesMayBeHuge) {
+  EXPECT_THAT(row_major(Numbers{1, 2, 1}, Numbers{INT64_MAX, 3, INT64_MAX}, 1), ElementsAre(0, 3));
 }
 
 }  // namespace
