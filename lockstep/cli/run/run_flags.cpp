@@ -17,7 +17,7 @@
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/rendezvous/launch_together.h"
-#include "lockstep/snapshot/state_fields.h"
+#include "lockstep/snapshot/snapshot_folder.h"
 #include "lockstep/train/options/train_flags.h"
 
 namespace lockstep::cli {
