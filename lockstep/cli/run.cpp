@@ -24,7 +24,7 @@
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/rendezvous/launch_together.h"
 #include "lockstep/net/endpoint.h"
-#include "lockstep/snapshot/state_fields.h"
+#include "lockstep/snapshot/snapshot_folder.h"
 #include "lockstep/train/options/train_flags.h"
 
 namespace lockstep::cli {

@@ -13,7 +13,7 @@
 #include "lockstep/core/process.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/snapshot/snapshot_names.h"
-#include "lockstep/train/state/parameters_hash.h"
+#include "lockstep/train/state/whole_model.h"
 #include "lockstep/train/stop_signal.h"
 
 namespace lockstep {

@@ -43,9 +43,7 @@ COPY = "lockstep/snapshot/host_copy.cpp"
 LINKS = "lockstep/parallel/pipeline/links.cpp"
 CHANNEL = "lockstep/comm/device/nccl_backend.cpp"
 SAVER = "lockstep/snapshot/snapshot_saver.cpp"
-SAVER_THREAD = "lockstep/snapshot/snapshot_saver.cpp"
 CHECKPOINTER = "lockstep/train/checkpointer.cpp"
-RUN_PART = "lockstep/train/state/run_part.cpp"
 SYNC_BATCH_NORM = "lockstep/parallel/sync_batch_norm/sync_batch_norm.cpp"
 DDP = ("accelerator_test", "transparency_test")
 PIPELINES = ("accelerator_test", "transparency_test")
@@ -125,7 +123,7 @@ MUTANTS = [
     Mutant("what a stage receives waits for what it sends", CHANNEL, "from % 2 == 0 ? 0 : 1", "from > to ? 1 : 0"),
     Mutant("what comes by way of the host waits for what is sent", STAGING, "call.kind == Operation::kRecv", "call.kind == Operation::kNone"),
     Mutant("the step of the training loop does not wait for a snapshot", "lockstep/train/epoch_loop.cpp", "  observer_.before_step();\n", ""),
-    Mutant("forward changes statistics that are being copied", RUN_PART, "stays ? tensor : tensor.clone()", "stays ? tensor : tensor"),
+    Mutant("forward changes statistics that are being copied", CHECKPOINTER, "stays ? tensor : tensor.clone()", "stays ? tensor : tensor"),
     Mutant("averages are exchanged while weights are being copied", CHECKPOINTER, "part.stays = stopped_by_.empty();", "part.stays = true;"),
     Mutant("a snapshot's buffer is filled again while copies still come", COPY,
            "  wait_for_copies();  // none is under way, unless nobody came to look at the one before\n", ""),
@@ -134,7 +132,7 @@ MUTANTS = [
     Mutant("a snapshot is begun while the one before is being written", SAVER, "  finish();\n  const Stopwatch watch;\n",
            "  const Stopwatch watch;\n"),
     Mutant("the host looks whether what it saves is finite", CHECKPOINTER, "  return must > 0;\n", "  return must >= 0;\n"),
-    Mutant("a snapshot of what has diverged is kept", SAVER_THREAD, "    if (overflow.bytes.front() != 0) throw DivergedError(divergence_);\n",
+    Mutant("a snapshot of what has diverged is kept", SAVER, "    if (overflow.bytes.front() != 0) throw DivergedError(divergence_);\n",
            "    static_cast<void>(overflow);\n"),
 ]
 

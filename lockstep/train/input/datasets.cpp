@@ -11,7 +11,7 @@
 #include "lockstep/data/samples.h"
 #include "lockstep/train/input/dataset_sources.h"
 #include "lockstep/train/input/model_fit.h"
-#include "lockstep/train/state/parameters_hash.h"
+#include "lockstep/train/state/whole_model.h"
 
 namespace lockstep {
 namespace {
