@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/experiment/cell_process.h"
+#include "bench/experiment/sample_process.h"
 #include "bench/planning/profile_of_runs.h"
 #include "lockstep/core/enum_names.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "bench/statistics/estimate_text.h"
-#include "bench/study/table_of.h"
+#include "bench/study/report_of.h"
 #include "lockstep/core/error.h"
 #include "lockstep/report/text_table.h"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "bench/study/train_command.h"
+#include "bench/study/training_run.h"
 #include "lockstep/plan/way.h"
 
 namespace lockstep::bench {
