@@ -474,26 +474,25 @@ plot::Figure figure_of(const Panel& panel, const std::string& what, const std::s
 template <class PointOf>
 void add_ways(plot::Figure& figure, const Panel& panel, PointOf point) {
   for (const Way& way : ways()) {
-    add_if_any(figure, series_of(way.title, Style::kLine, panel.sizes, [&](std::int64_t bytes) {
-      return point(way.name, bytes, static_cast<double>(bytes));
-    }));
+    add_if_any(figure, series_of(way.title, Style::kLine, panel.sizes,
+                           [&](std::int64_t bytes) { return point(way.name, bytes); }));
   }
 }
 
 template <class Value>
 void add_predicted(plot::Figure& figure, const Panel& panel, Value value) {
-  add_if_any(figure,
-      series_of("predicted by a copy", Style::kDashed, panel.sizes, [&](std::int64_t bytes) {
-        const auto seconds = panel.predicted_seconds(bytes);
-        return point_of(static_cast<double>(bytes),
-            seconds ? std::optional<double>(value(bytes, *seconds)) : std::nullopt);
-      }));
+  const auto point = [&](std::int64_t bytes) -> std::optional<plot::Point> {
+    const auto seconds = panel.predicted_seconds(bytes);
+    if (!seconds) return std::nullopt;
+    return plot::Point{static_cast<double>(bytes), value(bytes, *seconds)};
+  };
+  add_if_any(figure, series_of("predicted by a copy", Style::kDashed, panel.sizes, point));
 }
 
 plot::Figure time_figure(const Panel& panel) {
   plot::Figure figure = figure_of(panel, "time", "time of a call", "call [µs]");
-  add_ways(figure, panel, [&](const std::string& way, std::int64_t bytes, double x) {
-    return point_of(x, panel.seconds(way, bytes), kMicro);
+  add_ways(figure, panel, [&](const std::string& way, std::int64_t bytes) {
+    return point_of(static_cast<double>(bytes), panel.seconds(way, bytes), kMicro);
   });
   add_predicted(figure, panel, [](std::int64_t, double seconds) { return seconds * kMicro; });
   return figure;
@@ -501,28 +500,28 @@ plot::Figure time_figure(const Panel& panel) {
 
 plot::Figure bus_figure(const Panel& panel) {
   plot::Figure figure = figure_of(panel, "bus", "bus bandwidth", "bus bandwidth [GB/s]");
-  add_ways(figure, panel, [&](const std::string& way, std::int64_t bytes, double x) {
-    std::optional<plot::Point> point = point_of(x, panel.seconds(way, bytes));
+  const auto rate = [&](std::int64_t bytes, double seconds) {
+    return panel.bus_gigabytes(bytes) / seconds;
+  };
+  add_ways(figure, panel, [&](const std::string& way, std::int64_t bytes) {
+    auto point = point_of(static_cast<double>(bytes), panel.seconds(way, bytes));
     if (!point) return point;
-    const double scale = panel.bus_gigabytes(bytes);
-    point->y = scale / point->y;
+    point->y = rate(bytes, point->y);
     if (!point->low) return point;
     // The longest time is the least bandwidth.
-    const double longest = *point->high;
-    point->high = scale / *point->low;
-    point->low = scale / longest;
+    std::swap(point->low, point->high);
+    for (auto* end : {&point->low, &point->high}) *end = rate(bytes, **end);
     return point;
   });
-  add_predicted(figure, panel,
-      [&](std::int64_t bytes, double seconds) { return panel.bus_gigabytes(bytes) / seconds; });
+  add_predicted(figure, panel, rate);
   return figure;
 }
 
 plot::Figure gloo_figure(const Panel& panel) {
   plot::Figure figure =
       figure_of(panel, "against-gloo", "how many times as fast as Gloo", "Gloo's time / time");
-  add_ways(figure, panel, [&](const std::string& way, std::int64_t bytes, double x) {
-    return point_of(x, panel.gloo_over(way, bytes));
+  add_ways(figure, panel, [&](const std::string& way, std::int64_t bytes) {
+    return point_of(static_cast<double>(bytes), panel.gloo_over(way, bytes));
   });
   if (figure.series.empty()) return figure;
   const auto first = static_cast<double>(panel.sizes.front());

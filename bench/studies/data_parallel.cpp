@@ -249,9 +249,7 @@ page::Conclusion conclusion(const Cells& cells) {
 
 // Tables.
 
-std::string note_of(const Cell& cell) {
-  return noted({cell_note(cell.result, kSecondEpoch), extrapolated_note(epoch_share(cell.result))});
-}
+std::string note_of(const Cell& cell) { return cell_note(cell.result, kSecondEpoch); }
 
 TableOf<Cell> table_of(const char* what, const char* title) {
   TableOf<Cell> table(std::string("data-parallel-") + what, title);
@@ -274,7 +272,7 @@ page::Table epoch_table(const Cells& cells) {
       .estimate("second [s]", "interval [s]", kSecondEpoch)
       .number("published first", published<&PublishedEpochs::first_seconds>)
       .number("published second", published<&PublishedEpochs::second_seconds>)
-      .name("note", note_of)
+      .note(kSecondEpoch)
       .notes({"batch is that of each place; medians over the rounds, intervals as explained in the "
               "conclusion",
           oversubscribed_note(any_oversubscribed(cells)),
@@ -314,7 +312,7 @@ std::vector<page::Table> tables(const Cells& cells) {
           .number("train loss", "train_loss", decimals<4>)
           .number("test accuracy", "test_accuracy", decimals<4>)
           .number("images/s", "samples_per_s", decimals<0>)
-          .name("note", note_of)
+          .note(kSecondEpoch)
           .notes({"train loss and images/s are those of the second epoch; where epochs were cut, "
                   "fewer images were learned from, and the large net is not tested"})
           .of(cells)};

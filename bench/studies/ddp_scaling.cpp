@@ -379,15 +379,11 @@ std::optional<double> overhead_seconds(const Cell& cell) {
   return seconds.empty() ? std::nullopt : std::optional(median(seconds));
 }
 
-std::string note_of(const Cell& cell) {
-  return noted({cell_note(cell.result, kRunSeconds), extrapolated_note(epoch_share(cell.result))});
-}
-
 // Why a column of this cell's row has no number.
 std::string note_with_gaps(const Cell& cell) {
   const bool several = cell.is_spread(), real = cell.link == "real";
   const auto run = cell.estimate(kRunSeconds);
-  return noted({note_of(cell), published(cell) ? "" : "not in the study",
+  return noted({cell_note(cell.result, kRunSeconds), published(cell) ? "" : "not in the study",
       several ? "" : "the baseline of the others",
       real ? "link's rate not known: no prediction" : "",
       several && !real && !predicted_seconds(cell) ? "one place has no number" : "",
@@ -468,7 +464,7 @@ std::vector<page::Table> tables(const Cells& cells) {
           .number("evaluation [s]", "evaluation_seconds")
           .number("checkpoint [s]", "checkpoint_seconds")
           .number("overhead [s]", overhead_seconds)
-          .name("note", note_of)
+          .note(kRunSeconds)
           .notes({"overhead: start and end of all processes, which the times of epochs do not "
                   "include; that of torchrun is mostly Python's and PyTorch's; train loss: of the "
                   "last epoch",

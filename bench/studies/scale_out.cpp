@@ -18,6 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kLogInterval = 10;  // steps between points of the training loss
 constexpr double kGigabyte = 1e9;
 constexpr double kGigabit = 1e9;
 
@@ -36,7 +37,6 @@ TrainerPlan full_plan() {
       .snapshot_interval = "10m",
       .kill_seconds = 60 * 60,
       .gigabytes_a_host = 6,  // one rank was seen to need 5.1; DDP also has its buckets
-      .log_interval = 10,
       .most_nodes = 8,
       .rounds = 1,  // as the study: with five cells of two hours it is a night
       .limit_seconds = 6.0 * 60 * 60,
@@ -59,15 +59,12 @@ TrainerPlan quick_plan() {
       .image_size = 28,
       .batch = 32,
       .budget_seconds = 10,
-      .budget = "10s",
       .gigabits = 4,
       .train_images = 6000,
       .test_images = 1000,
       .val_split = "0.2",
-      .snapshot_interval = "1s",
       .kill_seconds = 7,
       .gigabytes_a_host = 0.5,
-      .log_interval = 10,
       .most_nodes = 4,
       .rounds = 2,
       .limit_seconds = 120,
@@ -139,7 +136,7 @@ Words training(const Point& point, const StudyOptions& options, const TrainerPla
       unless(first_weights(options).empty(), {"--pretrained", first_weights(options)}),
       "--image-size", plan.image_size, "--parallel", point.nodes > 1 ? "ddp" : "serial",
       "--batch-size", plan.batch, "--opt", "adam", "--lr", "1e-4", "--lr-scale", "sqrt",
-      "--max-time", plan.budget, "--log-interval", plan.log_interval, "--progress", "none",
+      "--max-time", plan.budget, "--log-interval", kLogInterval, "--progress", "none",
       // Without a death, the snapshot of each epoch that is the best so far is all that is saved.
       "--snapshot-interval", point.killed ? plan.snapshot_interval : "never",
       unless(!point.killed, {"--resume", "auto"}));

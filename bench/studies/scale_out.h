@@ -57,7 +57,6 @@ struct TrainerPlan {
   std::string snapshot_interval;  ///< where a worker is killed
   int kill_seconds = 0;           ///< after the start: half of the budget, and the start itself
   double gigabytes_a_host = 0;    ///< of memory that training takes on each
-  int log_interval = 1;           ///< steps between points of the training loss
   int most_nodes = 8;             ///< that are measured
   int rounds = 1;
   double limit_seconds = 0;  ///< of a sample

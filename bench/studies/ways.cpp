@@ -489,7 +489,7 @@ std::vector<page::Table> tables(const Cells& cells) {
           .number("waited for data", kDataShare, percent_text)
           .number("for ranks", kCommShare, percent_text)
           .number("peak [MiB]", kPeakMemory, mebibytes_text)
-          .name("note", [](const Cell& cell) { return cell_note(cell.result, kRate); })
+          .note(kRate)
           .notes({"shares of the time of a step; only ddp records how long backward waited for "
                   "other ranks; peak: memory of all processes, summed"})
           .of(cells)};

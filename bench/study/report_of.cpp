@@ -133,6 +133,11 @@ std::string noted(std::vector<std::string> parts) {
   return joined(parts, "; ");
 }
 
+double epoch_share(const CellResult& result) {
+  const auto share = result.estimate("epoch_share");
+  return share ? share->median : 1;
+}
+
 std::string cell_note(const CellResult& result, const std::string& value) {
   const std::string over = result.oversubscribed ? "oversubscribed" : "";
   if (!result.reason.empty()) return noted({over, cut(result.reason)});
@@ -141,7 +146,9 @@ std::string cell_note(const CellResult& result, const std::string& value) {
     failures = concat(
         result.failures, " of ", result.samples.size(), " failed: ", cut(last_failure(result)));
   }
-  return noted({over, failures, outlier_note(result, value)});
+  const double share = epoch_share(result);
+  return noted({over, failures, outlier_note(result, value),
+      share < 1 ? "extrapolated from " + percent_text(share) : ""});
 }
 
 std::vector<std::string> whole_reasons(const std::vector<CellResult>& results) {
@@ -151,10 +158,6 @@ std::vector<std::string> whole_reasons(const std::vector<CellResult>& results) {
     if (reason.size() > kLongestReason) lines.push_back(result.cell.id + ": " + reason);
   }
   return lines;
-}
-
-std::string extrapolated_note(double epoch_share) {
-  return epoch_share < 1 ? "extrapolated from " + percent_text(epoch_share) : "";
 }
 
 std::string note_of_both(const std::string& dp, const std::string& ddp) {

@@ -15,6 +15,20 @@
 
 namespace lockstep::bench {
 
+/// Joins the parts of a note by semicolons; empty ones are left out.
+std::string noted(std::vector<std::string> parts);
+
+/// Returns the part of an epoch that a cell's times are extrapolated from, or 1.
+double epoch_share(const CellResult& result);
+
+/// Returns what a reader must know about a cell's value: that it is oversubscribed, samples that
+/// failed, outliers, from what part of an epoch it is extrapolated; or why there is none, a long
+/// reason cut. Empty if nothing.
+std::string cell_note(const CellResult& result, const std::string& value);
+
+/// Returns the reasons that cell_note() cuts, in full: a line for each cell.
+std::vector<std::string> whole_reasons(const std::vector<CellResult>& results);
+
 /// Stands in a table's cell that has no value.
 inline constexpr const char* kNone = "-";
 
@@ -72,6 +86,11 @@ class TableOf {
   TableOf& number(std::string head, Value value, NumberText text = seconds_text) {
     return add({std::move(head)},
         [value, text](const Row& row) { return cell_text(value_in(row, value), text); });
+  }
+
+  /// Adds the column of what a reader must know about this value of a row, which is a cell.
+  TableOf& note(const char* value) {
+    return name("note", [value](const Row& row) { return cell_note(row.result, value); });
   }
 
   /// Adds two columns: the median of an estimate, and its interval.
@@ -161,13 +180,13 @@ std::string oversubscribed_mark(const CellResult& result);
 template <class Row>
 class BarsOf {
  public:
-  template <class Category>
-  BarsOf(std::string id, std::string title, std::string x, std::string y, Category category)
+  BarsOf(std::string id, std::string title, std::string x, std::string y,
+      std::function<std::string(const Row&)> category)
       : figure_{.id = std::move(id),
             .title = std::move(title),
             .x = {.label = std::move(x)},
             .y = {.label = std::move(y)}},
-        category_([category](const Row& row) { return std::invoke(category, row); }) {}
+        category_(std::move(category)) {}
 
   template <class Value>
   BarsOf& bars(std::string name, Value value, double factor = 1) {
@@ -205,19 +224,6 @@ class BarsOf {
   std::function<std::string(const Row&)> category_;
   std::vector<std::function<std::optional<plot::Point>(double, const Row&)>> points_;
 };
-
-/// Joins the parts of a note by semicolons; empty ones are left out.
-std::string noted(std::vector<std::string> parts);
-
-/// Returns what a reader must know about a cell's value: that it is oversubscribed, samples that
-/// failed, outliers; or why there is none, a long reason cut. Empty if nothing.
-std::string cell_note(const CellResult& result, const std::string& value);
-
-/// Returns the reasons that cell_note() cuts, in full: a line for each cell.
-std::vector<std::string> whole_reasons(const std::vector<CellResult>& results);
-
-/// Returns the mark of a cell whose times are extrapolated from a part of an epoch; empty for 1.
-std::string extrapolated_note(double epoch_share);
 
 /// Joins the notes of two cells of which `dp` and `ddp` stand in one row.
 std::string note_of_both(const std::string& dp, const std::string& ddp);

@@ -94,12 +94,6 @@ std::vector<CellResult> results_of(const Cells& cells) {
   return results;
 }
 
-/// Returns the part of an epoch that a cell's times are extrapolated from, or 1.
-inline double epoch_share(const CellResult& result) {
-  const auto share = result.estimate("epoch_share");
-  return share ? share->median : 1;
-}
-
 /// Returns the least part of an epoch in any of the cells.
 template <class Cells>
 double least_epoch_share(const Cells& cells) {

@@ -61,14 +61,14 @@ TEST(MissingTurns, MayBeginInTheOrderOfTheCells) {
 
 // Each cell stands in each place equally often: none is always measured last, on a warm machine.
 TEST(RoundOrder, IsFair) {
-  constexpr int kRounds = 6000;
+  constexpr int kDrawn = 6000;
   std::vector<std::vector<int>> counts(6, std::vector<int>(6, 0));
-  for (int round = 1; round <= kRounds; ++round) {
+  for (int round = 1; round <= kDrawn; ++round) {
     const auto order = round_order(42, round, 6);
     for (std::size_t place = 0; place < 6; ++place) ++counts[place][order[place]];
   }
   for (const auto& of_place : counts) {
-    for (const int count : of_place) EXPECT_NEAR(count, kRounds / 6.0, 150) << "5 deviations of 29";
+    for (const int count : of_place) EXPECT_NEAR(count, kDrawn / 6.0, 150) << "5 deviations of 29";
   }
 }
 

@@ -20,6 +20,7 @@
 namespace lockstep::bench {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -163,6 +164,25 @@ TEST(BenchFlags, ThatWouldBeIgnoredAreRefused) {
   EXPECT_THROW(cli::parse_bench({"pipeline", "--nodes", "a,b"}), InvalidArgument);
   EXPECT_THROW(cli::parse_bench({"pipeline", "--list", "--json"}), InvalidArgument);
   EXPECT_THROW(cli::parse_bench({"--list", "--full"}), InvalidArgument);
+}
+
+TEST(EveryStudy, ReportsEvenWhatHasNoSamples) {
+  const auto text_of = [](const char* study, bool full) {
+    const Study made = find_study(study)->make({.full = full, .cores = 2});
+    return testing::text_of(testing::report_of(made, {}));
+  };
+  EXPECT_THAT(text_of("collectives", true),
+      AllOf(HasSubstr("No collective whose ranks had cores of their own"),
+          HasSubstr("48 of 48 cells have no number")));
+  EXPECT_THAT(
+      text_of("data-parallel", true), AllOf(HasSubstr("no cell with several places has a number"),
+                                          HasSubstr("90 of 90 cells have no number")));
+  EXPECT_THAT(text_of("pipeline", true), HasSubstr("48 of 48 cells have no number"));
+  EXPECT_THAT(text_of("ddp-scaling", false), HasSubstr("No cell with several places has a number"));
+  for (const bool full : {false, true}) {
+    EXPECT_THAT(text_of("scale-out", full), HasSubstr("5 of 5 cells have no number"));
+    EXPECT_THAT(text_of("throughput", full), HasSubstr("cells have no number"));
+  }
 }
 
 TEST(BenchmarksPage, HasOnlyCommandsThatCanBeGiven) {

@@ -235,12 +235,6 @@ TEST(CollectivesStudy, SaysWhyACellHasNoNumber) {
   EXPECT_THAT(text_of(section), HasSubstr("2 of 8 cells have no number"));
 }
 
-TEST(CollectivesStudy, ReportsEvenWhatHasNoSamples) {
-  const auto section = report_of(study_with(true, 2), {});
-  EXPECT_THAT(text_of(section), HasSubstr("No collective whose ranks had cores of their own"));
-  EXPECT_THAT(text_of(section), HasSubstr("48 of 48 cells have no number"));
-}
-
 TEST(CollectivesStudy, DrawsTheNumbersOfTheTables) {
   const Study study = study_with(false, 2);
   const auto section = report_of(study, made_sweeps(study));

@@ -253,12 +253,6 @@ TEST(DataParallelStudy, SaysWhatIsExtrapolated) {
   }
 }
 
-TEST(DataParallelStudy, ReportsEvenWhatHasNoSamples) {
-  const auto section = report_of(make_study({.full = true, .cores = 2}), {});
-  EXPECT_THAT(text_of(section), HasSubstr("no cell with several places has a number"));
-  EXPECT_THAT(text_of(section), HasSubstr("90 of 90 cells have no number"));
-}
-
 TEST(DataParallelStudy, DrawsTheEstimatesOfTheTables) {
   const auto section = report_of(small_study(2), three_rounds(4, 2.5, 2));
   ASSERT_EQ(section.figures.size(), 4U);

@@ -317,11 +317,6 @@ TEST(DdpScaling, IsNotSureOfOneRound) {
   EXPECT_THAT(text_of(section), HasSubstr("nothing is sure"));
 }
 
-TEST(DdpScaling, ReportsEvenWhatHasNoSamples) {
-  const auto section = report_of(make_study({.cores = 2}), {});
-  EXPECT_THAT(text_of(section), HasSubstr("No cell with several places has a number"));
-}
-
 TEST(DdpScaling, SaysWhatIsExtrapolatedAndSmaller) {
   Study study = make_study({.cores = 2});
   for (StudyCell& cell : study.cells) cell.not_measurable.clear();

@@ -277,7 +277,7 @@ TEST(PipelineStudy, SaysWhyACellHasNoNumber) {
   EXPECT_THAT(text_of(section), HasSubstr("Model parallel cannot be compared"));
 }
 
-TEST(PipelineStudy, ReportsOneCoreAndNoSamples) {
+TEST(PipelineStudy, ReportsOneCore) {
   const Study study = pipeline(false, 1);
   std::vector<Sample> samples = made_runs(study, 2, kPaying);
   for (Sample& sample : samples) {
@@ -289,9 +289,6 @@ TEST(PipelineStudy, ReportsOneCoreAndNoSamples) {
   const auto section = report_of(study, samples);
   EXPECT_THAT(row_text(table_of(section, "pipeline-times"), "single, cores of both|"),
       HasSubstr("needs 2 cores"));
-  const Study whole = pipeline(true, 2);
-  const auto nothing = report_of(whole, {});
-  EXPECT_THAT(text_of(nothing), HasSubstr("48 of 48 cells have no number"));
 }
 
 TEST(PipelineStudy, DrawsTheStudysFiguresAndTheBounds) {

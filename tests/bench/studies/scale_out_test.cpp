@@ -555,13 +555,6 @@ TEST(ScaleOutStudy, EveryTableMarksTheOversubscribed) {
   }
 }
 
-TEST(ScaleOutStudy, ReportsEvenWhatHasNoSamples) {
-  for (const bool full : {false, true}) {
-    const auto section = report_of(make_study({.full = full, .cores = 2}), {});
-    EXPECT_THAT(text_of(section), HasSubstr("5 of 5 cells have no number"));
-  }
-}
-
 TEST(ScaleOutStudy, DrawsTheCurvesOfTheSamples) {
   const Study study = made_scale_out();
   const auto section = report_of(study, made_node_rounds(study, 2, 2.4));

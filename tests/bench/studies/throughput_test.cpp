@@ -313,14 +313,6 @@ TEST(Throughput, ClaimsNothingFromTheOversubscribed) {
       HasSubstr("|1.00|"));
 }
 
-TEST(Throughput, ReportsEvenWhatHasNoSamples) {
-  for (const bool full : {false, true}) {
-    const Study study = make_study({.full = full, .cores = 2});
-    const auto section = report_of(study, {});
-    EXPECT_THAT(text_of(section), HasSubstr("cells have no number"));
-  }
-}
-
 TEST(Throughput, DrawsTheEstimatesOfTheTables) {
   const auto section = report_of(quick(), made_rounds(quick(), usual_seconds()));
   ASSERT_EQ(section.figures.size(), 2U);
