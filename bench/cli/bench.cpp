@@ -6,9 +6,10 @@
 
 #include "bench/cli/bench_flags.h"
 #include "bench/experiment/runner.h"
+#include "bench/results_file/results_file.h"
 #include "bench/studies/bench_report.h"
-#include "bench/studies/catalogue.h"
-#include "bench/study/run_files.h"
+#include "bench/studies/bench_request.h"
+#include "bench/study/training_run.h"
 #include "lockstep/cli/env.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
@@ -16,6 +17,7 @@
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/formats/output_file.h"
+#include "lockstep/report/page/page.h"
 #include "lockstep/train/record/run_directory.h"
 
 namespace lockstep::cli {
@@ -175,6 +177,23 @@ void report_outcome(const BenchCommand& command, int code) {
   std::cout.flush();
 }
 
+void report_bench(const std::string& folder, bool json) {
+  const auto report = bench::read_bench_report(folder);
+  bench::write_bench_report(report);
+  if (json) {
+    std::cout << bench::bench_json(report) << "\n";
+  } else {
+    std::cout << bench::bench_text(report) << "\nWritten again: " << folder << "/report.html, "
+              << folder << "/report.md, " << folder << "/figures\n";
+  }
+}
+
+void report_results(const std::vector<std::string>& paths) {
+  std::vector<bench::ResultsSource> sources;
+  for (const std::string& path : paths) sources.push_back({path, bench::read_results(path)});
+  std::cout << bench::page::to_text(bench::results_table(sources));
+}
+
 }  // namespace
 
 int bench(const std::vector<std::string>& arguments) {
@@ -197,6 +216,17 @@ int bench(const std::vector<std::string>& arguments) {
   const int code = measure_studies(*command, watch);
   report_outcome(*command, code);
   return code;
+}
+
+int report_measured(std::vector<std::string> arguments) {
+  const bool json = arguments.front() == "--json";
+  if (json) arguments.erase(arguments.begin());
+  if (std::filesystem::is_regular_file(arguments.front())) {
+    report_results(arguments);
+  } else {
+    report_bench(arguments.front(), json);
+  }
+  return 0;
 }
 
 }  // namespace lockstep::cli

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/studies/catalogue.h"
+#include "bench/studies/bench_request.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"

@@ -9,7 +9,7 @@
 
 #include "bench/cli/collectives_flags.h"
 #include "bench/collectives/measure.h"
-#include "bench/collectives/sweep_line.h"
+#include "bench/collectives/sweep.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/core/environment.h"

@@ -5,12 +5,10 @@
 #include <signal.h>
 #include <system_error>
 
-#include "bench/experiment/cell_order.h"
-#include "bench/experiment/cell_process.h"
-#include "bench/experiment/results.h"
-#include "bench/experiment/sample_log.h"
+#include "bench/experiment/sample.h"
 #include "bench/experiment/sample_process.h"
-#include "bench/experiment/study_progress.h"
+#include "bench/experiment/study.h"
+#include "bench/experiment/turns.h"
 #include "bench/statistics/load_meter.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"

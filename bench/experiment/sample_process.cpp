@@ -2,17 +2,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include "lockstep/core/cpu_share.h"
+#include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/guardian.h"
 #include "lockstep/launch/output/worker_output.h"
-#include "lockstep/launch/strays.h"
+#include "lockstep/launch/ranks/worker_environment.h"
 
 namespace lockstep::bench {
 namespace {
@@ -145,6 +148,36 @@ std::string telling_line(const std::vector<std::string>& lines) {
   return found == lines.rend() ? "" : ": " + *found;
 }
 
+std::string replaced(std::string text, const std::string& name, const std::string& value) {
+  const auto at = text.find(name);
+  return at == std::string::npos ? text : text.replace(at, name.size(), value);
+}
+
+/// Puts the bench's folder and our path where a command names them.
+std::string placed(const std::string& argument, const CellPaths& paths) {
+  const std::string folder = std::filesystem::absolute(paths.bench).string();
+  return replaced(replaced(argument, kBenchFolder, folder), kThisProgram, paths.program);
+}
+
+std::string name_of(const std::string& variable) { return variable.substr(0, variable.find('=')); }
+
+std::vector<std::string> environment_of(const StudyCell& cell) {
+  std::vector<std::string> environment = launch::current_environment();
+  for (const std::string& variable : cell.environment) {
+    std::erase_if(
+        environment, [&](const std::string& each) { return name_of(each) == name_of(variable); });
+    environment.push_back(variable);
+  }
+  return environment;
+}
+
+std::vector<int> cpus_of(const StudyCell& cell) {
+  if (cell.cores == 0) return {};
+  std::vector<int> cpus = available_cpus();
+  cpus.resize(std::min(cpus.size(), static_cast<std::size_t>(cell.cores)));
+  return cpus;
+}
+
 }  // namespace
 
 SampleEnd run_sample(const SampleCommand& command, const launch::SignalReader& signals) {
@@ -159,6 +192,46 @@ SampleEnd run_sample(const SampleCommand& command, const launch::SignalReader& s
 std::string failure_reason(const SampleEnd& end, double limit_seconds) {
   if (end.status.succeeded()) return "";
   return what_happened(end, limit_seconds) + memory_verdict(end) + telling_line(end.last_lines);
+}
+
+std::vector<std::string> noted_command(const StudyCell& cell) {
+  std::vector<std::string> words = cell.command;
+  if (!cell.program.empty()) words.insert(words.begin(), cell.program);
+  return words;
+}
+
+SampleCommand process_of(const StudyCell& cell, const CellPaths& paths,
+    const std::filesystem::path& run, const CellLog& log) {
+  std::vector<std::string> arguments;
+  for (const std::string& argument : cell.command) arguments.push_back(placed(argument, paths));
+  arguments.insert(arguments.end(), {"--output", run.string()});
+  return {.program = cell.program.empty()
+                         ? paths.program
+                         : launch::find_program(cell.program, system_variable("PATH")),
+      .arguments = std::move(arguments),
+      .environment = environment_of(cell),
+      .cpus = cpus_of(cell),
+      .log = log.file,
+      .limit_seconds = log.limit_seconds};
+}
+
+namespace fs = std::filesystem;
+
+Trials::Trials(const CellPaths& paths, const std::string& study)
+    : paths_(paths),
+      folder_(fs::absolute(paths.bench) / "runs" / study),
+      signals_(std::vector<int>{SIGINT, SIGTERM, SIGHUP}) {
+  fs::create_directories(folder_);
+}
+
+SampleEnd Trials::run(const StudyCell& cell, const fs::path& run, double limit_seconds) {
+  fs::remove_all(run);  // of a bench that was stopped
+  const SampleCommand command =
+      process_of(cell, paths_, run, {.file = log_of(cell), .limit_seconds = limit_seconds});
+  SampleEnd end = run_sample(command, *signals_);
+  if (end.signal == 0) return end;
+  signals_.reset();
+  throw StoppedError(end.signal);
 }
 
 }  // namespace lockstep::bench

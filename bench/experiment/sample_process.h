@@ -1,12 +1,15 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "bench/experiment/study.h"
 #include "lockstep/core/cgroup.h"
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/signal_reader.h"
+#include "lockstep/launch/strays.h"
 
 namespace lockstep::bench {
 
@@ -40,5 +43,49 @@ SampleEnd run_sample(const SampleCommand& command, const launch::SignalReader& s
 /// Says in one line why a sample failed, with the last line of its output: `exited with code 3 (bad
 /// data or snapshot): no such file`. Empty if it did not.
 std::string failure_reason(const SampleEnd& end, double limit_seconds);
+
+/// The paths that stand in a cell's command.
+struct CellPaths {
+  std::string program;          ///< of `lockstep`
+  std::filesystem::path bench;  ///< the bench's folder
+};
+
+/// The output of a cell's process, and its end.
+struct CellLog {
+  std::filesystem::path file;
+  double limit_seconds = 0;
+};
+
+/// Returns a cell's command as samples note it: with its program, where that is not `lockstep`.
+std::vector<std::string> noted_command(const StudyCell& cell);
+
+/// Makes the child process that runs a cell with the output in `run`. A program that is not there
+/// is an InvalidArgument.
+SampleCommand process_of(const StudyCell& cell, const CellPaths& paths,
+    const std::filesystem::path& run, const CellLog& log);
+
+/// Runs of cells that are not noted as samples: what a study does before the first.
+class Trials {
+ public:
+  /// Runs in OUTPUT/runs/STUDY.
+  Trials(const CellPaths& paths, const std::string& study);
+
+  /// Runs a cell anew, with its output in `run`. Throws StoppedError if a signal comes meanwhile
+  /// that would end us.
+  SampleEnd run(const StudyCell& cell, const std::filesystem::path& run, double limit_seconds);
+
+  std::filesystem::path log_of(const StudyCell& cell) const {
+    return folder_ / (cell.id + "-trial.log");
+  }
+  std::filesystem::path run_of(const StudyCell& cell) const {
+    return folder_ / (cell.id + "-trial");
+  }
+
+ private:
+  const CellPaths& paths_;
+  const std::filesystem::path folder_;
+  const launch::Subreaper subreaper_;
+  std::optional<launch::SignalReader> signals_;
+};
 
 }  // namespace lockstep::bench

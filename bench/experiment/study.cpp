@@ -1,7 +1,9 @@
 #include "bench/experiment/study.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
+#include <utility>
 
 #include "lockstep/core/error.h"
 
@@ -35,6 +37,58 @@ void check_cell(const StudyCell& cell, const std::string& where) {
   }
 }
 
+/// Returns the values of a name in the samples that worked.
+std::vector<double> values_of(const CellResult& cell, const std::string& name) {
+  std::vector<double> values;
+  for (const Sample& sample : cell.samples) {
+    const auto found = sample.values.find(name);
+    if (sample.worked() && found != sample.values.end()) values.push_back(found->second);
+  }
+  return values;
+}
+
+std::set<std::string> value_names(const CellResult& cell) {
+  std::set<std::string> names;
+  for (const Sample& sample : cell.samples) {
+    if (!sample.worked()) continue;
+    for (const auto& [name, value] : sample.values) names.insert(name);
+  }
+  return names;
+}
+
+std::map<std::string, Estimate> estimates_of(const CellResult& cell) {
+  std::map<std::string, Estimate> estimates;
+  for (const std::string& name : value_names(cell)) {
+    const std::vector<double> values = values_of(cell, name);
+    const auto is_finite = [](double value) { return std::isfinite(value); };
+    if (!std::all_of(values.begin(), values.end(), is_finite)) continue;
+    estimates.emplace(name, estimate_median(values));
+  }
+  return estimates;
+}
+
+std::string reason_of(const CellResult& cell) {
+  std::string reason = cell.cell.not_measurable;
+  for (const Sample& sample : cell.samples) {
+    if (sample.worked()) return "";
+    reason = sample.failure.empty() ? sample.not_measurable : sample.failure;
+  }
+  return reason.empty() ? "not run yet" : reason;
+}
+
+CellResult result_of(const StudyCell& cell, std::vector<Sample> samples) {
+  CellResult result{.cell = cell, .samples = std::move(samples), .estimates = {}, .reason = {}};
+  std::sort(result.samples.begin(), result.samples.end(),
+      [](const Sample& a, const Sample& b) { return a.round < b.round; });
+  result.estimates = estimates_of(result);
+  result.reason = reason_of(result);
+  for (const Sample& sample : result.samples) {
+    result.oversubscribed = result.oversubscribed || sample.oversubscribed;
+    if (!sample.failure.empty()) ++result.failures;
+  }
+  return result;
+}
+
 }  // namespace
 
 void check_study(const Study& study) {
@@ -47,6 +101,71 @@ void check_study(const Study& study) {
     check_cell(cell, where);
     check(ids.insert(cell.id).second, where, ": two cells have this id");
   }
+}
+
+std::optional<Estimate> CellResult::estimate(const std::string& value) const {
+  const auto found = estimates.find(value);
+  return found == estimates.end() ? std::nullopt : std::optional<Estimate>(found->second);
+}
+
+std::map<int, double> CellResult::by_round(const std::string& value) const {
+  std::map<int, double> values;
+  for (const Sample& sample : samples) {
+    const auto found = sample.values.find(value);
+    if (!sample.worked() || found == sample.values.end()) continue;
+    if (std::isfinite(found->second)) values[sample.round] = found->second;
+  }
+  return values;
+}
+
+std::vector<int> CellResult::outlier_rounds(const std::string& value) const {
+  std::vector<int> rounds;
+  std::vector<double> values;
+  for (const auto& [round, number] : by_round(value)) {
+    rounds.push_back(round);
+    values.push_back(number);
+  }
+  const std::vector<bool> is_outlier = outliers(values);
+  std::vector<int> found;
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    if (is_outlier[i]) found.push_back(rounds[i]);
+  }
+  return found;
+}
+
+std::string CellResult::setting(const std::string& name) const {
+  const auto found = std::find_if(
+      cell.settings.begin(), cell.settings.end(), [&](const Setting& s) { return s.name == name; });
+  return found == cell.settings.end() ? "" : found->value;
+}
+
+std::vector<CellResult> cell_results(const Study& study, std::span<const Sample> samples) {
+  std::map<std::string, std::vector<Sample>> by_cell;
+  for (Sample& sample : latest({samples.begin(), samples.end()})) {
+    if (sample.study == study.name) by_cell[sample.cell].push_back(std::move(sample));
+  }
+  std::vector<CellResult> results;
+  for (const StudyCell& cell : study.cells) {
+    results.push_back(result_of(cell, std::move(by_cell[cell.id])));
+  }
+  return results;
+}
+
+std::optional<Estimate> ratio_of(
+    const CellResult& numerator, const CellResult& denominator, const std::string& value) {
+  const auto below = denominator.by_round(value);
+  std::vector<double> numerators;
+  std::vector<double> denominators;
+  for (const auto& [round, number] : numerator.by_round(value)) {
+    const auto found = below.find(round);
+    if (found == below.end()) continue;
+    if (found->second == 0) return std::nullopt;
+    numerators.push_back(number);
+    denominators.push_back(found->second);
+  }
+  if (numerators.empty()) return std::nullopt;
+  if (median(denominators) == 0) return std::nullopt;
+  return estimate_ratio(numerators, denominators);
 }
 
 }  // namespace lockstep::bench

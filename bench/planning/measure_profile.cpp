@@ -8,11 +8,9 @@
 #include <string>
 #include <utility>
 
-#include "bench/experiment/trials.h"
+#include "bench/experiment/sample_process.h"
 #include "bench/statistics/median.h"
-#include "bench/study/run_files.h"
-#include "bench/study/timed_steps.h"
-#include "bench/study/train_command.h"
+#include "bench/study/training_run.h"
 #include "lockstep/core/enum_names.h"
 #include "lockstep/core/error.h"
 

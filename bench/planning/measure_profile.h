@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "bench/experiment/cell_process.h"
+#include "bench/experiment/sample_process.h"
 #include "bench/planning/profile_of_runs.h"
-#include "bench/study/train_command.h"
+#include "bench/study/training_run.h"
 #include "lockstep/core/enum_names.h"
 #include "lockstep/plan/way.h"
 

@@ -9,7 +9,7 @@
 
 #include "bench/statistics/estimate_text.h"
 #include "bench/statistics/median.h"
-#include "bench/study/table_of.h"
+#include "bench/study/report_of.h"
 #include "lockstep/core/error.h"
 #include "lockstep/plan/prediction.h"
 #include "lockstep/record/profile/profile.h"

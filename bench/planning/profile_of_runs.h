@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/collectives/sweep_line.h"
+#include "bench/collectives/sweep.h"
 #include "lockstep/plan/machine.h"
 #include "lockstep/record/profile/profile.h"
 

@@ -35,6 +35,8 @@ std::string seconds_text(double seconds) {
 
 std::string milliseconds_text(double seconds) { return seconds_text(1000 * seconds); }
 
+std::string mebibytes_text(double bytes) { return decimals<0>(bytes / (1 << 20)); }
+
 std::string ratio_text(double ratio) {
   return std::abs(ratio) < kMostInFull ? with_digits(ratio, 2) : with_exponent(ratio);
 }

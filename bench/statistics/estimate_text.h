@@ -17,6 +17,9 @@ std::string seconds_text(double seconds);
 /// Returns seconds as milliseconds, in the same way.
 std::string milliseconds_text(double seconds);
 
+/// Returns bytes as whole MiB: `512`.
+std::string mebibytes_text(double bytes);
+
 /// Returns a ratio with two decimals: `1.71`.
 std::string ratio_text(double ratio);
 

@@ -6,10 +6,10 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "bench/experiment/sample_log.h"
+#include "bench/experiment/sample.h"
 #include "bench/results_file/results_file.h"
 #include "bench/statistics/estimate_text.h"
-#include "bench/study/cell_note.h"
+#include "bench/study/report_of.h"
 #include "lockstep/core/error.h"
 #include "lockstep/formats/json_fields.h"
 #include "lockstep/formats/output_file.h"

@@ -7,8 +7,14 @@
 #include <span>
 #include <utility>
 
-#include "bench/studies/catalogue.h"
-#include "bench/study/cell_note.h"
+#include "bench/studies/collectives.h"
+#include "bench/studies/data_parallel.h"
+#include "bench/studies/ddp_scaling.h"
+#include "bench/studies/pipeline.h"
+#include "bench/studies/scale_out.h"
+#include "bench/studies/throughput.h"
+#include "bench/studies/ways.h"
+#include "bench/study/report_of.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/json_fields.h"
@@ -71,6 +77,63 @@ std::vector<Study> made_of(const StudyEntry& entry, StudyOptions options) {
 }
 
 }  // namespace
+
+const std::vector<StudyEntry>& study_catalogue() {
+  static const std::vector<StudyEntry> kStudies{
+      {.name = "data-parallel",
+          .about =
+              "epoch times of two nets on Fashion-MNIST: 1, 2, 4 places, DataParallel against DDP",
+          .data = {"fashion-mnist", "mnist"},
+          .make = data_parallel::make_study,
+          .prepare = data_parallel::prepare,
+          .quick_seconds = 15},
+      {.name = "throughput",
+          .about = "seconds a sample of ResNet50: one place, DataParallel, a larger batch, half "
+                   "precision",
+          .make = throughput::make_study,
+          .quick_seconds = 20},
+      {.name = "ddp-scaling",
+          .about = "ten epochs of ResNet18 on CIFAR-100: 1, 2, 4 places, one node or two, lockstep "
+                   "run or torchrun",
+          .data = {"cifar100"},
+          .make = ddp_scaling::make_study,
+          .prepare = ddp_scaling::prepare,
+          .quick_seconds = 35,
+          .takes_nodes = true},
+      {.name = "pipeline",
+          .about = "ResNet50 cut over two places, pipelined by split size and schedule, against "
+                   "one place",
+          .make = pipeline::make_study,
+          .quick_seconds = 40},
+      {.name = "scale-out",
+          .about = "a fixed time of training on 1, 2, 4, 8 nodes, with a worker killed in the "
+                   "middle of one run",
+          .data = {"images", "mnist"},
+          .make = scale_out::make_study,
+          .prepare = scale_out::prepare,
+          .takes_pretrained = true,
+          .pretrain = scale_out::pretrain,
+          .quick_seconds = 50,
+          .takes_nodes = true},
+      {.name = "collectives",
+          .about = "time and bandwidth of all_reduce and others over message sizes: shm and "
+                   "threads against Gloo",
+          .make = collectives::make_study,
+          .trains = false},
+      {.name = "ways",
+          .about = "your own grid: which way of spreading is the fastest for a model and this "
+                   "machine",
+          .make = ways::make_study,
+          .explore = ways::explore}};
+  return kStudies;
+}
+
+const StudyEntry* find_study(const std::string& name) {
+  const auto& all = study_catalogue();
+  const auto found = std::find_if(
+      all.begin(), all.end(), [&](const StudyEntry& entry) { return entry.name == name; });
+  return found == all.end() ? nullptr : &*found;
+}
 
 std::vector<Study> BenchRequest::make() const {
   std::vector<Study> all;

@@ -58,4 +58,9 @@ std::string StudyOptions::data_of(
   return found == data.end() ? otherwise : *found;
 }
 
+std::string StudyOptions::first_nodes(int count) const {
+  const auto most = std::min(std::ssize(nodes), std::ptrdiff_t{count});
+  return joined({nodes.begin(), nodes.begin() + most}, ",");
+}
+
 }  // namespace lockstep::bench

@@ -58,6 +58,9 @@ struct StudyOptions {
   /// Returns the set of one of these names; `otherwise` if none was asked for.
   std::string data_of(const std::vector<std::string>& names, const std::string& otherwise) const;
 
+  /// Returns the names of so many hosts, or of all if there are fewer, separated by commas.
+  std::string first_nodes(int count) const;
+
   /// Returns true unless a device was named that has cores of its own.
   bool on_cores() const { return device.empty() || device == "auto" || device == "cpu"; }
 

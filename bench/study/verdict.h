@@ -1,11 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "bench/study/measured.h"
+#include "bench/study/study_of.h"
 
 namespace lockstep::bench {
 
@@ -75,9 +76,6 @@ Verdict verdict_of_fair(const Cells& cells, Ratio ratio) {
 /// Joins sentences by blanks; empty ones are left out.
 std::string in_one(std::vector<std::string> sentences);
 
-/// Returns the sentences that are not empty.
-std::vector<std::string> said(std::vector<std::string> sentences);
-
 /// Says how many of all cells have no number; empty if each has one.
 std::string about_missing(const std::vector<CellResult>& results);
 
@@ -94,5 +92,41 @@ std::string about_places(const Cells& cells) {
       {"A place is " + std::to_string(cores) + (cores == 1 ? " core" : " cores") + " here.",
           over == 0 ? "" : about_oversubscribed(std::to_string(over) + " places")});
 }
+
+/// The title of what sets DataParallel beside DistributedDataParallel.
+inline constexpr const char* kDpOrDdp = "DataParallel or DistributedDataParallel";
+
+/// Adds to a table of the cells of dp, each of which has one of ddp beside it, the columns that
+/// compare both by a value in this unit.
+template <class Cell>
+TableOf<Cell> dp_beside_ddp(TableOf<Cell> table, const std::string& unit, const char* value,
+    NumberText text, const Cell* (*ddp_of)(const Cell&), std::string (*note_of)(const Cell&)) {
+  const auto ratio = [=](const Cell& dp) { return ratio_of(&dp, ddp_of(dp), value); };
+  const auto faster = [=](const Cell& dp) {
+    const auto found = ratio(dp);
+    return found ? side_of_one(*found, "ddp", "dp") : "";
+  };
+  return table.number("dp [" + unit + "]", value, text)
+      .number(
+          "ddp [" + unit + "]", [=](const Cell& dp) { return ddp_of(dp)->estimate(value); }, text)
+      .estimate("dp / ddp", "interval", ratio, ratio_text)
+      .name("faster", faster)
+      .name(
+          "note", [=](const Cell& dp) { return note_of_both(note_of(dp), note_of(*ddp_of(dp))); });
+}
+
+/// Finds the cell with the largest median of a value, of those whose places have cores of their own
+/// and that are not `but`; nothing without one.
+std::optional<std::size_t> largest(std::span<const CellResult> results, const std::string& value,
+    std::optional<std::size_t> but = {});
+
+/// Says of each cell whether another round of it helps to find the one whose value is the largest.
+///
+/// Those not measured yet need one. Then the largest so far goes on with all that are not out: one
+/// is out when its ratio to the largest is surely below 1 or surely equal to it (verdict.h), which
+/// takes 5 rounds; and, unless it is the second, when it has less than two thirds of the largest in
+/// each of two rounds or more. So are cells that failed and those that are oversubscribed. When
+/// only the largest is left, nothing is to be measured any more.
+std::vector<bool> contenders(std::span<const CellResult> results, const std::string& value);
 
 }  // namespace lockstep::bench

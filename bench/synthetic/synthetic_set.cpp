@@ -2,16 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <functional>
 #include <memory>
 #include <new>
-#include <optional>
 #include <span>
-#include <string>
-#include <vector>
 #include <zlib.h>
 
 #include "bench/synthetic/synthetic.h"
@@ -20,12 +14,13 @@
 #include "lockstep/data/pattern.h"
 #include "lockstep/formats/cifar.h"
 #include "lockstep/formats/idx.h"
-#include "lockstep/formats/image/image.h"
 #include "lockstep/formats/image/image_encoder.h"
 #include "lockstep/formats/output_file.h"
 
 namespace lockstep::data {
 namespace {
+
+namespace fs = std::filesystem;
 
 /// The complete instructions for a writer of a set.
 struct SetPlan {
@@ -44,97 +39,70 @@ struct Written {
   std::uint64_t bytes = 0;
 };
 
-/// Each fills an empty folder.
-Written write_mnist_files(const std::filesystem::path& folder, const SetPlan& plan);
-Written write_cifar10_files(const std::filesystem::path& folder, const SetPlan& plan);
-Written write_cifar100_files(const std::filesystem::path& folder, const SetPlan& plan);
-Written write_image_files(const std::filesystem::path& folder, const SetPlan& plan);
-
 /// A new file written in pieces of any size, plain or as one gzip member without name and time.
 class SetFile final : public ByteSink {
  public:
-  SetFile(const std::filesystem::path& path, bool gzip);
-  ~SetFile() override;
+  SetFile(const fs::path& path, bool gzip) : file_(path) {
+    constexpr int kGzip = 16 + MAX_WBITS;  // as zlib's manual says of deflateInit2
+    constexpr int kMemoryLevel = 8;
+    if (!gzip) return;
+    stream_.reset(new z_stream());
+    const int status = deflateInit2(
+        stream_.get(), Z_BEST_SPEED, Z_DEFLATED, kGzip, kMemoryLevel, Z_DEFAULT_STRATEGY);
+    if (status != Z_OK) throw std::bad_alloc();
+  }
 
   /// Writes what is left and closes the file; gives its size in bytes.
-  std::uint64_t close();
+  std::uint64_t close() {
+    if (stream_) deflate_some({}, Z_FINISH);
+    flush();
+    file_.close();
+    return bytes_;
+  }
 
  private:
-  void put(std::span<const std::uint8_t> bytes) override;
-
   struct EndDeflate {
-    void operator()(z_stream_s* stream) const noexcept;
+    void operator()(z_stream* stream) const noexcept {
+      deflateEnd(stream);
+      delete stream;
+    }
   };
 
-  void deflate_some(std::span<const std::uint8_t> bytes, int flush);
-  void flush_if_full();
-  void flush();
+  void put(std::span<const std::uint8_t> bytes) override {
+    if (stream_) {
+      deflate_some(bytes, Z_NO_FLUSH);
+    } else {
+      buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+    }
+    if (buffer_.size() >= kBuffer) flush();
+  }
+
+  void deflate_some(std::span<const std::uint8_t> bytes, int flush) {
+    std::array<std::uint8_t, 16 * 1024> packed{};
+    stream_->next_in = const_cast<Bytef*>(bytes.data());  // zlib's interface knows no const
+    stream_->avail_in = static_cast<uInt>(bytes.size());
+    do {
+      stream_->next_out = packed.data();
+      stream_->avail_out = static_cast<uInt>(packed.size());
+      deflate(stream_.get(), flush);
+      const auto made = std::span(packed).first(packed.size() - stream_->avail_out);
+      buffer_.insert(buffer_.end(), made.begin(), made.end());
+    } while (stream_->avail_out == 0);
+  }
+
+  void flush() {
+    file_.write(buffer_);
+    bytes_ += buffer_.size();
+    buffer_.clear();
+  }
+
+  static constexpr std::size_t kBuffer = 256 * 1024;
 
   OutputFile file_;
-  std::unique_ptr<z_stream_s, EndDeflate> stream_;
+  std::unique_ptr<z_stream, EndDeflate> stream_;
   std::vector<std::uint8_t> buffer_;
   std::uint64_t bytes_ = 0;
 };
-
-constexpr std::size_t kBuffer = 256 * 1024;
-constexpr int kGzip = 16 + MAX_WBITS;  // as zlib's manual says of deflateInit2
-constexpr int kMemoryLevel = 8;
-
-void SetFile::EndDeflate::operator()(z_stream_s* stream) const noexcept {
-  deflateEnd(stream);
-  delete stream;
-}
-
-SetFile::SetFile(const std::filesystem::path& path, bool gzip) : file_(path) {
-  if (!gzip) return;
-  stream_.reset(new z_stream());
-  const int status = deflateInit2(
-      stream_.get(), Z_BEST_SPEED, Z_DEFLATED, kGzip, kMemoryLevel, Z_DEFAULT_STRATEGY);
-  if (status != Z_OK) throw std::bad_alloc();
-}
-
-SetFile::~SetFile() = default;
-
-void SetFile::put(std::span<const std::uint8_t> bytes) {
-  if (stream_) {
-    deflate_some(bytes, Z_NO_FLUSH);
-  } else {
-    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
-  }
-  flush_if_full();
-}
-
-std::uint64_t SetFile::close() {
-  if (stream_) deflate_some({}, Z_FINISH);
-  flush();
-  file_.close();
-  return bytes_;
-}
-
-void SetFile::deflate_some(std::span<const std::uint8_t> bytes, int flush) {
-  std::array<std::uint8_t, 16 * 1024> packed{};
-  stream_->next_in = const_cast<Bytef*>(bytes.data());  // zlib's interface knows no const
-  stream_->avail_in = static_cast<uInt>(bytes.size());
-  do {
-    stream_->next_out = packed.data();
-    stream_->avail_out = static_cast<uInt>(packed.size());
-    deflate(stream_.get(), flush);
-    const auto made = std::span(packed).first(packed.size() - stream_->avail_out);
-    buffer_.insert(buffer_.end(), made.begin(), made.end());
-  } while (stream_->avail_out == 0);
-}
-
-void SetFile::flush_if_full() {
-  if (buffer_.size() >= kBuffer) flush();
-}
-
-void SetFile::flush() {
-  file_.write(buffer_);
-  bytes_ += buffer_.size();
-  buffer_.clear();
-}
-
-namespace fs = std::filesystem;
 
 constexpr std::int64_t kBatches = 5;
 
@@ -317,8 +285,6 @@ Written write_image_files(const fs::path& folder, const SetPlan& plan) {
       write_part(folder / "train", true, plan) + write_part(folder / "val", false, plan);
   return {plan.train + plan.test, bytes};
 }
-
-namespace fs = std::filesystem;
 
 /// The properties of a set if nothing else is asked for.
 struct Kind {

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <mutex>
 
-#include "bench/collectives/operands.h"
 #include "lockstep/comm/host_backends.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/collectives/sweep_line.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {

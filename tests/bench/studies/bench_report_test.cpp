@@ -6,10 +6,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "tests/bench/studies/data_parallel/made_epochs.h"
+#include "tests/bench/studies/made_samples.h"
 #include "tests/support/temporary_folder.h"
 
-#include "bench/studies/bench_report.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {

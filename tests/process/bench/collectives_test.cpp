@@ -9,7 +9,7 @@
 
 #include "tests/process/command.h"
 
-#include "bench/collectives/sweep_line.h"
+#include "bench/collectives/sweep.h"
 
 namespace lockstep::testing {
 namespace {
