@@ -1,7 +1,7 @@
 #pragma once
 
 #include "bench/planning/plan_section.h"
-#include "lockstep/report/page/table.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::bench {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "bench/experiment/results.h"
-#include "lockstep/report/page/table.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::bench {
 

@@ -10,7 +10,7 @@
 #include "bench/study/cell_note.h"
 #include "bench/study/measured.h"
 #include "bench/study/train_command.h"
-#include "lockstep/report/page/section.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::bench {
 

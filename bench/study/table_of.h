@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/statistics/estimate_text.h"
-#include "lockstep/report/page/table.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::bench {
 

@@ -9,7 +9,7 @@
 #include "lockstep/snapshot/restore_tensors.h"
 #include "lockstep/snapshot/snapshot_check.h"
 #include "lockstep/train/evaluate.h"
-#include "lockstep/train/evaluation/evaluation_loader.h"
+#include "lockstep/train/evaluation/evaluate_weights.h"
 #include "lockstep/train/state/parameters_hash.h"
 #include "lockstep/train/state/scattered_state.h"
 

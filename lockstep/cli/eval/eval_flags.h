@@ -5,7 +5,7 @@
 #include <string>
 
 #include "lockstep/flags/flag_table.h"
-#include "lockstep/train/evaluation/evaluation_choice.h"
+#include "lockstep/train/evaluation/run_weights.h"
 #include "lockstep/train/options/options.h"
 
 namespace lockstep::cli {

@@ -12,6 +12,7 @@
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/snapshot_reader.h"
+#include "lockstep/snapshot/state_fields.h"
 #include "lockstep/train/record/run_directory.h"
 
 namespace lockstep {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "lockstep/report/page/section.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::bench::testing {
 

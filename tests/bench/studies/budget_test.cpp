@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/studies/bench_request.h"
-#include "lockstep/report/page/section.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::bench {
 namespace {

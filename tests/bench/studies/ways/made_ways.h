@@ -7,7 +7,7 @@
 #include "tests/bench/studies/made_sample.h"
 
 #include "bench/studies/ways/study.h"
-#include "lockstep/report/page/section.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::bench::testing {
 
