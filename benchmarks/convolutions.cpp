@@ -23,7 +23,6 @@
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/text.h"
 #include "lockstep/flags/flag_table.h"
-#include "lockstep/nn/conv/convolution.h"
 #include "lockstep/nn/conv/winograd.h"
 
 namespace lockstep::benchmark {
@@ -85,7 +84,7 @@ std::vector<Pass> passes_of(const Layer& layer, at::ScalarType type) {
   const auto images = channels_last({layer.images, layer.channels, layer.side, layer.side});
   const auto gradient = channels_last({layer.images, layer.channels, layer.side, layer.side});
   const auto weight = channels_last({layer.channels, layer.channels, 3, 3});
-  const auto& kernel = nn::conv::fastest_winograd().large;
+  const auto& kernel = nn::conv::winograd_builds().back()->large;
   const auto backward = [=](bool of_images) {
     const auto all = at::convolution_backward(gradient, images, weight, c10::nullopt, {1, 1},
         {1, 1}, {1, 1}, false, {0, 0}, 1, {of_images, !of_images, false});
@@ -145,7 +144,7 @@ int run(int count, char** values) {
   at::set_num_threads(options.threads);
   const MachineLoad load;
   std::printf("%s\nours: %s; threads %d, rounds %d, %s time\n\n", machine_description().c_str(),
-      nn::conv::fastest_winograd().name, options.threads, options.rounds,
+      nn::conv::winograd_builds().back()->name, options.threads, options.rounds,
       options.threads == 1 ? "CPU" : "wall-clock");
   std::puts(
       "| net | layer | pass | ours, ms | oneDNN, ms | its GFLOP/s | **ratio of medians** (by "

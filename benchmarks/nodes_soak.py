@@ -73,6 +73,7 @@ def parse_arguments():
     parser.add_argument("--elastic", action="store_true", help="worlds of one to three nodes; --kills counts all events")
     parser.add_argument("--no-spares", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--keep", type=Path, help="with --elastic: a folder for the logs of runs that differ")
     parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     return parser.parse_args()
 
@@ -162,9 +163,37 @@ class ElasticRun(Run):
         self.source = source
         self.launchers, self.codes, self.away_until = [None] * 3, [None] * 3, [0.0] * 3
         self.worlds_before, self.complaints = set(), []
+        self.began, self.log, self.read = time.monotonic(), [], collections.Counter()
         self.stranger, self.strangers_files, self.strangers_ends = None, {}, collections.Counter()
 
+    def note(self, text):
+        self.log.append(f"{time.monotonic() - self.began:8.2f} {text}")
+
+    def note_output(self):
+        for name in ("node 0", "node 1", "node 2", "stranger.txt"):
+            path = self.folder / name
+            if not path.exists():
+                continue
+            with path.open("rb") as errors:
+                errors.seek(self.read[name])
+                lines = errors.read().rpartition(b"\n")[0]
+            self.read[name] += len(lines) + 1 if lines else 0
+            for line in lines.decode(errors="replace").splitlines():
+                self.note(f"{name}: {line}")
+
+    def start(self, node):
+        with (self.folder / f"node {node}").open("ab") as errors:
+            self.launchers[node] = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
+                                                    env=self.environment, start_new_session=True, cwd=self.folder)
+        self.starts += 1
+        self.note(f"node {node} starts as {self.launchers[node].pid}")
+
+    def tail(self):
+        self.note_output()
+        return "\n".join(["", *self.log[-30:]])
+
     def look(self):
+        self.note_output()
         now = time.monotonic()
         for node, launcher in enumerate(self.launchers):
             if self.codes[node] == 0:
@@ -172,6 +201,7 @@ class ElasticRun(Run):
             code = None if launcher is None else launcher.poll()
             if code is not None and self.codes[node] is None:
                 self.away_until[node] = now + self.source.uniform(0, LONGEST_ABSENCE)
+                self.note(f"node {node} has ended with {code}")
             self.codes[node] = code
             if (launcher is None or code not in (None, 0)) and now >= self.away_until[node] and 0 not in self.codes:
                 self.start(node)
@@ -186,34 +216,48 @@ class ElasticRun(Run):
             time.sleep(0.05)
         return False
 
+    def worlds(self):
+        """Returns the worlds of the ranks that are there now, each with the ranks: of one look at all processes."""
+        launchers = {each.pid: node for node, each in enumerate(self.launchers) if each is not None and each.poll() is None}
+        found = collections.defaultdict(list)
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                node = launchers.get(int((entry / "stat").read_text().rpartition(")")[2].split()[1]))
+                words = (entry / "environ").read_text().split("\0") if node is not None else []
+            except OSError:
+                continue
+            variables = dict(word.split("=", 1) for word in words if "=" in word)
+            if "RANK" in variables and "LOCKSTEP_STORE" in variables:
+                world = variables["LOCKSTEP_STORE"], variables.get("LOCKSTEP_GENERATION")
+                found[world].append(f"{entry.name} of node {node}")
+        return found
+
     def look_for_rivals(self):
         """Ranks of one generation only may be there; those of a launcher that was killed are for some milliseconds."""
-        worlds = set()
-        for launcher in self.launchers:
-            for rank in ranks_in(launcher.pid) if launcher is not None and launcher.poll() is None else ():
-                try:
-                    variables = dict(each.split("=", 1) for each in Path(f"/proc/{rank}/environ").read_text().split("\0") if "=" in each)
-                except OSError:
-                    continue
-                if "LOCKSTEP_STORE" in variables:
-                    worlds.add((variables["LOCKSTEP_STORE"], variables.get("LOCKSTEP_GENERATION")))
-        if len(worlds) > 1 and worlds == self.worlds_before:
+        worlds = self.worlds()
+        if len(worlds) > 1:
+            self.note(f"two worlds: {dict(worlds)}")
+        if len(worlds) > 1 and set(worlds) == self.worlds_before:
             self.complaints.append(f"two worlds side by side: {sorted(worlds)}")
-        self.worlds_before = worlds
+        self.worlds_before = set(worlds)
 
     def send_stranger(self, folder):
-        """Starts one with this folder, which holds another run, if none is there and ranks are; returns how many."""
+        """Starts one with this folder, which holds another run, if none is there, but ranks and a snapshot are; returns how many.
+
+        Before the first snapshot the stranger's run is the only one that there is: nodes that meet anew go on with it.
+        """
         self.look_at_stranger()
-        if self.stranger or not any(ranks_in(each.pid) for each in self.launchers if each is not None and each.poll() is None):
+        if self.stranger or not self.worlds() or not any(self.output.rglob("state.json")):
             return 0
         home = self.folder / "stranger"
         if not home.exists():
             shutil.copytree(folder, home / "run")
         self.strangers_files = files_in(home)
         command = [word.replace("last_call_timeout=2", "last_call_timeout=2,is_host=false,join_timeout=10") for word in self.command]
-        with (self.folder / "errors").open("ab") as errors:
+        with (self.folder / "stranger.txt").open("ab") as errors:
             self.stranger = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, env=self.environment,
                                              start_new_session=True, cwd=home)
+        self.note(f"a stranger starts as {self.stranger.pid}")
         return 1
 
     def look_at_stranger(self, seconds=0):
@@ -225,6 +269,7 @@ class ElasticRun(Run):
         except subprocess.TimeoutExpired:
             return
         self.strangers_ends[code] += 1
+        self.note(f"the stranger has ended with {code}")
         self.stranger = None
         if code not in ENDS_OF_STRANGERS:
             self.complaints.append(f"a node with the folder of another run ended with {code}")
@@ -246,6 +291,7 @@ class ElasticRun(Run):
             victim, [source.choice(group).pid] if group else [])
         for process in victims:
             kill(process, signal.SIGTERM if "drain" in victim else signal.SIGKILL)
+        self.note(f"{victim}: {victims}")
         return len(victims)
 
     @staticmethod
@@ -330,6 +376,10 @@ def soak_elastic(arguments, folder):
                 strangers += run.strangers_ends
                 failed += bool(complaints)
                 text = "; ".join([*complaints, run.tail()]) if complaints else "as undisturbed"
+                if complaints and arguments.keep:
+                    arguments.keep.mkdir(parents=True, exist_ok=True)
+                    log = arguments.keep / f"seed-{arguments.seed}-{name}.log"
+                    log.write_text("\n".join([*complaints, *run.log, ""]))
                 print(f"run {runs}{', slow fsync' if is_slow else ''}: {sum(events.values())} events, {time.monotonic() - begin:.0f} s, {text}",
                       flush=True)
             shutil.rmtree(folder / name, ignore_errors=True)

@@ -73,6 +73,29 @@ function(lockstep_library name)
   lockstep_group_sources(lockstep_${name})
 endfunction()
 
+# lockstep_kernels(NAME SOURCES a.cpp ... FLAGS flag ... [X86_FLAGS flag ...])
+# adds to liblockstep_NAME.a each source once for each instruction set: see Note [Kernels per instruction set] in
+# lockstep/simd/instructions.h, which asks the processor for exactly these. X86_FLAGS are for AVX2 and AVX-512. No other source
+# may use newer instructions. On other processors all builds are the same.
+function(lockstep_kernels name)
+  cmake_parse_arguments(arg "" "" "SOURCES;FLAGS;X86_FLAGS" ${ARGN})
+  set(flags_plain "")
+  set(flags_avx2 "")
+  set(flags_avx512 "")
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set(flags_avx2 -mavx2 ${arg_X86_FLAGS})
+    set(flags_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq ${arg_X86_FLAGS} -mprefer-vector-width=512)
+  endif()
+  foreach(instructions IN ITEMS plain avx2 avx512)
+    set(build lockstep_${name}_${instructions})
+    add_library(${build} OBJECT ${arg_SOURCES})
+    target_include_directories(${build} PRIVATE "${PROJECT_SOURCE_DIR}")
+    target_compile_definitions(${build} PRIVATE LOCKSTEP_INSTRUCTIONS=${instructions})
+    target_compile_options(${build} PRIVATE ${arg_FLAGS} ${flags_${instructions}})
+    target_sources(lockstep_${name} PRIVATE $<TARGET_OBJECTS:${build}>)
+  endforeach()
+endfunction()
+
 # lockstep_program(NAME [TORCH|WHOLE_TORCH] SOURCES a.cpp ... [DEPENDS target ...])
 # WHOLE_TORCH: includes <torch/torch.h>, as a user's program does.
 function(lockstep_program name)

@@ -27,7 +27,7 @@ int train(int, char**) {
     torch::Tensor loss;
     for (auto& batch : lockstep::Loader(clothes, sampler.epoch(epoch), 64)) {
       optimizer.zero_grad();
-      loss = torch::cross_entropy_loss(model(batch.data.flatten(1)), batch.target);
+      loss = torch::cross_entropy_loss(model(batch.input().flatten(1)), batch.target());
       loss.backward();  // returns with the gradients averaged over all ranks
       optimizer.step();
     }

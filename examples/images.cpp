@@ -51,8 +51,8 @@ double accuracy(nn::Model& model, const data::SamplesPointer& images, const Proc
   const DistributedSampler sampler(images->size(), world, {.shuffle = false, .padding = false});
   const torch::Tensor counts = torch::zeros({2});
   for (auto& batch : Loader(images, sampler.epoch(0), 32, {.channels_last = true})) {
-    counts[0] += model(batch.data).argmax(1).eq(batch.target).sum();
-    counts[1] += batch.target.size(0);
+    counts[0] += model(batch.input()).argmax(1).eq(batch.target()).sum();
+    counts[1] += batch.target().size(0);
   }
   world.all_reduce(counts).wait();
   model->train();
@@ -86,7 +86,7 @@ int train(int argc, char** argv) {
       torch::Tensor loss;
       {
         const nn::Autocast autocast(torch::kCPU, type);
-        loss = torch::cross_entropy_loss(net(batch.data), batch.target);
+        loss = torch::cross_entropy_loss(net(batch.input()), batch.target());
       }
       scaler.scale(loss).backward();
       scaler.step(optimizer);

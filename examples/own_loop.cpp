@@ -30,7 +30,7 @@ double accuracy(torch::nn::Sequential& net, const lockstep::data::InMemoryImages
   const lockstep::DistributedSampler sampler(
       images.size(), world, {.shuffle = false, .padding = false});
   for (auto& batch : lockstep::Loader(images, sampler.epoch(0), 512))
-    hits += net->forward(batch.data).argmax(1).eq(batch.target).sum();
+    hits += net->forward(batch.input()).argmax(1).eq(batch.target()).sum();
   world.all_reduce(hits).wait();
   net->train();
   return hits.item<double>() / static_cast<double>(images.size());
@@ -105,12 +105,12 @@ int train(int count, char** values) {
       const double lr = lockstep::lr_at(schedule, step);
       lockstep::set_lr(optimizer, lr);
       optimizer.zero_grad();
-      auto loss = torch::cross_entropy_loss(model(batch.data), batch.target);
+      auto loss = torch::cross_entropy_loss(model(batch.input()), batch.target());
       loss.backward();
       optimizer.step();
       ema.update();
       ++step;
-      samples += batch.target.size(0) * world.size();
+      samples += batch.target().size(0) * world.size();
       if (progress) progress->report(step);
       if (step % kLogInterval == 0) record(loss.detach(), lr);
       if (stop.requested()) {

@@ -27,7 +27,6 @@
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/models/plugin.h"
 #include "lockstep/nn/models/plugin_tensors.h"
-#include "lockstep/nn/unscale_gradients.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/parallel/balance/layer_costs.h"
 #include "lockstep/parallel/data_parallel.h"

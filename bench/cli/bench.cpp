@@ -9,7 +9,7 @@
 #include "bench/studies/bench_report.h"
 #include "bench/studies/catalogue.h"
 #include "bench/study/run_files.h"
-#include "lockstep/cli/env/host_facts.h"
+#include "lockstep/cli/env.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"

@@ -3,7 +3,7 @@
 #include "bench/cli/collectives_flags.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
-#include "lockstep/cluster/adopt.h"
+#include "lockstep/cluster/place.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"

@@ -1,9 +1,11 @@
 #include "bench/planning/measure_profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <string>
 #include <utility>
 
 #include "bench/experiment/trials.h"
@@ -11,10 +13,47 @@
 #include "bench/study/run_files.h"
 #include "bench/study/timed_steps.h"
 #include "bench/study/train_command.h"
+#include "lockstep/core/enum_names.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::bench {
 namespace {
+
+Words layout_flags(const plan::Way& way) {
+  const std::string kind = kind_of(way);
+  Words words = words_of("--parallel", kind);
+  if (kind.starts_with("ddp")) {
+    add_words(words, words_of("--nproc-per-node", way.places()));
+    if (way.stages > 1) add_words(words, words_of("--stages", way.stages));
+  } else if (way.places() > 1) {
+    add_words(words, words_of("--places", way.places()));
+  }
+  return words;
+}
+
+Words pipeline_flags(const plan::Way& way) {
+  if (way.stages == 1) return {};
+  Words words = words_of("--balance", "time");
+  if (way.schedule == ScheduleKind::kSequential) return words;
+  add_words(words, words_of("--schedule", name_of(way.schedule), "--chunks", way.micro_batches));
+  if (way.checkpoint != Checkpoint::kNever)
+    add_words(words, words_of("--checkpoint", name_of(way.checkpoint)));
+  return words;
+}
+
+Words gradient_flags(const plan::Way& way) {
+  Words words;
+  if (way.accumulated > 1) add_words(words, words_of("--grad-accum-steps", way.accumulated));
+  if (way.is_sharded) add_words(words, words_of("--shard-optimizer"));
+  if (way.sent_as != plan::SentAs::kAsTheyAre)
+    add_words(words, words_of("--comm-hook", lockstep::name_of(way.sent_as)));
+  const plan::Way usual;
+  if (way.bucket_bytes != usual.bucket_bytes) {
+    constexpr double kMebi = 1 << 20;
+    add_words(words, words_of("--bucket-mb", static_cast<double>(way.bucket_bytes) / kMebi));
+  }
+  return words;
+}
 
 namespace fs = std::filesystem;
 
@@ -27,28 +66,30 @@ constexpr int kTimedLines = 3;
 constexpr double kLineSeconds = 0.5;
 constexpr int kFewestSteps = 5, kMostSteps = 50;
 
-// The peaks of these tell the memory of an exchange: a profile takes some, too.
-bool is_profiled(MeasuredAs as) {
-  using enum MeasuredAs;
-  return as == kAlone || as == kPair || as == kSockets;
-}
+/// One way of spreading that is measured.
+struct Measured {
+  std::string in_words;
+  Words spreading;
+  std::vector<ProfiledRun> ProfiledRuns::*runs;
+  // Peaks of memory tell what an exchange takes where both sides are profiled: a profile takes
+  // some.
+  bool is_profiled = false;
+};
 
-Words spreading(MeasuredAs as) {
-  switch (as) {
-    case MeasuredAs::kAlone:
-      return words_of("--parallel", "serial");
-    case MeasuredAs::kPair:
-      return words_of("--parallel", "ddp", "--nproc-per-node", 2);
-    case MeasuredAs::kSockets:
-      return words_of("--parallel", "ddp", "--nproc-per-node", 2, "--backend", "gloo");
-    case MeasuredAs::kThreads:
-      return words_of("--parallel", "dp", "--places", 2);
-    case MeasuredAs::kStages:
-      return words_of("--parallel", "mp", "--places", 2, "--balance", "time");
-    case MeasuredAs::kCrowd:
-      return words_of("--parallel", "ddp", "--nproc-per-node", kCrowdedRanks);
-  }
-  return {};
+const Measured& measured(MeasuredAs as) {
+  static const std::array kAll{
+      Measured{"serial", words_of("--parallel", "serial"), &ProfiledRuns::alone, true},
+      Measured{
+          "ddp", words_of("--parallel", "ddp", "--nproc-per-node", 2), &ProfiledRuns::pairs, true},
+      Measured{"dp", words_of("--parallel", "dp", "--places", 2), &ProfiledRuns::threads},
+      Measured{"mp", words_of("--parallel", "mp", "--places", 2, "--balance", "time"),
+          &ProfiledRuns::stages},
+      Measured{"ddp through Gloo",
+          words_of("--parallel", "ddp", "--nproc-per-node", 2, "--backend", "gloo"),
+          &ProfiledRuns::sockets, true},
+      Measured{concat("ddp of ", kCrowdedRanks, " ranks on two places"),
+          words_of("--parallel", "ddp", "--nproc-per-node", kCrowdedRanks), &ProfiledRuns::crowds}};
+  return kAll[static_cast<std::size_t>(as)];
 }
 
 // What measures comes last, since of two equal flags the last counts.
@@ -86,16 +127,16 @@ int steps_of_run(const MeasureRequest& request, bool profiled) {
 
 MeasuredCell cell_of(const MeasureRequest& request, MeasuredAs as, int batch, bool has_profile) {
   const int steps = steps_of_run(request, has_profile);
-  Words flags = words_of(spreading(as), "--batch-size", batch);
+  Words flags = words_of(measured(as).spreading, "--batch-size", batch);
   if (has_profile) add_words(flags, words_of("--profile"));
-  MeasuredCell measured{.as = as,
+  MeasuredCell cell{.as = as,
       .batch = batch,
       .has_profile = has_profile,
-      .cell = training_cell(request, concat("profile-", name_of(as), "-b", batch),
+      .cell = training_cell(request, concat("profile-", lockstep::name_of(as), "-b", batch),
           as == MeasuredAs::kAlone ? 1 : 2, training(request, steps, flags))};
   // On the cores of two.
-  if (as == MeasuredAs::kCrowd) measured.cell.places = kCrowdedRanks;
-  return measured;
+  if (as == MeasuredAs::kCrowd) cell.cell.places = kCrowdedRanks;
+  return cell;
 }
 
 std::vector<double> steps_in(const fs::path& run, int skipped_lines) {
@@ -122,18 +163,14 @@ std::vector<int> some_of(const std::vector<int>& batches) {
   return {batches.front(), batches[batches.size() / 2], batches.back()};
 }
 
-std::string text_in(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 ProfiledRun read_run(const MeasureRequest& request, const fs::path& run, const MeasuredCell& cell) {
   ProfiledRun read{.batch = static_cast<double>(cell.batch), .profile = {}, .step_seconds = {}};
   if (cell.has_profile) {
     const fs::path file = run / "profile" / "profile.json";
-    read.profile = read_profile(text_in(file), file.string());
+    std::ifstream stream(file, std::ios::binary);
+    read.profile = read_profile({std::istreambuf_iterator<char>(stream), {}}, file.string());
   }
-  if (is_profiled(cell.as)) {
+  if (measured(cell.as).is_profiled) {
     const auto of_all = read_run_summary(run).peak_memory_bytes.value_or(0);
     read.peak_bytes = static_cast<double>(of_all) / cell.cell.places;
   }
@@ -141,28 +178,9 @@ ProfiledRun read_run(const MeasureRequest& request, const fs::path& run, const M
   return read;
 }
 
-std::vector<ProfiledRun>& list_of(ProfiledRuns& runs, MeasuredAs as) {
-  switch (as) {
-    case MeasuredAs::kPair:
-      return runs.pairs;
-    case MeasuredAs::kThreads:
-      return runs.threads;
-    case MeasuredAs::kStages:
-      return runs.stages;
-    case MeasuredAs::kSockets:
-      return runs.sockets;
-    case MeasuredAs::kCrowd:
-      return runs.crowds;
-    case MeasuredAs::kAlone:
-      break;
-  }
-  return runs.alone;
-}
-
 // What is measured again adds steps to what is there.
 void keep(ProfiledRun run, std::vector<ProfiledRun>& runs) {
-  const auto same = std::find_if(
-      runs.begin(), runs.end(), [&](const ProfiledRun& each) { return each.batch == run.batch; });
+  const auto same = std::ranges::find(runs, run.batch, &ProfiledRun::batch);
   if (same == runs.end())
     runs.push_back(std::move(run));
   else
@@ -175,24 +193,23 @@ int steps_a_line(double step_seconds) {
   return static_cast<int>(steps);
 }
 
-std::string in_words(MeasuredAs as) {
-  if (as == MeasuredAs::kSockets) return "ddp through Gloo";
-  if (as == MeasuredAs::kCrowd) return concat("ddp of ", kCrowdedRanks, " ranks on two places");
-  return name_of(as);
-}
-
 bool can_be_cut(const ProfiledRuns& runs) {
   return runs.alone.front().profile.ranks.front().chain.size() > 1;
 }
 
 }  // namespace
 
+Words train_flags_of(const plan::Way& way, double batch) {
+  const auto own = std::lround(batch / way.replicas / way.accumulated);
+  return words_of(layout_flags(way), "--batch-size", own, pipeline_flags(way), gradient_flags(way));
+}
+
 std::vector<MeasuredCell> profile_cells(const MeasureRequest& request, bool is_again) {
   std::vector<MeasuredCell> cells;
   const auto& left_out = request.left_out;
   const auto add = [&](MeasuredAs as, int batch) {
     if (std::find(left_out.begin(), left_out.end(), as) != left_out.end()) return;
-    cells.push_back(cell_of(request, as, batch, is_profiled(as) && !is_again));
+    cells.push_back(cell_of(request, as, batch, measured(as).is_profiled && !is_again));
   };
   const bool has_pairs = 2 * request.cores_a_place <= request.cores;
   const std::vector<int> some = some_of(request.batches);
@@ -230,10 +247,10 @@ plan::ModelProfile measure_profile(const MeasureRequest& request, const ProfileF
   for (std::size_t i = 0; i < count * static_cast<std::size_t>(request.rounds); ++i) {
     const MeasuredCell each = profile_cells(paced, i >= count)[i % count];
     if (each.as == MeasuredAs::kStages && !can_be_cut(runs)) continue;
-    say(concat("measuring ", request.model, " by ", in_words(each.as), ", batches of ", each.batch,
-        i < count ? "" : ", again"));
+    say(concat("measuring ", request.model, " by ", measured(each.as).in_words, ", batches of ",
+        each.batch, i < count ? "" : ", again"));
     const fs::path run = run_cell(trials, each.cell);
-    keep(read_run(paced, run, each), list_of(runs, each.as));
+    keep(read_run(paced, run, each), runs.*measured(each.as).runs);
     fs::remove_all(run);
     if (i == 0) paced.steps_a_line = steps_a_line(median(runs.alone.front().step_seconds));
   }

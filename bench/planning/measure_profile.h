@@ -7,7 +7,9 @@
 
 #include "bench/experiment/cell_process.h"
 #include "bench/planning/profile_of_runs.h"
+#include "bench/study/train_command.h"
 #include "lockstep/core/enum_names.h"
+#include "lockstep/plan/way.h"
 
 namespace lockstep::bench {
 
@@ -45,8 +47,8 @@ struct MeasuredCell {
 /// Returns the trainings that are measured: on one place with each batch, and, where there are
 /// cores for two places, by ddp with each batch, by dp and mp with some of them, by ddp through
 /// Gloo, and by ddp of four ranks that share two places' cores, but for what is left out. What is
-/// compared with each other
-/// is measured one after the other, since machines drift. `is_again`: without profiles.
+/// compared with each other is measured one after the other, since machines drift. `is_again`:
+/// without profiles.
 std::vector<MeasuredCell> profile_cells(const MeasureRequest& request, bool is_again = false);
 
 /// A training for the time of its steps alone.
@@ -65,5 +67,9 @@ std::vector<double> plain_steps(
 /// is measured. Throws InvalidArgument with what a training said that failed.
 plan::ModelProfile measure_profile(const MeasureRequest& request, const ProfileFacts& facts,
     const CellPaths& paths, const std::function<void(const std::string&)>& say);
+
+/// Returns the flags with which `lockstep train` trains in this way on one node, with a batch of
+/// so many samples on all replicas together. Stages are cut by time.
+Words train_flags_of(const plan::Way& way, double batch);
 
 }  // namespace lockstep::bench

@@ -59,4 +59,7 @@ plot::Timeline timeline_of(const plan::Prediction& prediction, const std::string
 /// Writes an answer as one JSON object of one line.
 std::string plan_json(const PlanReport& report);
 
+/// Returns the fastest choice of each kind of way that fits, the fastest first.
+std::vector<const plan::Choice*> best_of_kinds(const plan::Answer& answer);
+
 }  // namespace lockstep::bench

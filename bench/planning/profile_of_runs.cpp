@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
+#include <set>
 #include <utility>
 #include <vector>
 
-#include "bench/planning/compared_seconds.h"
 #include "bench/statistics/median.h"
 #include "lockstep/core/error.h"
 #include "lockstep/plan/prediction.h"
@@ -14,7 +13,174 @@
 namespace lockstep::bench {
 namespace {
 
+CostLine only_slower(const std::vector<ComparedSeconds>& measured) {
+  std::vector<double> ratios;
+  for (const auto& [expected, seconds] : measured) ratios.push_back(seconds / expected);
+  return {.slowdown = std::max(1.0, median(ratios))};
+}
+
+std::string backend_of(const std::vector<SweepLine>& lines, const std::string& where) {
+  std::set<std::string> backends;
+  for (const SweepLine& line : lines) backends.insert(line.backend);
+  if (backends.size() == 1) return *backends.begin();
+  if (backends.contains("gloo")) return "gloo";
+  throw DataError(concat(where, ": has ", backends.size(),
+      " backends and no gloo; a link is measured by lockstep collectives --backend gloo"));
+}
+
+double messages_of(const SweepLine& line) { return 2.0 * (line.ranks - 1); }
+
+// Long messages are those that a core may have time beside.
+double core_share_of(const SweepLine& longest) {
+  return std::min(1.0, longest.core_seconds.value_or(0) / longest.median_seconds());
+}
+
 constexpr int kPlaces = 2;
+constexpr double kSecondsAMillisecond = 1e-3;
+// A message within a node, where it is not measured: the shared memory's.
+constexpr double kSharedLatency = 20e-6;
+
+using Runs = std::vector<ProfiledRun>;
+
+plan::CostCurve curve_of(const Runs& runs, const auto& seconds) {
+  std::vector<plan::CostCurve::Point> points;
+  for (const ProfiledRun& run : runs) points.push_back({run.batch, seconds(run)});
+  return plan::CostCurve(std::move(points));
+}
+
+// Calls `use` with each run and the other that had the same batch.
+void for_same_batch(const Runs& runs, const Runs& others, const auto& use) {
+  for (const ProfiledRun& run : runs) {
+    for (const ProfiledRun& other : others)
+      if (other.batch == run.batch) use(run, other);
+  }
+}
+
+double median_or(double usual, const std::vector<double>& values) {
+  return values.empty() ? usual : median(values);
+}
+
+const LaneProfile& main_lane(const RankProfile& rank) {
+  const auto found = std::ranges::find_if(rank.lanes, &LaneProfile::is_main);
+  if (found == rank.lanes.end()) throw DataError("plan: a profile has no thread that makes steps");
+  return *found;
+}
+
+/// One run's times in seconds, as its steps take them without a profile.
+class Times {
+ public:
+  explicit Times(const ProfiledRun& run)
+      : rank_(run.profile.ranks.front()), lane_(main_lane(rank_)) {
+    const double plain = median_or(0, run.step_seconds);
+    scale_ = plain > 0 ? plain / rank_.step : kSecondsAMillisecond;
+  }
+
+  double step() const { return rank_.step * scale_; }
+  double of(StepPhase phase) const { return lane_.of(phase) * scale_; }
+  double input() const { return of(StepPhase::kInput) + of(StepPhase::kCopy); }
+  double computing() const { return of(StepPhase::kForward) + of(StepPhase::kBackward); }
+  double rest() const {
+    return std::max(0.0,
+        step() - input() - computing() - of(StepPhase::kOptimizer) - of(StepPhase::kCommunication));
+  }
+
+  /// A layer's time alone, as a share of all layers', of the phase's time.
+  double of_layer(std::size_t layer, double LayerCosts::*time) const {
+    const bool is_forward = time == &LayerCosts::forward;
+    double all = 0;
+    for (const LayerCosts& each : rank_.chain) all += is_forward ? each.forward : each.backward;
+    const double whole = of(is_forward ? StepPhase::kForward : StepPhase::kBackward);
+    return all > 0 ? whole * (rank_.chain[layer].*time) / all : 0;
+  }
+
+ private:
+  const RankProfile& rank_;
+  const LaneProfile& lane_;
+  double scale_ = 1;
+};
+
+void check_chains(const Runs& runs) {
+  for (const ProfiledRun& run : runs) {
+    const auto& chain = run.profile.ranks.front().chain;
+    if (chain.empty())
+      throw DataError(
+          "plan: the layers of this model were not measured: a net of several inputs, or one "
+          "that cannot be cloned, cannot be planned for");
+    if (chain.size() != runs.front().profile.ranks.front().chain.size())
+      throw DataError("plan: the profiles are of different models");
+  }
+}
+
+std::vector<plan::LayerCurves> layers_of(const Runs& runs) {
+  // Of the largest batch: small ones round up to whole pages.
+  const RankProfile& rank = runs.back().profile.ranks.front();
+  const auto samples = static_cast<double>(rank.batch);
+  std::vector<plan::LayerCurves> layers;
+  for (std::size_t i = 0; i < rank.chain.size(); ++i) {
+    const LayerCosts& layer = rank.chain[i];
+    const auto curve = [&](double LayerCosts::*time) {
+      return curve_of(runs, [&](const ProfiledRun& run) { return Times(run).of_layer(i, time); });
+    };
+    layers.push_back({.name = layer.name,
+        .forward = curve(&LayerCosts::forward),
+        .backward = curve(&LayerCosts::backward),
+        .backward_input = curve(&LayerCosts::backward_input),
+        .backward_weight = curve(&LayerCosts::backward_weight),
+        .activation_bytes = static_cast<double>(layer.activation_bytes) / samples,
+        .output_bytes = static_cast<double>(layer.output_bytes) / samples,
+        .parameters = {layer.parameter_bytes.begin(), layer.parameter_bytes.end()}});
+  }
+  return layers;
+}
+
+// Peak memory has more than what layers keep: what a kernel needs while it runs. One batch does not
+// tell that from what the process needs: then a sample has what its layers keep.
+void fit_memory(const Runs& runs, plan::ModelProfile& profile) {
+  const double kept = profile.activation_bytes();
+  const auto line = curve_of(runs, [](const ProfiledRun& run) { return run.peak_bytes; }).line();
+  double fixed = std::max(0.0, line.fixed);
+  if (runs.size() == 1) {
+    fixed = runs.front().peak_bytes - kept * runs.front().batch;
+  } else if (kept > 0 && line.per_sample > 0) {
+    for (plan::LayerCurves& layer : profile.layers)
+      layer.activation_bytes *= line.per_sample / kept;
+  }
+  profile.process_bytes =
+      std::max(0.0, fixed - (2 + profile.state_copies) * profile.parameter_bytes());
+}
+
+double least_exchange(const Runs& pairs) {
+  std::vector<double> seconds;
+  for (const ProfiledRun& pair : pairs) {
+    double least = Times(pair).of(StepPhase::kCommunication);
+    for (const RankProfile& rank : pair.profile.ranks)
+      least = std::min(least, main_lane(rank).of(StepPhase::kCommunication) * kSecondsAMillisecond);
+    seconds.push_back(least);
+  }
+  return median_or(0, seconds);
+}
+
+void fit_company(const Runs& alone, const Runs& pairs, plan::ModelProfile& profile) {
+  if (pairs.empty()) return;
+  std::vector<ComparedSeconds> computing;
+  std::vector<double> slowed_optimizers;
+  for_same_batch(pairs, alone, [&](const ProfiledRun& pair, const ProfiledRun& one) {
+    const Times both(pair), single(one);
+    if (single.computing() > 0 && both.computing() > 0)
+      computing.push_back({single.computing(), both.computing()});
+    if (const double seconds = single.of(StepPhase::kOptimizer); seconds > 0)
+      slowed_optimizers.push_back(both.of(StepPhase::kOptimizer) / seconds);
+  });
+  const CostLine line = cost_line(computing);
+  profile.company.compute.push_back(line.slowdown);
+  const double bytes = profile.parameter_bytes();
+  profile.overheads.gradient_core = bytes > 0 ? line.fixed / bytes : 0;
+  profile.company.memory.push_back(std::max(1.0, median_or(1, slowed_optimizers)));
+  const double seconds = least_exchange(pairs) - 2 * kSharedLatency;
+  profile.within.latency = kSharedLatency;
+  profile.within.core_share = 1;
+  if (seconds > 0) profile.within.bytes_per_second = bytes / seconds;
+}
 
 double predicted(const plan::ModelProfile& profile, const plan::Way& way, double batch) {
   const plan::Machine machine{.places = kPlaces, .within = profile.within};
@@ -22,7 +188,7 @@ double predicted(const plan::ModelProfile& profile, const plan::Way& way, double
 }
 
 std::vector<ComparedSeconds> with_predictions(
-    const std::vector<ProfiledRun>& runs, const plan::ModelProfile& profile, const plan::Way& way) {
+    const Runs& runs, const plan::ModelProfile& profile, const plan::Way& way) {
   std::vector<ComparedSeconds> compared;
   for (const ProfiledRun& run : runs)
     compared.push_back(
@@ -35,50 +201,37 @@ std::vector<ComparedSeconds> with_predictions(
 plan::CostCurve hand_over(const ProfiledRuns& runs, const plan::ModelProfile& profile) {
   const plan::Way stages{.stages = kPlaces, .schedule = ScheduleKind::kSequential};
   const double seconds = fixed_cost(with_predictions(runs.stages, profile, stages)) / 2;
-  std::vector<plan::CostCurve::Point> points;
-  for (const ProfiledRun& run : runs.stages) points.push_back({run.batch, seconds});
-  return plan::CostCurve(std::move(points));
+  return curve_of(runs.stages, [&](const ProfiledRun&) { return seconds; });
 }
 
 // Threads wait for the slowest of them, the longer the longer they compute.
 plan::CostCurve meeting(const ProfiledRuns& runs, const plan::ModelProfile& profile) {
   const plan::Way threads{.replicas = kPlaces, .replication = plan::Replication::kThreads};
-  const auto compared = with_predictions(runs.threads, profile, threads);
-  const CostLine line = cost_line(compared);
-  std::vector<plan::CostCurve::Point> points;
-  for (std::size_t i = 0; i < compared.size(); ++i)
-    points.push_back(
-        {runs.threads[i].batch, (line.slowdown - 1) * compared[i].expected + line.fixed});
-  return plan::CostCurve(std::move(points));
-}
-
-const ProfiledRun* of_batch(const std::vector<ProfiledRun>& runs, double batch) {
-  const auto found = std::find_if(
-      runs.begin(), runs.end(), [&](const ProfiledRun& run) { return run.batch == batch; });
-  return found == runs.end() ? nullptr : &*found;
+  const CostLine line = cost_line(with_predictions(runs.threads, profile, threads));
+  return curve_of(runs.threads, [&](const ProfiledRun& run) {
+    return (line.slowdown - 1) * predicted(profile, threads, run.batch * kPlaces) + line.fixed;
+  });
 }
 
 // Two ranks send as many bytes as the gradients have. Both cores are busy, so that whatever
 // sockets need on top makes the step longer; what shared memory needs is known.
 double socket_core(const ProfiledRuns& runs, const plan::ModelProfile& profile) {
+  const double bytes = profile.parameter_bytes();
+  if (bytes == 0) return 0;
   std::vector<double> costs;
-  for (const ProfiledRun& run : runs.sockets) {
-    const ProfiledRun* const shared = of_batch(runs.pairs, run.batch);
-    if (shared == nullptr || profile.parameter_bytes() == 0) continue;
-    const double exchange = profile.within.seconds(profile.parameter_bytes());
-    const double alone = median(shared->step_seconds) - exchange;
-    costs.push_back(std::max(0.0, median(run.step_seconds) - alone) / profile.parameter_bytes());
-  }
-  return costs.empty() ? 0 : median(costs);
+  for_same_batch(runs.sockets, runs.pairs, [&](const ProfiledRun& run, const ProfiledRun& shared) {
+    const double alone = median(shared.step_seconds) - profile.within.seconds(bytes);
+    costs.push_back(std::max(0.0, median(run.step_seconds) - alone) / bytes);
+  });
+  return median_or(0, costs);
 }
 
-double more_bytes(const std::vector<ProfiledRun>& runs, const std::vector<ProfiledRun>& alone) {
+double more_bytes(const Runs& runs, const Runs& alone) {
   std::vector<double> bytes;
-  for (const ProfiledRun& run : runs) {
-    if (const ProfiledRun* const one = of_batch(alone, run.batch))
-      bytes.push_back(std::max(0.0, run.peak_bytes - one->peak_bytes));
-  }
-  return bytes.empty() ? 0 : median(bytes);
+  for_same_batch(runs, alone, [&](const ProfiledRun& run, const ProfiledRun& one) {
+    bytes.push_back(std::max(0.0, run.peak_bytes - one.peak_bytes));
+  });
+  return median_or(0, bytes);
 }
 
 // How many times as long the cores' work has to take for the prediction to be right. All runs had
@@ -93,7 +246,7 @@ double crowding(const ProfiledRuns& runs, plan::ModelProfile profile) {
     const double busy = step.seconds - step.idle - step.of(plan::Use::kCommunication);
     factors.push_back(1 + std::max(0.0, median(run.step_seconds) - step.seconds) / busy);
   }
-  return factors.empty() ? 1 : median(factors);
+  return median_or(1, factors);
 }
 
 /// Adds to a profile, which has all the rest, what ways cost beyond what is predicted of them with
@@ -108,183 +261,19 @@ void add_overheads(const ProfiledRuns& runs, plan::ModelProfile& profile) {
   profile.company.crowded = crowding(runs, profile);
 }
 
-constexpr double kSecondsAMillisecond = 1e-3;
-// A message within a node, where it is not measured: the shared memory's.
-constexpr double kSharedLatency = 20e-6;
-
-using Points = std::vector<plan::CostCurve::Point>;
-
-const LaneProfile& main_lane(const RankProfile& rank) {
-  const auto found = std::find_if(
-      rank.lanes.begin(), rank.lanes.end(), [](const LaneProfile& lane) { return lane.is_main; });
-  if (found == rank.lanes.end()) throw DataError("plan: a profile has no thread that makes steps");
-  return *found;
-}
-
-/// One run's times in seconds, as its steps take them without a profile.
-class Times {
- public:
-  explicit Times(const ProfiledRun& run)
-      : rank_(run.profile.ranks.front()), lane_(main_lane(rank_)) {
-    const double plain = run.step_seconds.empty() ? 0 : median(run.step_seconds);
-    scale_ = plain > 0 ? plain / rank_.step : kSecondsAMillisecond;
-  }
-
-  double step() const { return rank_.step * scale_; }
-  double of(StepPhase phase) const { return lane_.of(phase) * scale_; }
-  double input() const { return of(StepPhase::kInput) + of(StepPhase::kCopy); }
-  double computing() const { return of(StepPhase::kForward) + of(StepPhase::kBackward); }
-  double rest() const {
-    return std::max(0.0,
-        step() - input() - computing() - of(StepPhase::kOptimizer) - of(StepPhase::kCommunication));
-  }
-
-  /// A layer's time alone, as a share of all layers', of the phase's time.
-  double of_layer(std::size_t layer, StepPhase phase, double ChainLayer::*time) const {
-    double all = 0;
-    const auto whole = phase == StepPhase::kForward ? &ChainLayer::forward : &ChainLayer::backward;
-    for (const ChainLayer& each : rank_.chain) all += each.*whole;
-    return all > 0 ? of(phase) * (rank_.chain[layer].*time) / all : 0;
-  }
-
- private:
-  const RankProfile& rank_;
-  const LaneProfile& lane_;
-  double scale_ = 1;
-};
-
-plan::CostCurve curve_of(
-    const std::vector<ProfiledRun>& runs, const std::function<double(const Times&)>& seconds) {
-  Points points;
-  for (const ProfiledRun& run : runs) points.push_back({run.batch, seconds(Times(run))});
-  return plan::CostCurve(std::move(points));
-}
-
-plan::CostCurve layer_curve(const std::vector<ProfiledRun>& runs, std::size_t layer,
-    StepPhase phase, double ChainLayer::*time) {
-  return curve_of(runs, [&](const Times& times) { return times.of_layer(layer, phase, time); });
-}
-
-void check_chains(const std::vector<ProfiledRun>& runs) {
-  for (const ProfiledRun& run : runs) {
-    const auto& chain = run.profile.ranks.front().chain;
-    if (chain.empty())
-      throw DataError(
-          "plan: the layers of this model were not measured: a net of several inputs, or one "
-          "that cannot be cloned, cannot be planned for");
-    if (chain.size() != runs.front().profile.ranks.front().chain.size())
-      throw DataError("plan: the profiles are of different models");
-  }
-}
-
-// The bytes that a sample more adds to a process, of the memory that it had at its peak.
-std::pair<double, double> memory_line(const std::vector<ProfiledRun>& runs) {
-  Points points;
-  for (const ProfiledRun& run : runs) points.push_back({run.batch, run.peak_bytes});
-  const auto line = plan::CostCurve(std::move(points)).line();
-  return {std::max(0.0, line.fixed), std::max(0.0, line.per_sample)};
-}
-
-std::vector<plan::LayerCosts> layers_of(const std::vector<ProfiledRun>& runs) {
-  // Of the largest batch: small ones round up to whole pages.
-  const RankProfile& rank = runs.back().profile.ranks.front();
-  std::vector<plan::LayerCosts> layers;
-  for (std::size_t i = 0; i < rank.chain.size(); ++i) {
-    const ChainLayer& layer = rank.chain[i];
-    const auto backward = [&](double ChainLayer::*time) {
-      return layer_curve(runs, i, StepPhase::kBackward, time);
-    };
-    const auto samples = static_cast<double>(rank.batch);
-    layers.push_back({.name = layer.name,
-        .forward = layer_curve(runs, i, StepPhase::kForward, &ChainLayer::forward),
-        .backward = backward(&ChainLayer::backward),
-        .backward_input = backward(&ChainLayer::backward_input),
-        .backward_weight = backward(&ChainLayer::backward_weight),
-        .activation_bytes = static_cast<double>(layer.activation_bytes) / samples,
-        .output_bytes = static_cast<double>(layer.output_bytes) / samples,
-        .parameters = {layer.parameters.begin(), layer.parameters.end()}});
-  }
-  return layers;
-}
-
-// Peak memory has more than what layers keep: what a kernel needs while it runs. One batch does not
-// tell that from what the process needs: then a sample has what its layers keep.
-void fit_memory(const std::vector<ProfiledRun>& runs, plan::ModelProfile& profile) {
-  const double kept = profile.activation_bytes();
-  auto [fixed, per_sample] = memory_line(runs);
-  if (runs.size() == 1) {
-    fixed = runs.front().peak_bytes - kept * runs.front().batch;
-  } else if (kept > 0 && per_sample > 0) {
-    for (plan::LayerCosts& layer : profile.layers) layer.activation_bytes *= per_sample / kept;
-  }
-  profile.process_bytes =
-      std::max(0.0, fixed - (2 + profile.state_copies) * profile.parameter_bytes());
-}
-
-double median_ratio(const std::vector<ProfiledRun>& alone, const std::vector<ProfiledRun>& pairs,
-    const std::function<double(const Times&)>& seconds) {
-  std::vector<double> ratios;
-  for (const ProfiledRun& pair : pairs) {
-    for (const ProfiledRun& one : alone) {
-      if (one.batch == pair.batch && seconds(Times(one)) > 0)
-        ratios.push_back(seconds(Times(pair)) / seconds(Times(one)));
-    }
-  }
-  return ratios.empty() ? 1 : std::max(1.0, median(ratios));
-}
-
-std::vector<ComparedSeconds> computing_of(
-    const std::vector<ProfiledRun>& alone, const std::vector<ProfiledRun>& pairs) {
-  std::vector<ComparedSeconds> seconds;
-  for (const ProfiledRun& pair : pairs) {
-    for (const ProfiledRun& one : alone) {
-      const ComparedSeconds both{Times(one).computing(), Times(pair).computing()};
-      if (one.batch == pair.batch && both.expected > 0 && both.measured > 0)
-        seconds.push_back(both);
-    }
-  }
-  return seconds;
-}
-
-double least_exchange(const std::vector<ProfiledRun>& pairs) {
-  std::vector<double> seconds;
-  for (const ProfiledRun& pair : pairs) {
-    double least = Times(pair).of(StepPhase::kCommunication);
-    for (const RankProfile& rank : pair.profile.ranks)
-      least = std::min(least, main_lane(rank).of(StepPhase::kCommunication) * kSecondsAMillisecond);
-    seconds.push_back(least);
-  }
-  return seconds.empty() ? 0 : median(seconds);
-}
-
-void fit_company(const std::vector<ProfiledRun>& alone, const std::vector<ProfiledRun>& pairs,
-    plan::ModelProfile& profile) {
-  if (pairs.empty()) return;
-  const CostLine line = cost_line(computing_of(alone, pairs));
-  profile.company.compute.push_back(line.slowdown);
-  const double bytes = profile.parameter_bytes();
-  profile.overheads.gradient_core = bytes > 0 ? line.fixed / bytes : 0;
-  profile.company.memory.push_back(median_ratio(
-      alone, pairs, [](const Times& times) { return times.of(StepPhase::kOptimizer); }));
-  const double seconds = least_exchange(pairs) - 2 * kSharedLatency;
-  profile.within.latency = kSharedLatency;
-  profile.within.core_share = 1;
-  if (seconds > 0) profile.within.bytes_per_second = bytes / seconds;
-}
-
-double noise_of(const std::vector<ProfiledRun>& runs) {
+double noise_of(const Runs& runs) {
   std::vector<double> spreads;
   for (const ProfiledRun& run : runs) {
-    const auto [least, most] =
-        std::minmax_element(run.step_seconds.begin(), run.step_seconds.end());
-    if (run.step_seconds.size() > 1) spreads.push_back((*most - *least) / (*most + *least));
+    if (run.step_seconds.size() < 2) continue;
+    const auto [least, most] = std::ranges::minmax(run.step_seconds);
+    spreads.push_back((most - least) / (most + least));
   }
-  return spreads.empty() ? 0 : median(spreads);
+  return median_or(0, spreads);
 }
 
-double median_of(const std::vector<ProfiledRun>& runs, StepPhase phase) {
+double optimizer_seconds(const Runs& runs) {
   std::vector<double> seconds;
-  for (const ProfiledRun& run : runs) seconds.push_back(Times(run).of(phase));
+  for (const ProfiledRun& run : runs) seconds.push_back(Times(run).of(StepPhase::kOptimizer));
   return median(seconds);
 }
 
@@ -293,17 +282,66 @@ double flops_of(const ProfiledRun& run) {
   return rank.batch > 0 ? rank.flops / static_cast<double>(rank.batch) : 0;
 }
 
-std::vector<ProfiledRun> by_batch(std::vector<ProfiledRun> runs) {
-  std::sort(runs.begin(), runs.end(),
-      [](const ProfiledRun& one, const ProfiledRun& other) { return one.batch < other.batch; });
-  return runs;
+}  // namespace
+
+CostLine cost_line(const std::vector<ComparedSeconds>& measured) {
+  if (measured.empty()) return {};
+  // slowdown * expected + fixed should be what was measured, each divided by that.
+  double x = 0, y = 0, xx = 0, xy = 0, yy = 0;
+  for (const auto& [expected, seconds] : measured) {
+    x += expected / seconds;
+    y += 1 / seconds;
+    xx += expected / seconds * expected / seconds;
+    xy += expected / seconds / seconds;
+    yy += 1 / seconds / seconds;
+  }
+  const double area = xx * yy - xy * xy;
+  if (area <= 1e-6 * xx * yy) return only_slower(measured);
+  const CostLine line{(x * yy - y * xy) / area, (y * xx - x * xy) / area};
+  if (line.slowdown < 1) return {.fixed = fixed_cost(measured)};
+  return line.fixed < 0 ? only_slower(measured) : line;
 }
 
-}  // namespace
+double fixed_cost(const std::vector<ComparedSeconds>& measured) {
+  double more = 0, weights = 0;
+  for (const auto& [expected, seconds] : measured) {
+    more += (seconds - expected) / seconds / seconds;
+    weights += 1 / seconds / seconds;
+  }
+  return weights > 0 ? std::max(0.0, more / weights) : 0;
+}
+
+plan::Link link_of_sweep(const std::vector<SweepLine>& lines, const std::string& where) {
+  const std::string backend = backend_of(lines, where);
+  std::vector<SweepLine> own;
+  for (const SweepLine& line : lines) {
+    const bool counts = line.collective == Collective::kAllReduce && line.backend == backend;
+    if (counts && line.ranks > 1) own.push_back(line);
+  }
+  std::sort(own.begin(), own.end(),
+      [](const SweepLine& one, const SweepLine& other) { return one.bytes < other.bytes; });
+  if (own.size() < 2)
+    throw DataError(concat(where, ": has no all_reduce of two sizes by ", backend,
+        "; a link is measured by lockstep collectives --op all_reduce"));
+  std::vector<plan::CostCurve::Point> points;
+  for (const SweepLine& line : own)
+    points.push_back(
+        {static_cast<double>(line.bytes) / line.ranks, line.median_seconds() / messages_of(line)});
+  plan::Link link{.latency = points.front().seconds,
+      .bytes_per_second = points.back().batch / points.back().seconds,
+      .core_share = core_share_of(own.back())};
+  try {
+    link.measured = plan::CostCurve(std::move(points));
+  } catch (const InvalidArgument& error) {
+    throw DataError(concat(where, ": ", error.what()));
+  }
+  return link;
+}
 
 plan::ModelProfile profile_of_runs(const ProfiledRuns& all, const ProfileFacts& facts) {
   check(!all.alone.empty(), "plan: a profile is made of runs");
-  const std::vector<ProfiledRun> runs = by_batch(all.alone);
+  Runs runs = all.alone;
+  std::ranges::sort(runs, {}, &ProfiledRun::batch);
   check_chains(runs);
   plan::ModelProfile profile{.model = facts.model,
       .precision = facts.precision,
@@ -311,9 +349,9 @@ plan::ModelProfile profile_of_runs(const ProfiledRuns& all, const ProfileFacts& 
       .source = facts.source,
       .is_measured = true,
       .layers = layers_of(runs),
-      .input = curve_of(runs, &Times::input),
-      .rest = curve_of(runs, &Times::rest),
-      .optimizer = median_of(runs, StepPhase::kOptimizer),
+      .input = curve_of(runs, [](const ProfiledRun& run) { return Times(run).input(); }),
+      .rest = curve_of(runs, [](const ProfiledRun& run) { return Times(run).rest(); }),
+      .optimizer = optimizer_seconds(runs),
       .state_copies = facts.state_copies,
       .noise = noise_of(runs),
       .flops = flops_of(runs.back())};

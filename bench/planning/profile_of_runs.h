@@ -3,10 +3,40 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/plan/profile/model_profile.h"
+#include "bench/collectives/sweep_line.h"
+#include "lockstep/plan/machine.h"
 #include "lockstep/record/profile/profile.h"
 
 namespace lockstep::bench {
+
+/// Seconds that something was expected to take, alone or as predicted, and those measured.
+struct ComparedSeconds {
+  double expected = 0;
+  double measured = 0;
+};
+
+/// A cost beyond what is expected: `slowdown` times those seconds, and `fixed` more, whatever they
+/// are.
+struct CostLine {
+  double slowdown = 1;
+  double fixed = 0;
+};
+
+/// Fits the line to what was measured: least squares of the relative errors, so that small batches
+/// count as much as large ones. Neither part is ever a gain: if the line says so, the other part
+/// explains all. Of batches that do not differ, all is slowdown.
+CostLine cost_line(const std::vector<ComparedSeconds>& measured);
+
+/// Returns the fixed part where there is no other, by the same least squares: long steps, whose
+/// noise exceeds it, count little.
+double fixed_cost(const std::vector<ComparedSeconds>& measured);
+
+/// Returns the link over which the ranks of a sweep exchanged messages: an all-reduce of n ranks is
+/// a ring of 2 (n - 1) messages of a part of the bytes. Measure with one rank a node.
+///
+/// It takes the sweep's Gloo, or its only backend. Throws DataError that begins with `where`
+/// without all-reduces of at least two sizes.
+plan::Link link_of_sweep(const std::vector<SweepLine>& lines, const std::string& where);
 
 /// The records of one training with --profile.
 struct ProfiledRun {

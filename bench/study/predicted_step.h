@@ -1,6 +1,6 @@
 #pragma once
 
-#include "lockstep/plan/profile/coarse_profile.h"
+#include "lockstep/plan/model_profile.h"
 #include "lockstep/plan/way.h"
 
 namespace lockstep::bench {

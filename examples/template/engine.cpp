@@ -8,8 +8,8 @@ struct Pass {
 
 Pass forward(Model& model, const lockstep::Batch& batch, const PassOptions& options) {
   const lockstep::nn::Autocast autocast(torch::kCPU, torch::kBFloat16, options.bf16);
-  const auto scores = model(batch.data);
-  return {torch::cross_entropy_loss(scores, batch.target), scores};
+  const auto scores = model(batch.input());
+  return {torch::cross_entropy_loss(scores, batch.target()), scores};
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ Metrics train_epoch(Model& model, torch::optim::Optimizer& optimizer,
     const auto [loss, scores] = forward(model, batch, options);
     loss.backward();  // returns with the gradients averaged over all ranks
     optimizer.step();
-    metrics.add(loss, scores, batch.target);
+    metrics.add(loss, scores, batch.target());
   }
   metrics.sum_over(world);
   return metrics;
@@ -46,7 +46,7 @@ Metrics evaluate(Model& model, const lockstep::data::SamplesPointer& images,
   const lockstep::LoaderOptions loading{.workers = options.workers, .channels_last = true};
   for (auto& batch : lockstep::Loader(images, sampler.epoch(0), options.batch_size, loading)) {
     const auto [loss, scores] = forward(model, batch, options);
-    metrics.add(loss, scores, batch.target);
+    metrics.add(loss, scores, batch.target());
   }
   metrics.sum_over(world);
   return metrics;

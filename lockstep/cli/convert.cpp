@@ -1,7 +1,6 @@
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
@@ -39,23 +38,6 @@ struct ConvertSummary {
   std::uint64_t bytes = 0;
   std::vector<std::string> metadata_left_out;
 };
-
-/// Reads the command line; nothing if it asked for help, which is then printed.
-std::optional<ConvertRequest> convert_request(const std::vector<std::string>& arguments) {
-  using R = ConvertRequest;
-  const FlagTable<R> table(
-      {.verb = "convert",
-          .usage = "lockstep convert IN OUT [--only PREFIX] [--force] [--json]",
-          .description = kConvertDescription,
-          .footer = kConvertExamples},
-      {{"Arguments", {flag("IN", "", "file to read", &R::input).required(),
-                         flag("OUT", "", "file to write", &R::output).required()}},
-          {"Options", {flag("--only", "PREFIX",
-                           "take only the entries below this name, such as state_dict", &R::only),
-                          flag_on("--force", "overwrite OUT if it exists", &R::force),
-                          flag_on("--json", "print one JSON object", &R::json)}}});
-  return table.request(arguments, std::cout);
-}
 
 void check_output(const ConvertRequest& request) {
   weight_format_of_extension(request.output);
@@ -111,7 +93,19 @@ void print_summary_json(const ConvertRequest& request, const ConvertSummary& sum
 }  // namespace
 
 int convert(const std::vector<std::string>& arguments) {
-  const auto request = convert_request(arguments);
+  using R = ConvertRequest;
+  const FlagTable<R> table(
+      {.verb = "convert",
+          .usage = "lockstep convert IN OUT [--only PREFIX] [--force] [--json]",
+          .description = kConvertDescription,
+          .footer = kConvertExamples},
+      {{"Arguments", {flag("IN", "", "file to read", &R::input).required(),
+                         flag("OUT", "", "file to write", &R::output).required()}},
+          {"Options", {flag("--only", "PREFIX",
+                           "take only the entries below this name, such as state_dict", &R::only),
+                          flag_on("--force", "overwrite OUT if it exists", &R::force),
+                          flag_on("--json", "print one JSON object", &R::json)}}});
+  const auto request = table.request(arguments, std::cout);
   if (!request) return 0;
   const ConvertSummary summary = convert(*request);
   (request->json ? print_summary_json : print_summary)(*request, summary);

@@ -14,25 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct NewRequest {
-  std::string folder;
-};
-
-std::optional<NewRequest> new_request(const std::vector<std::string>& arguments) {
-  const FlagTable<NewRequest> table(
-      {.verb = "new",
-          .usage = "lockstep new DIR",
-          .description =
-              "Writes a project with models of your own for lockstep train --plugin: "
-              "CMakeLists.txt,\n"
-              "nets.cpp (models of images) and text.cpp (a language model and its data).\n",
-          .footer = "Examples:\n  lockstep new mine"},
-      {{"Arguments",
-          {flag("DIR", "", "folder to make; it may exist if it is empty", &NewRequest::folder)
-                  .required()}}});
-  return table.request(arguments, std::cout);
-}
-
 void write(const fs::path& path, const char* text) {
   std::ofstream file(path);
   file << text;
@@ -58,7 +39,21 @@ void print_next_steps(const std::string& folder) {
 }  // namespace
 
 int new_project(const std::vector<std::string>& arguments) {
-  const auto request = new_request(arguments);
+  struct Request {
+    std::string folder;
+  };
+  const FlagTable<Request> table(
+      {.verb = "new",
+          .usage = "lockstep new DIR",
+          .description =
+              "Writes a project with models of your own for lockstep train --plugin: "
+              "CMakeLists.txt,\n"
+              "nets.cpp (models of images) and text.cpp (a language model and its data).\n",
+          .footer = "Examples:\n  lockstep new mine"},
+      {{"Arguments",
+          {flag("DIR", "", "folder to make; it may exist if it is empty", &Request::folder)
+                  .required()}}});
+  const auto request = table.request(arguments, std::cout);
   if (!request) return 0;
   const std::string& folder = request->folder;
   check(!fs::exists(folder) || (fs::is_directory(folder) && fs::is_empty(folder)), "new: ", folder,

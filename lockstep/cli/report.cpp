@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
-#include <optional>
 #include <system_error>
 
 #include "lockstep/cli/sibling_program.h"
@@ -42,25 +41,6 @@ struct ReportRequest {
   bool json = false;
   std::string tensorboard = {};
 };
-
-/// Reads the command line; nothing if it asked for help, which is then printed.
-std::optional<ReportRequest> report_request(const std::vector<std::string>& arguments) {
-  using R = ReportRequest;
-  const FlagTable<R> table({.verb = "report",
-                               .usage = "lockstep report RUN... | BENCH | RESULTS... [flags]",
-                               .description = kReportDescription,
-                               .footer = kReportExamples},
-      {{"Arguments",
-           {flag("PATH", "", "folders of runs, one of a bench, or files of results", &R::paths)
-                   .required()
-                   .repeated()}},
-          {"Options",
-              {flag_on("--json", "print one JSON object; not of files of results", &R::json),
-                  flag("--tensorboard", "DIR",
-                      "write the curve of each run into DIR/NAME as an event file of TensorBoard",
-                      &R::tensorboard)}}});
-  return table.request(arguments, std::cout);
-}
 
 bool is_bench(const std::string& path) {
   return fs::is_regular_file(fs::path(path) / "bench.json");
@@ -105,7 +85,21 @@ void report_runs(const ReportRequest& request) {
 }  // namespace
 
 int report(const std::vector<std::string>& arguments) {
-  const auto request = report_request(arguments);
+  using R = ReportRequest;
+  const FlagTable<R> table({.verb = "report",
+                               .usage = "lockstep report RUN... | BENCH | RESULTS... [flags]",
+                               .description = kReportDescription,
+                               .footer = kReportExamples},
+      {{"Arguments",
+           {flag("PATH", "", "folders of runs, one of a bench, or files of results", &R::paths)
+                   .required()
+                   .repeated()}},
+          {"Options",
+              {flag_on("--json", "print one JSON object; not of files of results", &R::json),
+                  flag("--tensorboard", "DIR",
+                      "write the curve of each run into DIR/NAME as an event file of TensorBoard",
+                      &R::tensorboard)}}});
+  const auto request = table.request(arguments, std::cout);
   if (!request) return 0;
   const auto& paths = request->paths;
   const auto count = [&](bool (*holds)(const std::string&)) {

@@ -48,11 +48,8 @@ int collectives(const std::vector<std::string>& arguments);
 /// Prints facts about this host and this build.
 int env(const std::vector<std::string>& arguments);
 
-/// Prints the overview, or the help of one verb.
+/// Prints the overview of all verbs, or the help of one.
 int help(const std::vector<std::string>& arguments);
-
-/// Returns the overview of all verbs.
-std::string overview();
 
 /// Runs the verb that the arguments name; throws InvalidArgument with a suggestion when there is
 /// none.

@@ -1,11 +1,33 @@
 #pragma once
 
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
-#include "lockstep/cluster/surroundings.h"
-
 namespace lockstep::cluster {
+
+/// The variables of a process, and the little else that its place in a run follows from. Places are
+/// pure functions of it.
+struct Surroundings {
+  std::map<std::string, std::string> variables;
+  int process = 0;  ///< its id, as its cluster knows it
+  /// Returns what is in a file; nothing if it cannot be read.
+  std::function<std::optional<std::string>(const std::string& path)> read_file = {};
+
+  bool has(const std::string& name) const { return variables.contains(name); }
+
+  /// Returns a variable's value. One that is set but empty is an InvalidArgument that names it, as
+  /// in core/environment.h.
+  std::optional<std::string> text(const std::string& name) const;
+
+  /// Reads one as a whole number up to kMostRanks; throws InvalidArgument that names it for
+  /// anything else.
+  std::optional<int> count(const std::string& name, int least = 0) const;
+};
+
+/// Returns those of this process.
+Surroundings surroundings_of_this_process();
 
 /// The place in the world of a process that a cluster's program has started as a rank.
 struct RankPlace {
@@ -50,5 +72,16 @@ int job_restarts(const Surroundings& here);
 /// empty if it has not.
 std::string tasks_left_out(const Surroundings& here);
 std::string nodes_left_out(const Surroundings& here);
+
+/// Sets the variables of a launcher (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
+/// MASTER_PORT, TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT) for a process that a cluster's
+/// program has started as a rank, and OMP_NUM_THREADS where it is not set; otherwise it does
+/// nothing. For the beginning of a program: before it has threads, and, for OMP_NUM_THREADS, before
+/// LibTorch is loaded. Throws as rank_place().
+void adopt_rank_place();
+
+/// Returns a port for a job, the same in all of its processes: 15000 + the last four digits of its
+/// number, or of a sum over another name.
+int port_of_job(const std::string& job);
 
 }  // namespace lockstep::cluster

@@ -1,21 +1,24 @@
 #include "lockstep/comm/gloo_backend.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <exception>
+#include <functional>
 #include <limits>
 #include <mutex>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "lockstep/cluster/route.h"
-#include "lockstep/comm/c10d_work.h"
 #include "lockstep/comm/gloo_loop.h"
-#include "lockstep/comm/gloo_threads.h"
-#include "lockstep/comm/hierarchy/turn_thread.h"
 #include "lockstep/comm/host/collective.h"
 #include "lockstep/comm/reduce/reduce_kernel.h"
+#include "lockstep/comm/work_queue.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
@@ -25,6 +28,8 @@ namespace {
 
 using Tensors = std::vector<torch::Tensor>;
 using Gloo = c10d::ProcessGroupGloo;
+using GlooWork = c10::intrusive_ptr<c10d::Work>;
+using std::chrono::milliseconds;
 
 constexpr int kTagOfAbort = std::numeric_limits<int>::max();
 
@@ -91,77 +96,103 @@ Tensors pieces_of(const torch::Tensor& whole, int count) {
   return whole.view({count, -1}).unbind(0);
 }
 
-class GlooBackend : public Backend,
-                    public AbortableGroup,
-                    public std::enable_shared_from_this<GlooBackend> {
+bool has(const std::string& text, const char* part) { return text.find(part) != std::string::npos; }
+
+// Gloo's messages begin with a file of its source and go on with advice and a backtrace.
+std::string in_short(const std::string& message) {
+  const std::string text =
+      message.substr(0, std::min(message.find('\n'), message.find(". This is typically")));
+  const auto source = text.starts_with('[') ? text.find("] ") : std::string::npos;
+  return source == std::string::npos ? text : text.substr(source + 2);
+}
+
+[[noreturn]] void throw_comm_error(const std::string& text) {
+  if (has(text, "imed out")) throw TimeoutError(text);
+  throw CommError(text);
+}
+
+/// Throws CommError, or TimeoutError, with the first line of c10d's message.
+[[noreturn]] void rethrow_as_comm_error(const std::string& what, const std::exception& error) {
+  const std::string first = in_short(error.what());
+  if (has(first, "Application timeout"))
+    throw TimeoutError(concat(what, ": other work of this rank in the group has timed out"));
+  const bool closed =
+      has(first, "closed by peer") || has(first, "reset by peer") || has(first, "roken pipe");
+  throw_comm_error(concat(
+      what, closed ? ": another rank has ended or given up, or is out of reach: " : ": ", first));
+}
+
+class GlooBackend;
+
+/// A call that c10d has begun.
+struct C10dCall {
+  std::string what;  ///< for messages
+  GlooWork work;
+  std::weak_ptr<GlooBackend> group;        ///< a work that fails gives it up: others wait for it
+  std::function<void()> finish = nullptr;  ///< runs once, when the caller has waited
+};
+
+[[noreturn]] void fail(const C10dCall& call, const std::exception& error);
+
+void wait_for(C10dCall& call, std::chrono::milliseconds timeout = kNoTimeout) {
+  try {
+    call.work->wait(timeout);
+  } catch (const std::exception& error) {
+    fail(call, error);
+  }
+  if (call.finish) std::exchange(call.finish, nullptr)();
+}
+
+class CollectiveWork : public Work::State {
  public:
-  GlooBackend(const Store& store, int rank, int size, const GlooOptions& options);
-  GlooBackend(const GlooBackend&) = delete;
-  GlooBackend& operator=(const GlooBackend&) = delete;
-  ~GlooBackend() override {
-    if (!turns_.is_idle()) give_up(concat("rank ", rank(), " left the group with unfinished work"));
-  }
+  explicit CollectiveWork(C10dCall call) : call_(std::move(call)) {}
 
-  std::string name() const override { return "gloo"; }
-  int rank() const override { return group_.getRank(); }
-  int size() const override { return group_.getSize(); }
-  bool carries(torch::Device device) const override { return device.is_cpu(); }
-  bool sums_in_rank_order() const override { return size() <= 2; }
-
-  Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override;
-  Work reduce(const torch::Tensor& tensor, int root, ReduceOp op) override;
-  Work broadcast(const torch::Tensor& tensor, int root) override;
-  Work all_gather(const torch::Tensor& output, const torch::Tensor& input) override;
-  Work gather(const torch::Tensor& output, const torch::Tensor& input, int root) override;
-  Work scatter(const torch::Tensor& output, const torch::Tensor& input, int root) override;
-  Work reduce_scatter(
-      const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) override;
-  Work all_to_all(const torch::Tensor& output, const torch::Tensor& input) override;
-  Work send(const torch::Tensor& tensor, int to, int tag) override;
-  Work recv(const torch::Tensor& tensor, int from, int tag) override;
-  Work barrier() override;
-
-  std::shared_ptr<Backend> subgroup(const std::vector<int>& members) override;
-  torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options) override {
-    return torch::empty({elements}, options);
-  }
-  void abort(const std::string& reason) override { give_up(reason); }
-  std::chrono::milliseconds timeout() const override { return options_.timeout; }
-  void set_timeout(std::chrono::milliseconds timeout) override;
+  bool poll() override { return call_.work->isCompleted(); }
+  void wait() override { wait_for(call_); }
 
  private:
-  template <typename Begin>
-  C10dCall call(const char* what, Begin begin, std::function<void()> finish = nullptr);
-  template <typename Begin>
-  Work begin_now(const char* what, Begin begin, std::function<void()> finish = nullptr) {
-    return collective_work(call(what, std::move(begin), std::move(finish)));
-  }
-  /// Begins a collective, after the reductions that are under way in pieces: c10d numbers the calls
-  /// of a group, and all ranks must make them in the same order.
-  template <typename Begin>
-  Work begin(const char* what, Begin begin, std::function<void()> finish = nullptr) {
-    if (turns_.is_idle()) return begin_now(what, std::move(begin), std::move(finish));
-    return turns_.add([=, this] { begin_now(what, begin, finish).wait(); });
-  }
-  std::function<void()> after_sum(const torch::Tensor& sum, ReduceOp op) const {
-    if (op != ReduceOp::kMean) return nullptr;
-    return [sum, size = size()] { sum.div_(size); };
-  }
-  Work all_reduce_here(const torch::Tensor& tensor, ReduceOp op);
-  auto gathering(const torch::Tensor& output, const torch::Tensor& input);
-  auto exchanging(const torch::Tensor& output, const torch::Tensor& input);
-  void reduce_in_pieces(const torch::Tensor& tensor, ReduceOp op);
+  C10dCall call_;
+};
 
-  void close_connections() override;
-  Store connection_to_store() const;
+class MessageWork : public Work::State {
+ public:
+  MessageWork(C10dCall call, std::chrono::milliseconds timeout)
+      : call_(std::move(call)), timeout_(timeout) {}
+  MessageWork(const MessageWork&) = delete;
+  MessageWork& operator=(const MessageWork&) = delete;
 
-  Store store_;
-  GlooOptions options_;
-  std::mutex calls_;  ///< c10d takes one at a time; an abort may come from any thread
-  Gloo group_;
-  LoopPolicy loop_;
-  int subgroups_ = 0;
-  hierarchy::TurnThread turns_;  ///< the last, so that it ends first
+  // Without the abort its thread would go on waiting, until the deadline.
+  ~MessageWork() override {
+    if (waiter_.joinable() && !ended_) call_.work->abort();
+  }
+
+  bool poll() override {
+    if (!ended_ && !waiter_.joinable()) waiter_ = std::jthread([this] { wait_here(); });
+    return ended_;
+  }
+
+  void wait() override {
+    if (waiter_.joinable()) waiter_.join();
+    if (!ended_) wait_here();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  // Once: a second wait of c10d's would be for a second message.
+  void wait_here() {
+    try {
+      wait_for(call_, timeout_);
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    ended_ = true;
+  }
+
+  C10dCall call_;
+  std::chrono::milliseconds timeout_;
+  std::exception_ptr failure_;
+  std::atomic<bool> ended_ = false;
+  std::jthread waiter_;  // the last member, so that it is joined first
 };
 
 c10::intrusive_ptr<Gloo::Options> settings_of(const GlooOptions& options) {
@@ -181,30 +212,85 @@ c10::intrusive_ptr<Gloo::Options> settings_of(const GlooOptions& options) {
   return settings;
 }
 
-GlooBackend::GlooBackend(const Store& store, int rank, int size, const GlooOptions& options)
-    : store_(store),
-      options_(options),
-      group_(store, rank, size, settings_of(options)),
-      turns_([this](const std::string& reason) { give_up(reason); }) {}
+class GlooBackend : public Backend, public std::enable_shared_from_this<GlooBackend> {
+ public:
+  GlooBackend(const Store& store, int rank, int size, const GlooOptions& options)
+      : Backend(rank, size),
+        store_(store),
+        options_(options),
+        group_(store, rank, size, settings_of(options)) {}
+  ~GlooBackend() override {
+    if (!queue_.is_idle()) abort(concat("rank ", rank(), " left the group with unfinished work"));
+  }
 
-template <typename Begin>
-C10dCall GlooBackend::call(const char* what, Begin begin, std::function<void()> finish) {
-  const std::lock_guard lock(calls_);
-  const PipeSignalBlock block;
-  const std::string reason = abort_reason();
-  if (!reason.empty()) throw CommError(concat(what, ": ", reason));
-  loop_.adapt();
+  std::string name() const override { return "gloo"; }
+  /// Gives the group up, from any thread: then all that is under way fails, on all ranks. The first
+  /// reason stays.
+  void abort(const std::string& reason) override;
+  /// Returns why it was given up; empty while it was not.
+  std::string abort_reason() const {
+    const std::lock_guard lock(reason_mutex_);
+    return reason_;
+  }
+  milliseconds timeout() const override { return options_.timeout; }
+  void set_timeout(milliseconds timeout) override;
+
+ protected:
+  Work begin(const CollectiveCall& call) override;
+  std::shared_ptr<Backend> make_subgroup(const std::vector<int>& members) override;
+
+ private:
+  using Finish = std::function<void()>;
+
+  /// Begins a collective, after the reductions that are under way in pieces: c10d numbers the calls
+  /// of a group, and all ranks must make them in the same order.
+  Work begin_in_order(const char* what, const CollectiveCall& call, Finish finish = nullptr);
+  Work begin_now(const char* what, const CollectiveCall& call, Finish finish = nullptr) {
+    return Work(std::make_shared<CollectiveWork>(c10d_call(what, call, std::move(finish))));
+  }
+  C10dCall c10d_call(const char* what, const CollectiveCall& call, Finish finish = nullptr);
+  GlooWork start(const CollectiveCall& call);
+  Finish after_sum(const torch::Tensor& sum, ReduceOp op) const {
+    if (op != ReduceOp::kMean || !sum.defined()) return nullptr;
+    return [sum, size = size_] { sum.div_(size); };
+  }
+  Work reduce_here(const torch::Tensor& tensor, ReduceOp op);
+  void reduce_in_pieces(const torch::Tensor& tensor, ReduceOp op);
+
+  Store connection_to_store() const;
+
+  Store store_;
+  GlooOptions options_;
+  mutable std::mutex reason_mutex_;
+  std::string reason_;
+  std::mutex calls_;  ///< c10d takes one at a time; an abort may come from any thread
+  Gloo group_;
+  LoopPolicy loop_;
+  int subgroups_ = 0;
+  WorkQueue queue_{[this](const std::string& reason) { abort(reason); }};  ///< ends first
+};
+
+[[noreturn]] void fail(const C10dCall& call, const std::exception& error) {
+  const auto group = call.group.lock();
+  const std::string aborted = group ? group->abort_reason() : "";
+  if (!aborted.empty()) throw_comm_error(concat(call.what, ": ", aborted));
   try {
-    return {what, begin(), weak_from_this(), std::move(finish)};
-  } catch (const std::exception& error) {
-    rethrow_as_comm_error(what, error);
+    rethrow_as_comm_error(call.what, error);
+  } catch (const CommError& failure) {
+    if (group) group->abort(failure.what());
+    throw;
   }
 }
 
 // A receive that runs out of time makes Gloo fail all that is under way and close its connections,
 // so that the other ranks fail too. c10d's own way to close them leaves what is under way here
 // waiting until its deadline, and the group's destructor with it.
-void GlooBackend::close_connections() {
+void GlooBackend::abort(const std::string& reason) {
+  {
+    const std::lock_guard lock(reason_mutex_);
+    if (!reason_.empty()) return;
+    reason_ = reason;
+  }
   const std::lock_guard lock(calls_);
   const PipeSignalBlock block;
   for (int peer = 0; peer < size(); ++peer) {
@@ -228,38 +314,99 @@ auto all_to_all_on(Group& group, torch::Tensor& output, torch::Tensor& input) {
   }
 }
 
-auto GlooBackend::gathering(const torch::Tensor& output, const torch::Tensor& input) {
-  return [this, to = pieces_of(as_bytes(output), size()), from = as_bytes(input)] {
-    std::vector<Tensors> outputs = {to};
-    Tensors inputs = {from};
-    return group_.allgather(outputs, inputs);
-  };
+C10dCall GlooBackend::c10d_call(const char* what, const CollectiveCall& call, Finish finish) {
+  const std::lock_guard lock(calls_);
+  const PipeSignalBlock block;
+  const std::string reason = abort_reason();
+  if (!reason.empty()) throw CommError(concat(what, ": ", reason));
+  loop_.adapt();
+  try {
+    return {what, start(call), weak_from_this(), std::move(finish)};
+  } catch (const std::exception& error) {
+    rethrow_as_comm_error(what, error);
+  }
 }
 
-auto GlooBackend::exchanging(const torch::Tensor& output, const torch::Tensor& input) {
-  return [this, to = as_bytes(output), from = as_bytes(input)] {
-    torch::Tensor written = to, read = from;
-    return all_to_all_on(group_, written, read);
+GlooWork GlooBackend::start(const CollectiveCall& call) {
+  Tensors inputs, outputs;
+  std::vector<Tensors> pieces;
+  const auto rooted = [&](auto settings) {
+    settings.rootRank = call.root;
+    return settings;
   };
+  switch (call.kind) {
+    case Operation::kAllReduce:
+      outputs = {call.output};
+      return group_.allreduce(outputs, {.reduceOp = c10d_op(call.op)});
+    case Operation::kReduce: {
+      inputs = {call.input};
+      auto settings = rooted(c10d::ReduceOptions());
+      settings.reduceOp = c10d_op(call.op);
+      return group_.reduce(inputs, settings);
+    }
+    case Operation::kBroadcast:
+      inputs = {as_bytes(call.tensor())};
+      return group_.broadcast(inputs, rooted(c10d::BroadcastOptions()));
+    case Operation::kAllGather:
+      pieces = {pieces_of(as_bytes(call.output), size_)};
+      inputs = {as_bytes(call.input)};
+      return group_.allgather(pieces, inputs);
+    case Operation::kGather:
+      if (rank_ == call.root) pieces = {pieces_of(as_bytes(call.output), size_)};
+      inputs = {as_bytes(call.input)};
+      return group_.gather(pieces, inputs, rooted(c10d::GatherOptions()));
+    case Operation::kScatter:
+      if (rank_ == call.root) pieces = {pieces_of(as_bytes(call.input), size_)};
+      outputs = {as_bytes(call.output)};
+      return group_.scatter(outputs, pieces, rooted(c10d::ScatterOptions()));
+    case Operation::kAllToAll: {
+      torch::Tensor to = as_bytes(call.output), from = as_bytes(call.input);
+      return all_to_all_on(group_, to, from);
+    }
+    case Operation::kSend:
+      inputs = {call.input};
+      return group_.send(inputs, call.peer, call.tag);
+    case Operation::kRecv:
+      outputs = {call.output};
+      return group_.recv(outputs, call.peer, call.tag);
+    default:
+      return group_.barrier();
+  }
 }
 
-Work GlooBackend::all_reduce(const torch::Tensor& tensor, ReduceOp op) {
-  if (!gloo_reduces(tensor.scalar_type(), op)) return all_reduce_here(tensor, op);
-  const auto sum = [=, this] {
-    Tensors tensors = {tensor};
-    return group_.allreduce(tensors, {.reduceOp = c10d_op(op)});
-  };
-  return begin("all_reduce", sum, after_sum(tensor, op));
+Work GlooBackend::begin_in_order(const char* what, const CollectiveCall& call, Finish finish) {
+  if (queue_.is_idle()) return begin_now(what, call, std::move(finish));
+  return queue_.add([=, this] { begin_now(what, call, finish).wait(); });
+}
+
+Work GlooBackend::begin(const CollectiveCall& call) {
+  if (call.is_message())
+    return Work(std::make_shared<MessageWork>(c10d_call(call.name(), call), timeout()));
+  if (call.kind == Operation::kReduceScatter) {
+    const torch::Tensor rows = rows_like(call.output, size_);
+    return begin_in_order(call.name(),
+        {.kind = Operation::kAllToAll, .output = rows, .input = call.input},
+        [output = call.output, rows, op = call.op] { reduce_rows(output, rows, op); });
+  }
+  if (!call.reduces()) return begin_in_order(call.name(), call);
+  CollectiveCall reduction = call;
+  // The other ranks' tensors become scratch space; they must stay as they were.
+  if (!call.output.defined()) reduction.input = call.input.clone();
+  if (!gloo_reduces(call.input.scalar_type(), call.op))
+    return reduce_here(reduction.input, call.op);
+  return begin_in_order(call.name(), reduction, after_sum(call.output, call.op));
 }
 
 // Of a short tensor, or between two, all is sent to all: that is one step, and no more bytes than
 // in pieces. Else each rank reduces a piece, which takes a thread that waits for both steps.
-Work GlooBackend::all_reduce_here(const torch::Tensor& tensor, ReduceOp op) {
+Work GlooBackend::reduce_here(const torch::Tensor& tensor, ReduceOp op) {
   constexpr std::size_t kShort = std::size_t{64} << 10;
-  if (size() > 2 && tensor.nbytes() * static_cast<std::size_t>(size()) > kShort)
-    return turns_.add([=, this] { reduce_in_pieces(tensor, op); });
-  const torch::Tensor rows = rows_like(tensor, size());
-  return begin("all_reduce", gathering(rows, tensor), [=] { reduce_rows(tensor, rows, op); });
+  if (size_ > 2 && tensor.nbytes() * static_cast<std::size_t>(size_) > kShort)
+    return queue_.add([=, this] { reduce_in_pieces(tensor, op); });
+  const torch::Tensor rows = rows_like(tensor, size_);
+  return begin_in_order("all_reduce",
+      {.kind = Operation::kAllGather, .output = rows, .input = tensor},
+      [=] { reduce_rows(tensor, rows, op); });
 }
 
 // As many bytes as in Gloo's ring.
@@ -272,86 +419,15 @@ void GlooBackend::reduce_in_pieces(const torch::Tensor& tensor, ReduceOp op) {
   }
   const torch::Tensor own = pieces_of(whole, size())[static_cast<std::size_t>(rank())];
   const torch::Tensor rows = rows_like(own, size());
-  begin_now("all_reduce", exchanging(rows, whole), [&] { reduce_rows(own, rows, op); }).wait();
-  begin_now("all_reduce", gathering(whole, own)).wait();
+  begin_now("all_reduce", {.kind = Operation::kAllToAll, .output = rows, .input = whole}, [&] {
+    reduce_rows(own, rows, op);
+  }).wait();
+  begin_now("all_reduce", {.kind = Operation::kAllGather, .output = whole, .input = own}).wait();
   if (whole.data_ptr() != tensor.data_ptr())
     std::memcpy(tensor.data_ptr(), whole.data_ptr(), tensor.nbytes());
 }
 
-Work GlooBackend::reduce(const torch::Tensor& tensor, int root, ReduceOp op) {
-  // The other ranks' tensors become scratch space; they must stay as they were.
-  const torch::Tensor sent = rank() == root ? tensor : tensor.clone();
-  if (!gloo_reduces(tensor.scalar_type(), op)) return all_reduce_here(sent, op);
-  const auto sum = [=, this] {
-    Tensors tensors = {sent};
-    c10d::ReduceOptions settings;
-    settings.reduceOp = c10d_op(op);
-    settings.rootRank = root;
-    return group_.reduce(tensors, settings);
-  };
-  return begin("reduce", sum, rank() == root ? after_sum(tensor, op) : nullptr);
-}
-
-Work GlooBackend::broadcast(const torch::Tensor& tensor, int root) {
-  return begin("broadcast", [this, root, bytes = as_bytes(tensor)] {
-    Tensors sent = {bytes};
-    c10d::BroadcastOptions settings;
-    settings.rootRank = root;
-    return group_.broadcast(sent, settings);
-  });
-}
-
-Work GlooBackend::all_gather(const torch::Tensor& output, const torch::Tensor& input) {
-  return begin("all_gather", gathering(output, input));
-}
-
-Work GlooBackend::gather(const torch::Tensor& output, const torch::Tensor& input, int root) {
-  return begin("gather", [=, this] {
-    std::vector<Tensors> outputs;
-    if (rank() == root) outputs.push_back(pieces_of(as_bytes(output), size()));
-    Tensors inputs = {as_bytes(input)};
-    c10d::GatherOptions settings;
-    settings.rootRank = root;
-    return group_.gather(outputs, inputs, settings);
-  });
-}
-
-Work GlooBackend::scatter(const torch::Tensor& output, const torch::Tensor& input, int root) {
-  return begin("scatter", [=, this] {
-    std::vector<Tensors> inputs;
-    if (rank() == root) inputs.push_back(pieces_of(as_bytes(input), size()));
-    Tensors outputs = {as_bytes(output)};
-    c10d::ScatterOptions settings;
-    settings.rootRank = root;
-    return group_.scatter(outputs, inputs, settings);
-  });
-}
-
-Work GlooBackend::reduce_scatter(
-    const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) {
-  const torch::Tensor rows = rows_like(output, size());
-  return begin("reduce_scatter", exchanging(rows, input), [=] { reduce_rows(output, rows, op); });
-}
-
-Work GlooBackend::all_to_all(const torch::Tensor& output, const torch::Tensor& input) {
-  return begin("all_to_all", exchanging(output, input));
-}
-
-Work GlooBackend::send(const torch::Tensor& tensor, int to, int tag) {
-  Tensors sent = {tensor};
-  return message_work(call("send", [&] { return group_.send(sent, to, tag); }), timeout());
-}
-
-Work GlooBackend::recv(const torch::Tensor& tensor, int from, int tag) {
-  Tensors received = {tensor};
-  return message_work(call("recv", [&] { return group_.recv(received, from, tag); }), timeout());
-}
-
-Work GlooBackend::barrier() {
-  return begin("barrier", [this] { return group_.barrier(); });
-}
-
-std::shared_ptr<Backend> GlooBackend::subgroup(const std::vector<int>& members) {
+std::shared_ptr<Backend> GlooBackend::make_subgroup(const std::vector<int>& members) {
   const auto own = std::find(members.begin(), members.end(), rank());
   check(own != members.end(), "subgroup: rank ", rank(), " is not among its members");
   const std::string prefix = concat("subgroup-", ++subgroups_, "-of-", members.front());

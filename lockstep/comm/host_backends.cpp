@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <mutex>
 #include <numeric>
+#include <sys/mman.h>
+#include <thread>
 #include <unistd.h>
 
-#include "lockstep/comm/host/address_space.h"
+#include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
+#include "lockstep/device/host_tensor.h"
 
 namespace lockstep {
 namespace {
@@ -28,6 +34,10 @@ std::vector<int> processes_of(
   return processes;
 }
 
+std::byte* data_of(const torch::Tensor& tensor) {
+  return tensor.defined() ? static_cast<std::byte*>(tensor.data_ptr()) : nullptr;
+}
+
 class OneProcess : public host::AddressSpace {
  public:
   std::optional<Exposure> expose(const void* memory, std::size_t) const override {
@@ -42,6 +52,91 @@ class OneProcess : public host::AddressSpace {
     return torch::empty({elements}, options);
   }
 };
+
+/// The address space of ranks that are processes: each allocation is one segment per rank,
+/// mapped by all.
+///
+/// A segment lives as long as the tensor made in it, and as what was resolved in it; one that this
+/// rank has released cannot be resolved.
+class SymmetricMemory : public host::AddressSpace {
+ public:
+  explicit SymmetricMemory(int rank) : rank_(rank) {}
+
+  std::optional<Exposure> expose(const void* memory, std::size_t bytes) const override;
+  std::shared_ptr<std::byte> resolve(int rank, const Exposure& exposure) const override;
+  torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options,
+      const host::ExchangeText& exchange) override;
+
+ private:
+  struct Segment {
+    std::uint64_t id;
+    std::size_t bytes;
+    std::vector<host::Mapping> of_rank;
+  };
+
+  int rank_;
+  std::uint64_t next_ = Exposure::kFirstSegment;
+  mutable std::mutex mutex_;
+  std::vector<std::weak_ptr<Segment>> segments_;
+};
+
+// What a rank asks for stands before its ticket, so that they can be compared.
+void check_same_request(const std::vector<std::string>& texts) {
+  const auto request = [](const std::string& text) { return text.substr(0, text.find('\n')); };
+  for (std::size_t rank = 1; rank < texts.size(); ++rank) {
+    check(request(texts[rank]) == request(texts[0]),
+        "empty: the ranks ask for different tensors: rank 0 for ", request(texts[0]), ", rank ",
+        rank, " for ", request(texts[rank]));
+  }
+}
+
+std::optional<Exposure> SymmetricMemory::expose(const void* memory, std::size_t bytes) const {
+  const auto* start = static_cast<const std::byte*>(memory);
+  const std::lock_guard lock(mutex_);
+  for (const auto& weak : segments_) {
+    const auto segment = weak.lock();
+    if (!segment) continue;
+    const std::byte* base = segment->of_rank[static_cast<std::size_t>(rank_)].data();
+    if (start >= base && start + bytes <= base + segment->bytes) {
+      return Exposure{segment->id, static_cast<std::uint64_t>(start - base)};
+    }
+  }
+  return std::nullopt;
+}
+
+std::shared_ptr<std::byte> SymmetricMemory::resolve(int rank, const Exposure& exposure) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& weak : segments_) {
+    const auto segment = weak.lock();
+    if (segment && segment->id == exposure.segment) {
+      return {segment, segment->of_rank[static_cast<std::size_t>(rank)].data() + exposure.offset};
+    }
+  }
+  throw CommError(concat("rank ", rank, " uses shared memory that rank ", rank_, " has released"));
+}
+
+torch::Tensor SymmetricMemory::empty(std::int64_t elements, const torch::TensorOptions& options,
+    const host::ExchangeText& exchange) {
+  const std::size_t wanted = static_cast<std::size_t>(elements) * options.dtype().itemsize();
+  const auto segment = std::make_shared<Segment>(Segment{0, std::max<std::size_t>(wanted, 1), {}});
+  const host::MemoryFile own = host::make_memory_file(segment->bytes);
+  const auto texts = exchange(concat(elements, " ", options.dtype().name(), "\n", own.ticket));
+  check_same_request(texts);
+  for (const std::string& text : texts) {
+    const auto file = host::open_memory_file(text.substr(text.find('\n') + 1), segment->bytes);
+    segment->of_rank.push_back(host::Mapping::shared(file, segment->bytes));
+  }
+  // The second exchange keeps each file open until everyone has mapped it.
+  exchange("mapped");
+  std::byte* data = segment->of_rank[static_cast<std::size_t>(rank_)].data();
+  ::madvise(data, segment->bytes, MADV_HUGEPAGE);  // only a hint: fewer page faults
+  const std::lock_guard lock(mutex_);
+  segment->id = next_++;
+  std::erase_if(segments_, [](const auto& weak) { return weak.expired(); });
+  segments_.push_back(segment);
+  return torch::from_blob(
+      data, {elements}, [segment](void*) {}, options);
+}
 
 template <typename Step>
 std::string failure_of(Step step) {
@@ -60,7 +155,66 @@ void check_all_shared(const std::vector<int>& members, const std::vector<std::st
   }
 }
 
+std::string reason_of(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception of an unknown type";
+  }
+}
+
 }  // namespace
+
+namespace host {
+
+HostBackend::HostBackend(
+    std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpace> space, int rank)
+    : Backend(rank, region->size()),
+      region_(std::move(region)),
+      engine_(std::make_shared<Engine>(region_, std::move(space), rank)) {
+  engine_->join(std::make_shared<RankEngines>());
+}
+
+Work HostBackend::begin(const CollectiveCall& call) {
+  if (call.kind == Kind::kSend) return engine_->send(call.input, call.peer, call.tag);
+  if (call.kind == Kind::kRecv) return engine_->recv(call.output, call.peer, call.tag);
+  if (call.kind == Kind::kBarrier) return engine_->begin({.kind = call.kind});
+  const bool gives_piece = call.kind == Kind::kScatter || call.kind == Kind::kReduceScatter;
+  const int pieces = gives_piece || call.kind == Kind::kAllToAll ? size_ : 1;
+  const std::int64_t elements = gives_piece ? call.output.numel() : call.tensor().numel() / pieces;
+  return engine_->begin({.kind = call.kind,
+      .element = call.tensor().scalar_type(),
+      .op = call.op,
+      .root = call.root,
+      .elements = elements,
+      .pieces = pieces,
+      .input = data_of(call.input),
+      .output = data_of(call.output),
+      .tensors = call.has_one_tensor() ? std::vector{call.tensor()}
+                                       : std::vector{call.output, call.input}});
+}
+
+torch::Tensor HostBackend::make_empty(std::int64_t elements, const torch::TensorOptions& options) {
+  return engine_->space().empty(
+      elements, options, [this](const std::string& text) { return exchange(text); });
+}
+
+std::vector<std::string> HostBackend::exchange(const std::string& text) {
+  constexpr std::int64_t kBytes = 256;
+  check(text.size() < kBytes, "exchange: the text is too long: ", text);
+  torch::Tensor own = torch::zeros({kBytes}, on_host(torch::kByte));
+  std::memcpy(own.data_ptr(), text.data(), text.size());
+  const torch::Tensor all = torch::empty({size_, kBytes}, on_host(torch::kByte));
+  begin({.kind = Kind::kAllGather, .output = all, .input = own}).wait();
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < size_; ++rank)
+    texts.emplace_back(static_cast<const char*>(all[rank].data_ptr()));
+  return texts;
+}
+
+}  // namespace host
 
 std::shared_ptr<SharedRegion> ThreadBackend::make_region(int size) {
   return std::make_shared<SharedRegion>(
@@ -71,7 +225,7 @@ ThreadBackend::ThreadBackend(std::shared_ptr<SharedRegion> region, int rank)
     : HostBackend(std::move(region), std::make_unique<OneProcess>(), rank) {}
 
 // The first member makes the region and lends it until the others have it.
-std::shared_ptr<Backend> ThreadBackend::subgroup(const std::vector<int>& members) {
+std::shared_ptr<Backend> ThreadBackend::make_subgroup(const std::vector<int>& members) {
   const int own = place_among(members, rank());
   const SharedRegion::SubgroupKey key{++subgroups_, members.front()};
   std::shared_ptr<SharedRegion> made;
@@ -80,16 +234,16 @@ std::shared_ptr<Backend> ThreadBackend::subgroup(const std::vector<int>& members
     made->share_alarms(shared_region(), members);
     region().lend(key, made);
   }
-  barrier().wait();
+  begin({.kind = Operation::kBarrier}).wait();
   auto group = std::make_shared<ThreadBackend>(region().borrow(key), own);
-  barrier().wait();
+  begin({.kind = Operation::kBarrier}).wait();
   group->join(*this);
   group->set_timeout(timeout());
   return group;
 }
 
 ShmBackend::ShmBackend(std::shared_ptr<SharedRegion> region, int rank)
-    : HostBackend(std::move(region), std::make_unique<host::SymmetricMemory>(rank), rank) {}
+    : HostBackend(std::move(region), std::make_unique<SymmetricMemory>(rank), rank) {}
 
 std::shared_ptr<ShmBackend> ShmBackend::create(
     int rank, int size, std::chrono::milliseconds timeout, const host::ExchangeText& exchange) {
@@ -133,9 +287,33 @@ std::shared_ptr<ShmBackend> ShmBackend::meet(const std::vector<int>& members, in
   return backend;
 }
 
-std::shared_ptr<Backend> ShmBackend::subgroup(const std::vector<int>& members) {
+std::shared_ptr<Backend> ShmBackend::make_subgroup(const std::vector<int>& members) {
   const auto through_group = [this](const std::string& text) { return exchange(text); };
   return meet(members, rank(), timeout(), through_group, this);
+}
+
+void run_ranks(int size, const std::function<void(ProcessGroup)>& body) {
+  check(size >= 1, "run_ranks: the number of ranks must be at least 1: ", size);
+  const auto region = ThreadBackend::make_region(size);
+  std::mutex mutex;
+  std::exception_ptr first;
+  const auto run = [&](int rank) {
+    try {
+      body(size == 1 ? ProcessGroup(std::make_shared<SingleBackend>())
+                     : ProcessGroup(recorded_world(std::make_shared<ThreadBackend>(region, rank))));
+    } catch (...) {
+      {
+        const std::lock_guard lock(mutex);
+        if (!first) first = std::current_exception();
+      }
+      region->abort(concat("rank ", rank, " failed: ", reason_of(std::current_exception())));
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < size; ++rank) threads.emplace_back(run, rank);
+  }
+  if (first) std::rethrow_exception(first);
 }
 
 }  // namespace lockstep

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/host/host_backend.h"
+#include "lockstep/comm/backend.h"
+#include "lockstep/comm/host/engine.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {
@@ -16,6 +17,42 @@ class MemoryNotShared : public CommError {
   using CommError::CommError;
 };
 
+namespace host {
+
+/// Carries collectives between ranks on one host through shared memory. Two derived classes, for
+/// threads and for processes, decide how memory is seen and how a region is shared.
+class HostBackend : public Backend {
+ public:
+  bool sums_in_rank_order() const override { return true; }
+  void abort(const std::string& reason) override { engine_->abort(reason); }
+  std::chrono::milliseconds timeout() const override { return engine_->timeout(); }
+  void set_timeout(std::chrono::milliseconds timeout) override { engine_->set_timeout(timeout); }
+
+  /// Moves what it can of this rank's messages; returns whether some are still under way.
+  bool advance_messages() { return engine_->advance_messages(); }
+
+  const std::shared_ptr<SharedRegion>& shared_region() const { return region_; }
+
+ protected:
+  HostBackend(std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpace> space, int rank);
+
+  Work begin(const CollectiveCall& call) override;
+  torch::Tensor make_empty(std::int64_t elements, const torch::TensorOptions& options) override;
+
+  Engine& engine() { return *engine_; }
+  SharedRegion& region() { return *region_; }
+  /// Waits for this group and for the parent's advance each other from now on.
+  void join(const HostBackend& parent) { engine_->join(parent.engine_->engines_of_rank()); }
+  /// Shares a short text with all ranks of this group, through this group.
+  std::vector<std::string> exchange(const std::string& text);
+
+ private:
+  std::shared_ptr<SharedRegion> region_;
+  std::shared_ptr<Engine> engine_;
+};
+
+}  // namespace host
+
 /// Carries the collectives of ranks that are threads of one process, without copying.
 class ThreadBackend : public host::HostBackend {
  public:
@@ -25,7 +62,9 @@ class ThreadBackend : public host::HostBackend {
   ThreadBackend(std::shared_ptr<host::SharedRegion> region, int rank);
 
   std::string name() const override { return "threads"; }
-  std::shared_ptr<Backend> subgroup(const std::vector<int>& members) override;
+
+ protected:
+  std::shared_ptr<Backend> make_subgroup(const std::vector<int>& members) override;
 
  private:
   int subgroups_ = 0;
@@ -44,7 +83,9 @@ class ShmBackend : public host::HostBackend {
       int rank, int size, std::chrono::milliseconds timeout, const host::ExchangeText& exchange);
 
   std::string name() const override { return "shm"; }
-  std::shared_ptr<Backend> subgroup(const std::vector<int>& members) override;
+
+ protected:
+  std::shared_ptr<Backend> make_subgroup(const std::vector<int>& members) override;
 
  private:
   ShmBackend(std::shared_ptr<host::SharedRegion> region, int rank);

@@ -9,9 +9,7 @@
 #include <ATen/MemoryOverlap.h>
 
 #include "lockstep/comm/backend.h"
-#include "lockstep/comm/device/routed_backend.h"
-#include "lockstep/comm/host/collective.h"
-#include "lockstep/comm/single_backend.h"
+#include "lockstep/comm/device/device_backends.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/host_tensor.h"
@@ -155,13 +153,6 @@ void check_one(const char* collective, const Backend& backend, const torch::Tens
 }
 
 }  // namespace
-
-// The types of the host's kernels.
-std::optional<at::ScalarType> Backend::reduced_as(
-    torch::Device, at::ScalarType type, ReduceOp) const {
-  if (!host::reduce_element(type)) return std::nullopt;
-  return type;
-}
 
 ProcessGroup::ProcessGroup() : backend_(std::make_shared<SingleBackend>(false)) {}
 ProcessGroup::ProcessGroup(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}

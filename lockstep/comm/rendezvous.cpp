@@ -8,17 +8,11 @@
 
 #include "lockstep/cluster/place.h"
 #include "lockstep/cluster/route.h"
+#include "lockstep/comm/ask_store.h"
 #include "lockstep/comm/backend.h"
-#include "lockstep/comm/forgotten_init.h"
 #include "lockstep/comm/gloo_backend.h"
 #include "lockstep/comm/hierarchy/hierarchical_backend.h"
-#include "lockstep/comm/hierarchy/nodes.h"
 #include "lockstep/comm/host_backends.h"
-#include "lockstep/comm/init_method.h"
-#include "lockstep/comm/quiet_log.h"
-#include "lockstep/comm/record/recorded_backend.h"
-#include "lockstep/comm/roll_call.h"
-#include "lockstep/comm/single_backend.h"
 #include "lockstep/comm/store.h"
 #include "lockstep/core/backend_names.h"
 #include "lockstep/core/environment.h"
@@ -114,11 +108,8 @@ void check_same_backend(const Store& store, const World& world, const InitOption
   const auto other =
       std::ranges::find_if(asked, [&](const auto& name) { return name != asked[0]; });
   if (other == asked.end()) return;
-  const std::string text =
-      concat("init_process_group: the ranks ask for different backends: ", asked[0], " on rank 0, ",
-          *other, " on rank ", other - asked.begin());
-  refuse(store, text);
-  throw InvalidArgument(text);
+  refuse(store, concat("init_process_group: the ranks ask for different backends: ", asked[0],
+                    " on rank 0, ", *other, " on rank ", other - asked.begin()));
 }
 
 // A file left by an earlier run still holds that run's values.
@@ -170,10 +161,7 @@ void check_interfaces(const Store& store, const World& world, const InitOptions&
   const auto found =
       std::ranges::find_if(obstacles, [](const auto& text) { return !text.empty(); });
   if (found == obstacles.end()) return;
-  const std::string text =
-      concat("init_process_group: rank ", found - obstacles.begin(), ": ", *found);
-  refuse(store, text);
-  throw InvalidArgument(text);
+  refuse(store, concat("init_process_group: rank ", found - obstacles.begin(), ": ", *found));
 }
 
 bool uses_gloo(const std::vector<std::string>& hosts, const InitOptions& options) {

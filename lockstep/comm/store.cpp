@@ -3,16 +3,22 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <functional>
+#include <mutex>
+#include <random>
 #include <sys/file.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 
+#include <c10/util/Logging.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "lockstep/comm/ask_store.h"
+#include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/core/text.h"
 
@@ -92,7 +98,27 @@ class MeetingFile final : private FolderLock, public c10d::FileStore {
   }
 };
 
+constexpr int kSilent = 4;  // above FATAL
+
+std::mutex log_mutex;
+int log_silencers = 0;
+int log_level_before = 0;
+
+bool user_chose_the_level() { return environment("TORCH_CPP_LOG_LEVEL").has_value(); }
+
 }  // namespace
+
+QuietLog::QuietLog() {
+  const std::lock_guard lock(log_mutex);
+  if (log_silencers++ > 0 || user_chose_the_level()) return;
+  log_level_before = std::exchange(FLAGS_caffe2_log_level, kSilent);
+}
+
+QuietLog::~QuietLog() {
+  const std::lock_guard lock(log_mutex);
+  if (--log_silencers > 0 || user_chose_the_level()) return;
+  FLAGS_caffe2_log_level = log_level_before;
+}
 
 Store memory_store() { return c10::make_intrusive<c10d::HashStore>(); }
 
@@ -111,6 +137,7 @@ std::string first_line(const std::exception& error) {
 void refuse(const Store& store, const std::string& text) {
   store->set(kRefused, bytes_of(text));
   store->add(kReaders, 1);
+  throw InvalidArgument(text);
 }
 
 void await_readers_of_refusal(const Store& store, int size) {
@@ -142,6 +169,104 @@ std::vector<std::string> exchange_texts(const Store& store, const std::string& t
     for (const std::string& key : keys) texts.push_back(text_at(store, key));
     return texts;
   });
+}
+
+namespace {
+
+constexpr const char* kRollCall = "init_process_group: ";
+
+/// Writes a value unless there is one, and returns what is there then.
+std::string first_of(const Store& store, const std::string& key, const std::string& value) {
+  return store->compareSet(key, "", value);
+}
+
+/// Returns what a message shows of a process.
+std::string shown(const std::string& process) { return process.substr(0, process.find('\n')); }
+
+void check_size(const Store& store, const Member& member, const std::string& size) {
+  if (size == std::to_string(member.size)) return;
+  refuse(store,
+      concat(kRollCall, "rank ", member.rank, " (", shown(member.process), ") has a world of ",
+          member.size, " ranks, rank 0 at ", member.place, " has one of ", size,
+          "; start all with the same number of hosts and of ranks a host (WORLD_SIZE)"));
+}
+
+void check_alone(const Store& store, const Member& member) {
+  const std::string first = first_of(store, concat("member-", member.rank), member.process);
+  if (first == member.process) return;
+  refuse(store, concat(kRollCall, "two processes are rank ", member.rank, " of the world at ",
+                    member.place, ": ", shown(first), " and ", shown(member.process),
+                    "; give each host a --node-rank, and each run a --master-port, of its own"));
+}
+
+// Rank 0 says which world it is.
+void call_roll(const Store& store, const Member& member, std::chrono::milliseconds timeout) {
+  const std::string own_run = member.run + ".";  // never empty
+  const bool decides = member.rank == 0;
+  const std::string run =
+      decides ? first_of(store, "run", own_run) : await_text(store, "run", "rank 0", timeout);
+  check(run == own_run, kRollCall, "rank ", member.rank, " (", shown(member.process),
+      ") has met another run at ", member.place, "; give each run a --master-port of its own");
+  const std::string size = decides ? first_of(store, "size", std::to_string(member.size))
+                                   : await_text(store, "size", "rank 0", timeout);
+  check_size(store, member, size);
+  check_alone(store, member);
+}
+
+}  // namespace
+
+std::string this_process() {
+  static const std::string kProcess = [] {
+    std::random_device random;
+    // Containers may share a host's name and have processes of the same number.
+    return concat("host ", host_name(), ", pid ", ::getpid(), "\n", random());
+  }();
+  return kProcess;
+}
+
+void check_one_world(const Store& store, const Member& member, std::chrono::milliseconds timeout) {
+  ask_store("init_process_group", timeout, [=] {
+    call_roll(store, member, timeout);
+    return true;
+  });
+}
+
+namespace {
+
+constexpr const char* kInitMethod = "init_process_group: the init method ";
+
+InitMethod tcp_method(const std::string& url, const std::string& rest) {
+  const auto colon = rest.rfind(':');
+  check(colon != std::string::npos && colon > 0, kInitMethod, url,
+      " needs an address and a port: tcp://HOST:PORT");
+  std::string host = rest.substr(0, colon);
+  const bool bracketed = host.front() == '[' && host.back() == ']';
+  check(bracketed || host.find(':') == std::string::npos, kInitMethod, url,
+      " has an IPv6 address, which needs brackets: tcp://[::1]:29500");
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  const int port = parse_number<int>(rest.substr(colon + 1)).value_or(0);
+  check(0 < port && port < 65536, kInitMethod, url,
+      " has no port between 1 and 65535: ", rest.substr(colon + 1));
+  return {.kind = InitMethod::Kind::kTcp, .host = host, .port = port};
+}
+
+InitMethod file_method(const std::string& url, const std::string& path) {
+  check(!path.empty() && path.front() == '/', kInitMethod, url,
+      " needs an absolute path after two slashes, so three in all: file:///tmp/meeting");
+  check(path.back() != '/', kInitMethod, url, " names a folder; the ranks meet in a file");
+  return {.kind = InitMethod::Kind::kFile, .path = path};
+}
+
+}  // namespace
+
+InitMethod parse_init_method(const std::string& url) {
+  if (url.empty() || url == "env://") return {};
+  check(url.find('?') == std::string::npos, kInitMethod, url,
+      " has a question mark; give rank and world size as InitOptions, or by RANK and WORLD_SIZE");
+  if (url.starts_with("tcp://")) return tcp_method(url, url.substr(6));
+  if (url.starts_with("file://")) return file_method(url, url.substr(7));
+  throw InvalidArgument(
+      concat(kInitMethod, "must be env://, tcp://HOST:PORT or file:///PATH, not ", url));
 }
 
 }  // namespace lockstep

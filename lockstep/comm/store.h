@@ -61,8 +61,8 @@ int port_of(const Store& store);
 std::string first_line(const std::exception& error);
 
 /// Ends the exchange_texts() of all who have not met yet: they throw InvalidArgument with this
-/// text.
-void refuse(const Store& store, const std::string& text);
+/// text, as this does.
+[[noreturn]] void refuse(const Store& store, const std::string& text);
 
 /// Waits until `size` processes have refused or read why, and no other has for half a second: the
 /// store's server must not leave before the others have, of whom there may be more than it knows.
@@ -77,5 +77,43 @@ std::string await_text(const Store& store, const std::string& key, const std::st
 /// once. Throws TimeoutError that names the ranks that did not come.
 std::vector<std::string> exchange_texts(const Store& store, const std::string& topic, int rank,
     int size, const std::string& text, std::chrono::milliseconds timeout);
+
+/// A rank that joins a world at a store, as the others see it.
+struct Member {
+  int rank = 0;
+  int size = 1;
+  std::string run = {};      ///< the same for all of a run, and another for another run
+  std::string process = {};  ///< other for each process; messages show the first line
+  std::string place = {};    ///< where they meet, for messages
+};
+
+/// Describes this process, for Member::process.
+std::string this_process();
+
+/// Makes sure that all who come to a store are of one world: of one run and size, each rank once.
+/// Rank 0 decides what world that is.
+///
+/// Throws InvalidArgument that says what differs; then exchange_texts() throws the same on the
+/// other ranks, unless the stranger is of another run. Throws TimeoutError when rank 0 does not
+/// come.
+void check_one_world(const Store& store, const Member& member, std::chrono::milliseconds timeout);
+
+/// Where the ranks of a world meet.
+struct InitMethod {
+  enum class Kind {
+    kEnvironment,  ///< at MASTER_ADDR and MASTER_PORT
+    kTcp,
+    kFile
+  };
+
+  Kind kind = Kind::kEnvironment;
+  std::string host = {};  ///< of kTcp; rank 0 listens there
+  int port = 0;           ///< of kTcp
+  std::string path = {};  ///< of kFile, absolute
+};
+
+/// Reads `env://` (or nothing), `tcp://HOST:PORT` or `file:///PATH`; an IPv6 address stands in
+/// brackets. Throws InvalidArgument that says what is wrong.
+InitMethod parse_init_method(const std::string& url);
 
 }  // namespace lockstep

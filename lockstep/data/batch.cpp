@@ -11,10 +11,10 @@
 
 namespace lockstep {
 
-std::vector<torch::Tensor> Batch::inputs() const {
-  std::vector<torch::Tensor> all{data};
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+std::vector<torch::Tensor> Batch::input_tensors() const {
+  std::vector<torch::Tensor> tensors;
+  for (const NamedTensor& input : inputs) tensors.push_back(input.tensor);
+  return tensors;
 }
 
 namespace data {
@@ -47,8 +47,8 @@ torch::ScalarType type_of(const InputForm& input, const BatchForm& form) {
 
 bool has_named_inputs(const Batch& batch, std::int64_t size, const BatchForm& form) {
   return std::ranges::equal(
-      batch.inputs(), form.inputs, [&](const torch::Tensor& tensor, const InputForm& input) {
-        return are_rows(tensor, row_sizes(size, input), type_of(input, form));
+      batch.inputs, form.inputs, [&](const NamedTensor& own, const InputForm& input) {
+        return are_rows(own.tensor, row_sizes(size, input), type_of(input, form));
       });
 }
 
@@ -66,30 +66,28 @@ Batch empty_batch(std::int64_t size, const BatchForm& form) {
   const auto rows = [&](torch::IntArrayRef sizes, torch::ScalarType type) {
     return pinned_if(torch::empty(sizes, torch::TensorOptions().dtype(type)), form.pinned);
   };
+  if (form.inputs.empty()) {
+    auto images = empty_images(size, form.shape, form.dtype, form.channels_last);
+    return {pinned_if(images, form.pinned), rows({size}, torch::kLong)};
+  }
   Batch batch;
   for (const InputForm& input : form.inputs)
-    batch.more.push_back(rows(row_sizes(size, input), type_of(input, form)));
-  if (form.inputs.empty()) {
-    batch.data =
-        pinned_if(empty_images(size, form.shape, form.dtype, form.channels_last), form.pinned);
-  } else {
-    batch.data = batch.more.front();
-    batch.more.erase(batch.more.begin());
-  }
-  batch.target = rows({size}, torch::kLong);
+    batch.inputs.push_back({input.name, rows(row_sizes(size, input), type_of(input, form))});
+  batch.targets.push_back({"target", rows({size}, torch::kLong)});
   return batch;
 }
 
 bool has_form(const Batch& batch, std::int64_t size, const BatchForm& form) {
-  if (!are_rows(batch.target, {size}, torch::kLong)) return false;
+  if (batch.targets.size() != 1 || !are_rows(batch.target(), {size}, torch::kLong)) return false;
   if (!form.inputs.empty()) return has_named_inputs(batch, size, form);
-  return batch.more.empty() && are_images(batch.data, size, form.shape, form.channels_last) &&
-         batch.data.scalar_type() == form.dtype;
+  return batch.inputs.size() == 1 && batch.input().scalar_type() == form.dtype &&
+         are_images(batch.input(), size, form.shape, form.channels_last);
 }
 
 bool is_held_by_nobody_else(const Batch& batch) {
-  return is_ours_alone(batch.data) && is_ours_alone(batch.target) &&
-         std::ranges::all_of(batch.more, is_ours_alone);
+  const auto is_alone = [](const NamedTensor& each) { return is_ours_alone(each.tensor); };
+  return !batch.is_empty() && std::ranges::all_of(batch.inputs, is_alone) &&
+         std::ranges::all_of(batch.targets, is_alone);
 }
 
 bool can_be_reused(const Batch& batch, std::int64_t size, const BatchForm& form) {

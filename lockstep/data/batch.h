@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/types.h>
@@ -10,16 +11,42 @@
 
 namespace lockstep {
 
-/// The input of a step: images [batch, channels, height, width], classes [batch] as int64. Where a
-/// set names the inputs of its samples, `data` is the first of them and `more` has the others.
-struct Batch {
-  torch::Tensor data;
-  torch::Tensor target;
-  std::vector<torch::Tensor> more = {};
-
-  /// Returns what a net takes: `data`, then `more`.
-  std::vector<torch::Tensor> inputs() const;
+/// A tensor of a batch, under the name that its set gives it.
+struct NamedTensor {
+  std::string name;
+  torch::Tensor tensor;
 };
+
+/// The samples of a step; the first dimension of each tensor is the batch. Most sets have one
+/// input, images [batch, channels, height, width], and one target, their classes [batch] as int64.
+struct Batch {
+  std::vector<NamedTensor> inputs = {};
+  std::vector<NamedTensor> targets = {};
+
+  Batch() = default;
+  Batch(torch::Tensor input, torch::Tensor target)
+      : inputs{{"input", std::move(input)}}, targets{{"target", std::move(target)}} {}
+
+  bool is_empty() const { return targets.empty(); }
+
+  /// The first input and the first target; std::out_of_range for an empty batch.
+  torch::Tensor& input() { return inputs.at(0).tensor; }
+  const torch::Tensor& input() const { return inputs.at(0).tensor; }
+  torch::Tensor& target() { return targets.at(0).tensor; }
+  const torch::Tensor& target() const { return targets.at(0).tensor; }
+
+  /// Returns what a net takes: all inputs, in their order.
+  std::vector<torch::Tensor> input_tensors() const;
+};
+
+/// Returns a batch of what `change` makes of each tensor.
+template <typename Change>
+Batch changed(const Batch& batch, Change&& change) {
+  Batch made = batch;
+  for (NamedTensor& input : made.inputs) input.tensor = change(input.tensor);
+  for (NamedTensor& target : made.targets) target.tensor = change(target.tensor);
+  return made;
+}
 
 /// The class of a sample that must not be counted: cross entropy leaves it out by default.
 inline constexpr std::int64_t kIgnoredTarget = -100;

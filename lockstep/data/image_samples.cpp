@@ -48,8 +48,8 @@ void StoredSamples::read(std::span<const SampleKey> keys, const Batch& out) cons
   std::vector<std::int64_t> indices;
   indices.reserve(keys.size());
   for (const SampleKey& key : keys) indices.push_back(key.index);
-  gather_images_into(out.data, images_, indices, scale_);
-  gather_labels_into(out.target, images_, indices);
+  gather_images_into(out.input(), images_, indices, scale_);
+  gather_labels_into(out.target(), images_, indices);
 }
 
 TransformedSamples::TransformedSamples(

@@ -68,8 +68,7 @@ Batch Loader::constant_batch(std::int64_t number) const {
   for (std::int64_t i = 0; i < std::ssize(indices_of(number)); ++i) keys.push_back({.index = i});
   Batch batch = data::empty_batch(std::ssize(keys), form_);
   samples_->read(keys, batch);
-  for (torch::Tensor& input : batch.more) input = input.to(options_.device);
-  return {batch.data.to(options_.device), batch.target.to(options_.device), std::move(batch.more)};
+  return changed(batch, [this](const torch::Tensor& own) { return own.to(options_.device); });
 }
 
 void Loader::read_into(Batch& batch, std::int64_t number) const {
@@ -79,7 +78,7 @@ void Loader::read_into(Batch& batch, std::int64_t number) const {
   }
   const auto indices = indices_of(number);
   if (samples_->is_constant()) {
-    const bool is_there = batch.target.defined() && batch.target.size(0) == std::ssize(indices);
+    const bool is_there = !batch.is_empty() && batch.target().size(0) == std::ssize(indices);
     if (!is_there) batch = constant_batch(number);
     return;
   }

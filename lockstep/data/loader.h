@@ -45,8 +45,8 @@ struct LoaderOptions {
 /// a later one unless someone still holds it or a view of it. A set that is constant has one batch,
 /// which is made once and handed out every time: nobody may write into it.
 ///
-///     for (auto& batch : lockstep::Loader(digits, sampler.epoch(epoch), 64)) train(batch.data,
-///     batch.target);
+///     for (auto& batch : lockstep::Loader(digits, sampler.epoch(epoch), 64)) train(batch.input(),
+///     batch.target());
 class Loader {
  public:
   class Iterator;

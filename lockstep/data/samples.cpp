@@ -21,11 +21,11 @@ StoredImage Samples::stored(std::int64_t /*index*/) const { return {}; }
 
 void SingleSamples::read(std::span<const SampleKey> keys, const Batch& out) const {
   const auto elements = static_cast<std::size_t>(shape().elements());
-  const auto planes = planes_of(out.data, std::ssize(keys), shape());
-  auto* targets = out.target.data_ptr<std::int64_t>();
-  const bool is_float = out.data.scalar_type() == torch::kFloat;
+  const auto planes = planes_of(out.input(), std::ssize(keys), shape());
+  auto* targets = out.target().data_ptr<std::int64_t>();
+  const bool is_float = out.input().scalar_type() == torch::kFloat;
   if (is_float && planes == 1) {
-    auto* floats = out.data.data_ptr<float>();
+    auto* floats = out.input().data_ptr<float>();
     for (std::size_t i = 0; i < keys.size(); ++i) {
       targets[i] = read_named(keys[i], {floats + i * elements, elements});
     }
@@ -35,8 +35,9 @@ void SingleSamples::read(std::span<const SampleKey> keys, const Batch& out) cons
   for (std::size_t i = 0; i < keys.size(); ++i) {
     targets[i] = read_named(keys[i], pixels);
     const std::span<const float> image = pixels;
-    if (is_float) copy_planes(image, planes, out.data.data_ptr<float>() + i * elements);
-    if (!is_float) copy_planes(image, planes, out.data.data_ptr<torch::BFloat16>() + i * elements);
+    if (is_float) copy_planes(image, planes, out.input().data_ptr<float>() + i * elements);
+    if (!is_float)
+      copy_planes(image, planes, out.input().data_ptr<torch::BFloat16>() + i * elements);
   }
 }
 

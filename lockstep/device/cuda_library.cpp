@@ -1,7 +1,5 @@
 // The file that names what is CUDA's; that of NCCL is comm/device/nccl_api.cpp.
 
-#include "lockstep/device/cuda_library.h"
-
 #include <dlfcn.h>
 #include <filesystem>
 #include <mutex>

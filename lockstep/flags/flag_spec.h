@@ -118,7 +118,4 @@ struct VerbText {
 /// Writes the help: usage, groups of flags with their explanation from column 34, footer.
 std::string help_text(const VerbText& text, const FlagSpecs& specs);
 
-/// Writes the flags as rows of a Markdown table, a heading for each group.
-std::string flags_as_markdown(const FlagSpecs& specs);
-
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <ostream>
 #include <type_traits>
@@ -33,10 +34,14 @@ struct Flag {
   }
   Flag& from(double least) { return set(spec.least, least); }
   Flag& to(double most) { return set(spec.most, most); }
+  Flag& within(double least, double most) { return from(least).to(most); }
   Flag& above(double least) { return set(spec.is_above_least, true).from(least); }
   Flag& below(double most) { return set(spec.is_below_most, true).to(most); }
+  Flag& fraction() { return from(0).below(1); }
   Flag& whole() { return set(spec.kind, FlagSpec::Kind::kWhole); }
   Flag& real() { return set(spec.kind, FlagSpec::Kind::kReal); }
+  Flag& read_by(Read how) { return set(read, std::move(how)); }
+  Flag& written_by(Write how) { return set(write, std::move(how)); }
   Flag& required() { return set(spec.is_required, true); }
   Flag& repeated() { return set(spec.is_repeated, true); }
   Flag& may_change() { return set(spec.may_change, true); }
@@ -57,7 +62,7 @@ inline constexpr bool kIsOptional = false;
 template <typename Value>
 inline constexpr bool kIsOptional<std::optional<Value>> = true;
 
-/// Reads the text of a flag into a member, as the member's type says.
+/// Reads the text of a flag into a member, as the member's type says; a duration in seconds.
 template <typename Value>
 void read_value(const FlagSpec& flag, const std::string& text, Value& value) {
   if constexpr (kIsOptional<Value>) {
@@ -78,6 +83,8 @@ void read_value(const FlagSpec& flag, const std::string& text, Value& value) {
     value = static_cast<Value>(flag.whole_number(text, least, most));
   } else if constexpr (std::is_floating_point_v<Value>) {
     value = flag.real_number(text);
+  } else if constexpr (std::is_same_v<Value, std::chrono::milliseconds>) {
+    value = std::chrono::milliseconds(static_cast<std::int64_t>(flag.real_number(text) * 1000));
   } else if constexpr (std::is_same_v<Value, std::vector<std::string>>) {
     if (flag.is_repeated) {
       value.push_back(text);
@@ -108,6 +115,8 @@ FlagValue written_value(const Value& value) {
     return value.empty() ? FlagValue() : FlagValue(joined(value, ","));
   } else if constexpr (std::is_floating_point_v<Value>) {
     return value;
+  } else if constexpr (std::is_same_v<Value, std::chrono::milliseconds>) {
+    return std::chrono::duration<double>(value).count();
   } else {
     return value.empty() ? FlagValue() : FlagValue(std::string(value));
   }
@@ -119,7 +128,8 @@ FlagSpec::Kind kind_of_value() {
     return kind_of_value<typename Value::value_type>();
   } else if constexpr (std::is_same_v<Value, bool>) {
     return FlagSpec::Kind::kSwitch;
-  } else if constexpr (std::is_floating_point_v<Value>) {
+  } else if constexpr (std::is_floating_point_v<Value> ||
+                       std::is_same_v<Value, std::chrono::milliseconds>) {
     return FlagSpec::Kind::kReal;
   } else {
     return std::is_integral_v<Value> ? FlagSpec::Kind::kWhole : FlagSpec::Kind::kText;

@@ -1,6 +1,7 @@
 #include "lockstep/net/client.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <poll.h>
 #include <sys/socket.h>
 #include <thread>
@@ -26,34 +27,34 @@ milliseconds left_until(Client::Clock::time_point end) {
 Client::Client(const ClientOptions& options) {
   const std::string what = concat("rendezvous: ", options.endpoint.text(), ": ");
   const auto end = Clock::now() + options.timeout;
-  std::string obstacle;
-  for (milliseconds pause = kFirstPause; !try_once(options, end, obstacle);
-       pause = std::min(2 * pause, kLongestPause)) {
+  for (milliseconds pause = kFirstPause;; pause = std::min(2 * pause, kLongestPause)) {
+    const std::string obstacle = try_once(options, end);
+    if (obstacle.empty()) return;
     if (options.gives_up && options.gives_up()) throw CommError(what + "given up");
+    if (refusals_ >= options.most_refusals) throw CommError(what + obstacle);
     if (Clock::now() + pause > end)
       throw TimeoutError(concat(what, obstacle, ", for ", options.timeout.count(), " ms"));
     std::this_thread::sleep_for(pause);
   }
 }
 
-bool Client::try_once(const ClientOptions& options, Clock::time_point end, std::string& obstacle) {
+std::string Client::try_once(const ClientOptions& options, Clock::time_point end) {
   Connection connection = connect_to(options.endpoint, std::min(kLongestConnect, left_until(end)));
-  obstacle = connection.obstacle;
-  if (!obstacle.empty()) return false;
+  if (connection.error == ECONNREFUSED) ++refusals_;
+  if (!connection.obstacle.empty()) return connection.obstacle;
   const std::string what = concat("rendezvous: ", options.endpoint.text(), ": ");
   socket_ = std::move(connection.socket);
   decoder_ = FrameDecoder(kMostOfAFriend);
   try {
     shake_hands(options);
-    return true;
+    return "";
   } catch (const DataError& error) {
     throw InvalidArgument(what + error.what());
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(what + error.what());
   } catch (const TimeoutError& error) {
-    obstacle = error.what();  // the server also closes clients when too many connect
+    return error.what();  // the server also closes clients when too many connect
   }
-  return false;
 }
 
 void Client::shake_hands(const ClientOptions& options) {

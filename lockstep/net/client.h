@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,9 @@ struct ClientOptions {
   Key key;
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   std::function<bool()> gives_up = {};  ///< asked between two tries; none: it does not
+  /// Connections refused, which is what a host does where nobody listens; one that is only slow is
+  /// waited for.
+  int most_refusals = std::numeric_limits<int>::max();
 };
 
 /// A connection to a server on which both have shown that they know the key.
@@ -48,9 +52,11 @@ class Client {
   std::optional<std::string> next_frame(Clock::time_point until);
   void send_frame(std::string_view message);
   bool await(short event, Clock::time_point until) const;
-  bool try_once(const ClientOptions& options, Clock::time_point end, std::string& obstacle);
+  /// Returns the obstacle; empty: it is connected.
+  std::string try_once(const ClientOptions& options, Clock::time_point end);
   void shake_hands(const ClientOptions& options);
 
+  int refusals_ = 0;
   FileDescriptor socket_;
   FrameDecoder decoder_{kMostOfAFriend};
   std::optional<Sealer> sealer_;

@@ -12,6 +12,8 @@
 #include <mutex>
 #include <vector>
 
+#include <torch/library.h>
+
 #include "lockstep/nn/conv/convolution.h"
 #include "lockstep/nn/fused/batch_norm_relu.h"
 
@@ -26,13 +28,24 @@ std::vector<const KernelScope*> scopes;
 
 void follow_newest() { who_computes = scopes.empty() ? Kernels::kLibTorch : scopes.back()->who(); }
 
+void take_places_of_libtorchs() {
+  using torch::Library;
+  static Library above(Library::IMPL, "aten", c10::DispatchKey::AutogradCPU, __FILE__, __LINE__);
+  static Library below(Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+  static const bool kTaken = [] {
+    for (Library* library : {&above, &below}) {
+      library->impl("conv2d", conv::dispatched_conv2d);
+      library->impl("batch_norm", fused::dispatched_batch_norm);
+    }
+    return true;
+  }();
+  static_cast<void>(kTaken);
+}
+
 }  // namespace
 
 KernelScope::KernelScope(Kernels who) : who_(who) {
-  if (who != Kernels::kLibTorch) {
-    conv::take_place_of_conv2d();
-    fused::take_place_of_batch_norm();
-  }
+  if (who != Kernels::kLibTorch) take_places_of_libtorchs();
   const std::lock_guard lock(scopes_mutex);
   scopes.push_back(this);
   follow_newest();

@@ -10,7 +10,7 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
-#include "lockstep/formats/weights/element_type.h"
+#include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/nn/named_state.h"
 
 namespace lockstep::nn {

@@ -1,13 +1,40 @@
 #include "lockstep/plan/answer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
+#include <string_view>
 #include <utility>
 
+#include "lockstep/core/byte_size.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::plan {
 namespace {
+
+double share_of(double interval, double snapshot, double recovery, double mean) {
+  const double spent = mean * std::exp(recovery / mean) * std::expm1((interval + snapshot) / mean);
+  return interval / spent;
+}
+
+// The share has one maximum over the interval: sections of the logarithm find it.
+double best_interval(const Failures& failures, double mean) {
+  double least = std::log(1e-3), most = std::log(100 * mean + 1);
+  for (int round = 0; round < 200; ++round) {
+    const double third = (most - least) / 3;
+    const auto share = [&](double logarithm) {
+      return share_of(std::exp(logarithm), failures.snapshot, failures.recovery, mean);
+    };
+    if (share(least + third) < share(most - third)) {
+      least += third;
+    } else {
+      most -= third;
+    }
+  }
+  return std::exp((least + most) / 2);
+}
 
 constexpr double kHour = 3600;
 constexpr double kMostBatch = 1e9;
@@ -113,7 +140,181 @@ class Asking {
   Answer answer_;
 };
 
+struct Change {
+  std::string_view name;
+  void (*apply)(Scenario& scenario, const std::string& text);
+};
+
+double amount(const std::string& text, const char* what, double least) {
+  const auto number = parse_number<double>(text);
+  check(number && *number >= least && std::isfinite(*number), "plan: --what-if: ", what,
+      " must be a number of at least ", least, ": ", printable(text));
+  return *number;
+}
+
+int whole(const std::string& text, const char* what) {
+  const auto number = parse_number<int>(text);
+  check(number && *number >= 1, "plan: --what-if: ", what,
+      " must be a whole number from 1: ", printable(text));
+  return *number;
+}
+
+// At another rate, with the latency that is known.
+Link faster(const Link& link, const std::string& text) {
+  Link changed = parse_link(text);
+  changed.latency = link.latency;
+  changed.core_share = link.core_share;
+  return changed;
+}
+
+// A core that moves the bytes does as much for each as before: another rate keeps it busy for
+// another share of its time, and is no higher than it can.
+Link faster_wire(const Link& link, const std::string& text) {
+  Link changed = faster(link, text);
+  if (link.core_share == 0 || link.bytes_per_second == 0) return changed;
+  const double most = link.bytes_per_second / link.core_share;
+  changed.bytes_per_second = std::min(changed.bytes_per_second, most);
+  changed.core_share = changed.bytes_per_second / most;
+  return changed;
+}
+
+constexpr std::array kChanges{Change{"link",
+                                  [](Scenario& to, const std::string& text) {
+                                    to.question.machine.between =
+                                        faster_wire(to.question.machine.between, text);
+                                  }},
+    Change{"latency",
+        [](Scenario& to, const std::string& text) {
+          Link& link = to.question.machine.between;
+          link = with_latency(link, parse_link("1Gbit," + text).latency);
+        }},
+    Change{"within",
+        [](Scenario& to, const std::string& text) {
+          to.question.machine.within = faster(to.question.machine.within, text);
+        }},
+    Change{
+        "places", [](Scenario& to,
+                      const std::string& text) { to.question.places = {whole(text, "places")}; }},
+    Change{"nodes",
+        [](Scenario& to, const std::string& text) { to.question.nodes = {whole(text, "nodes")}; }},
+    Change{"batch",
+        [](Scenario& to, const std::string& text) { to.question.batch = whole(text, "batch"); }},
+    Change{"memory",
+        [](Scenario& to, const std::string& text) {
+          to.question.machine.memory_bytes = static_cast<double>(parse_bytes(text));
+          check(to.question.machine.memory_bytes > 0, "plan: --what-if: memory must be above 0");
+        }},
+    Change{"price",
+        [](Scenario& to, const std::string& text) {
+          to.question.machine.price = amount(text, "price", 0);
+        }},
+    Change{"speed",
+        [](Scenario& to, const std::string& text) { to.speed = amount(text, "speed", 1e-6); }}};
+
+std::vector<std::string> known_names() {
+  std::vector<std::string> names;
+  for (const Change& change : kChanges) names.emplace_back(change.name);
+  return names;
+}
+
+void apply(const std::string& part, Scenario& scenario) {
+  const auto equals = part.find('=');
+  const std::string name = part.substr(0, equals);
+  for (const Change& change : kChanges) {
+    if (change.name != name || equals == std::string::npos) continue;
+    change.apply(scenario, part.substr(equals + 1));
+    return;
+  }
+  throw InvalidArgument(concat("plan: --what-if takes NAME=VALUE, with a name of ",
+      joined(known_names(), ", "), ": ", printable(part), did_you_mean(name, known_names())));
+}
+
+std::string percent(double share) { return concat(std::lround(100 * share), " %"); }
+
+std::string rate_text(double rate) {
+  const double scale = rate >= 100 ? 1 : rate >= 10 ? 10 : 100;
+  return concat(std::round(rate * scale) / scale, " samples/s");
+}
+
+std::string times(double factor) { return concat(std::round(factor * 100) / 100, " times"); }
+
+// What a step loses most by, beside computing.
+std::string about_limit(const Prediction& prediction) {
+  const double waits = prediction.idle / prediction.seconds;
+  const double sends = prediction.of(Use::kCommunication) / prediction.seconds;
+  const double steps = prediction.of(Use::kOptimizer) / prediction.seconds;
+  const double input = prediction.of(Use::kInput) / prediction.seconds;
+  const double most = std::max({waits, sends, steps, input});
+  if (most < 0.05) return "Its places compute nearly all the time";
+  if (most == waits) {
+    return concat(prediction.way.stages > 1 ? "Its busiest place waits for other stages"
+                                            : "A place waits for gradients",
+        " during ", percent(waits), " of a step");
+  }
+  if (most == sends) return concat("It exchanges gradients during ", percent(sends), " of a step");
+  if (most == steps) return concat("The optimizer takes ", percent(steps), " of a step");
+  return concat("It waits for input during ", percent(input), " of a step");
+}
+
+std::string about_next(const Answer& answer) {
+  const Choice& picked = answer.choices[*answer.pick];
+  for (std::size_t i = 0; i < answer.choices.size(); ++i) {
+    const Choice& other = answer.choices[i];
+    if (i == *answer.pick || !other.fits()) continue;
+    const double ratio = picked.rate() / other.rate();
+    if (ratio < 1)
+      return concat("; ", describe(other.prediction.way), " is faster by ", percent(1 / ratio - 1),
+          " but takes ", other.machine.all_places(), " places");
+    return concat("; the next, ", describe(other.prediction.way), " on ",
+        other.machine.all_places(), other.machine.all_places() == 1 ? " place" : " places",
+        ", reaches ", percent(1 / ratio), " of its rate");
+  }
+  return "";
+}
+
+std::string about_failures(const Choice& choice) {
+  const Goodput& goodput = choice.goodput;
+  if (goodput.share >= 0.995 || goodput.interval == 0) return "";
+  return concat(" Snapshots every ", std::lround(goodput.interval), " s and failures leave ",
+      percent(goodput.share), " of the time.");
+}
+
+std::string about_nothing(const Answer& answer) {
+  if (answer.choices.empty())
+    return concat("Nothing is possible: ",
+        answer.impossible.empty() ? "no way was asked for" : answer.impossible.front().reason, ".");
+  const auto least = std::min_element(
+      answer.choices.begin(), answer.choices.end(), [](const Choice& one, const Choice& other) {
+        return one.lacking_bytes < other.lacking_bytes;
+      });
+  return concat("Nothing fits: ", describe(least->prediction.way), " comes nearest and lacks ",
+      std::ceil(least->lacking_bytes / 1e6),
+      " MB a place. More stages, a smaller batch, or --checkpoint of lockstep train make it "
+      "smaller.");
+}
+
 }  // namespace
+
+Goodput goodput_of(const Failures& failures, int nodes) {
+  for (const double seconds :
+      {failures.between, failures.snapshot, failures.interval, failures.recovery}) {
+    check(seconds >= 0 && std::isfinite(seconds),
+        "plan: failures, snapshots and recovery take 0 "
+        "or more seconds: ",
+        seconds);
+  }
+  const double interval = failures.interval;
+  if (failures.between == 0) {
+    return {.share = interval > 0 ? interval / (interval + failures.snapshot) : 1,
+        .interval = interval};
+  }
+  check(interval > 0 || failures.snapshot > 0,
+      "plan: the best interval between snapshots depends on what one takes: give "
+      "--snapshot-seconds, or --snapshot-interval");
+  const double mean = failures.between / std::max(1, nodes);
+  const double taken = interval > 0 ? interval : best_interval(failures, mean);
+  return {.share = share_of(taken, failures.snapshot, failures.recovery, mean), .interval = taken};
+}
 
 void check_question(const Question& question) {
   check(question.batch >= 1 && question.batch <= kMostBatch &&
@@ -160,6 +361,39 @@ std::vector<std::size_t> pareto_front(const Answer& answer) {
   }
   std::reverse(front.begin(), front.end());
   return front;
+}
+
+Scenario changed(const Question& question, const std::string& text) {
+  Scenario scenario{.text = text, .question = question};
+  for (const std::string& part : split(text, ',')) apply(part, scenario);
+  check_question(scenario.question);
+  return scenario;
+}
+
+Answer answer(const ModelProfile& profile, const Scenario& scenario) {
+  if (scenario.speed == 1) return answer(profile, scenario.question);
+  return answer(profile.scaled_to(scenario.question.batch,
+                    profile.step_seconds(scenario.question.batch) / scenario.speed),
+      scenario.question);
+}
+
+std::string verdict_of(const Answer& answer, std::optional<double> measured) {
+  if (!answer.pick) return about_nothing(answer);
+  const Choice& choice = answer.choices[*answer.pick];
+  const Prediction& prediction = choice.prediction;
+  const int places = choice.machine.all_places();
+  std::string text = concat("Take ", describe(prediction.way),
+      choice.machine.nodes > 1 ? concat(" on ", choice.machine.nodes, " nodes") : "", ": ",
+      measured
+          ? concat(rate_text(prediction.batch / *measured), " as trained here; predicted were ")
+          : "",
+      rate_text(prediction.samples_per_second()));
+  if (places > 1) {
+    text += concat(", ", times(choice.speed_up), " those of one place (",
+        percent(choice.efficiency), " efficiency)");
+  }
+  return concat(text, ". ", about_limit(prediction), measured ? "" : about_next(answer), ".",
+      about_failures(choice));
 }
 
 }  // namespace lockstep::plan

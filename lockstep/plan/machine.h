@@ -2,24 +2,9 @@
 
 #include <string>
 
-#include "lockstep/plan/profile/cost_curve.h"
+#include "lockstep/plan/model_profile.h"
 
 namespace lockstep::plan {
-
-/// A connection over which places exchange data.
-struct Link {
-  double latency = 0;           ///< seconds of a message of nothing
-  double bytes_per_second = 0;  ///< in each direction; 0: as fast as you like
-  /// The share of a transfer's time in which it keeps a place from computing: 1 where the place
-  /// moves the bytes itself, as in shared memory, 0 where an engine of its own does.
-  double core_share = 0;
-  /// Seconds of a message by its bytes, where they were measured; then the first two only describe.
-  CostCurve measured = {};
-
-  double seconds(double bytes) const;
-
-  bool operator==(const Link&) const = default;
-};
 
 /// Reads `25Gbit,50us`: a rate in bit/s (kbit, Mbit, Gbit) or byte/s (MB, GB), and a latency (us,
 /// ms, s), in any order; the latency may be left out. Throws InvalidArgument that shows the forms.
@@ -61,5 +46,35 @@ void check_machine(const Machine& machine);
 /// Returns how many times the mean the slowest of `places` takes on average, where each is drawn
 /// from a normal distribution with this relative standard deviation (Blom's approximation).
 double slowest_of(int places, double jitter);
+
+/// The ranks of a group: as many on each of its nodes.
+struct Ranks {
+  int nodes = 1;
+  int a_node = 1;
+
+  int all() const { return nodes * a_node; }
+};
+
+/// The algorithms of an all-reduce.
+enum class AllReduce {
+  kRing,         ///< through all ranks, node by node: each node's link carries the ring once
+  kHierarchical  ///< within the nodes, between them, within again: in chunks, one behind the other
+};
+
+/// Return the seconds of a collective of this many bytes on every rank, with nothing else on the
+/// links. A ring of n ranks sends 2 (n - 1) messages of bytes / n one after the other; a gather
+/// half of them. A group of one takes no time.
+double all_reduce_seconds(
+    double bytes, const Ranks& ranks, const Machine& machine, AllReduce algorithm);
+double all_gather_seconds(double bytes, const Ranks& ranks, const Machine& machine);
+
+/// Returns the algorithm that the runtime takes: in levels where there are several nodes with
+/// several ranks each that share memory, whose bytes their cores move; else a ring, as NCCL's.
+AllReduce usual_all_reduce(const Ranks& ranks, const Machine& machine);
+
+/// Returns the share of the time of such a collective in which a rank cannot compute: of a ring, or
+/// of that all-reduce.
+double core_share(const Ranks& ranks, const Machine& machine);
+double core_share(double bytes, const Ranks& ranks, const Machine& machine, AllReduce algorithm);
 
 }  // namespace lockstep::plan

@@ -1,15 +1,31 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <string>
 #include <vector>
 
-#include "lockstep/plan/machine.h"
-#include "lockstep/plan/profile/model_profile.h"
-#include "lockstep/plan/step_clock.h"
+#include "lockstep/core/enum_names.h"
 #include "lockstep/plan/way.h"
 
 namespace lockstep::plan {
+
+/// The uses of a step's tasks.
+enum class Use { kInput, kForward, kBackward, kCommunication, kOptimizer, kRest };
+constexpr auto names_of(Use) {
+  return std::array{EnumName{Use::kInput, "input"}, EnumName{Use::kForward, "forward"},
+      EnumName{Use::kBackward, "backward"}, EnumName{Use::kCommunication, "communication"},
+      EnumName{Use::kOptimizer, "optimizer"}, EnumName{Use::kRest, "other"}};
+}
+inline constexpr std::size_t kUses = names_of(Use{}).size();
+
+/// A task of a step and when it happens, in seconds from the step's begin.
+struct TimedTask {
+  std::size_t lane = 0;
+  Use use = Use::kRest;
+  std::string name;
+  double start = 0, end = 0;
+};
 
 /// One step of a way, as it is expected to go.
 struct Prediction {
@@ -52,14 +68,6 @@ Prediction predict(
 /// Returns the bytes of the place that needs most: parameters, gradients, the optimizer's state,
 /// what forward keeps for backward, the process, and what ddp needs to exchange gradients.
 double memory_of(const ModelProfile& profile, const Machine& machine, const Way& way, double batch);
-
-/// Returns by how much a prediction of this way may be wrong. Note [Spread of a prediction]
-double spread_of(const ModelProfile& profile, const Machine& machine, const Way& way, double batch);
-
-/// Returns how many samples a place has at once, and whether they are fewer or more than were
-/// measured.
-double samples_at_once(const Way& way, double batch);
-bool is_outside(const ModelProfile& profile, double samples);
 
 /// Returns how many layers each of the way's scheduled stages takes: the way's balance, or the cut
 /// into the most equal times of a micro-batch.

@@ -1,17 +1,62 @@
-#include "lockstep/plan/replica_step.h"
-
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/schedule/bucket.h"
-#include "lockstep/plan/collective_time.h"
+#include "lockstep/plan/machine.h"
+#include "lockstep/plan/step.h"
 
 namespace lockstep::plan {
 namespace {
+
+// By messages of several groups at once: they take as long as one message of all their bytes.
+Link shared(Link link, double by) {
+  link.bytes_per_second /= by;
+  link.core_share /= by;
+  std::vector<CostCurve::Point> points = link.measured.points();
+  for (CostCurve::Point& point : points) point.batch /= by;
+  link.measured = CostCurve(std::move(points));
+  return link;
+}
+
+// Of a core that moves the bytes: no faster than it can beside computing, and it does nothing else.
+Link driven_by_core(Link link, double core_a_byte) {
+  if (core_a_byte == 0) return link;
+  const double most = 1 / core_a_byte;
+  const bool is_free = link.bytes_per_second == 0;
+  link.bytes_per_second = is_free ? most : std::min(link.bytes_per_second, most);
+  link.core_share = std::max(link.core_share, link.bytes_per_second / most);
+  if (link.measured.is_free()) return link;
+  std::vector<CostCurve::Point> points = link.measured.points();
+  for (CostCurve::Point& point : points)
+    point.seconds = std::max(point.seconds, core_a_byte * point.batch);
+  link.measured = CostCurve(std::move(points));
+  return link;
+}
+
+// Whose ranks' cores take turns.
+Link slowed(Link link, double factor) {
+  link.latency *= factor;
+  link.bytes_per_second /= factor;
+  link.measured = link.measured.times(factor);
+  return link;
+}
+
+// Driven by cores that drive other ranks' links, too. What a core has no time for makes a link
+// slower; where a node has several ranks, the all-reduce in levels shares the driving among them.
+Link driven_in_turns(Link link, double turns, int ranks_a_node) {
+  const double share = link.core_share * turns;
+  const bool has_time = ranks_a_node > 1 || share <= 1;
+  if (!has_time) link = slowed(std::move(link), share);
+  link.core_share = has_time ? share : 1;
+  return link;
+}
 
 using Task = StepClock::Task;
 
@@ -23,7 +68,7 @@ struct Buckets {
 
 Buckets buckets_of(const ModelProfile& profile, const Way& way) {
   std::vector<ParameterShape> shapes;
-  for (const LayerCosts& layer : profile.layers) {
+  for (const LayerCurves& layer : profile.layers) {
     for (const double bytes : layer.parameters)
       shapes.push_back({.bytes = static_cast<std::size_t>(bytes)});
   }
@@ -58,7 +103,7 @@ class ReplicaStep {
   Prediction run() {
     for (int pass = 0; pass < way_.accumulated; ++pass) {
       add(Use::kInput, "input", profile_.input(samples_of_loader()) * slowdown_);
-      for (const LayerCosts& layer : profile_.layers)
+      for (const LayerCurves& layer : profile_.layers)
         add(Use::kForward, layer.name, layer.forward(samples_) * slowdown_);
       add(Use::kRest, "loss and bookkeeping", profile_.rest(samples_) * slowdown_);
       if (is_in_threads())
@@ -74,7 +119,12 @@ class ReplicaStep {
     if (is_in_threads()) sum_gradients();
     step_optimizer();
     Prediction prediction;
-    take_from(clock_, place_, prediction);
+    prediction.seconds = clock_.length();
+    prediction.uses = clock_.uses_of(place_);
+    const double busy = std::accumulate(prediction.uses.begin(), prediction.uses.end(), 0.0);
+    prediction.idle = std::max(0.0, prediction.seconds - busy);
+    prediction.lanes = clock_.lanes();
+    prediction.tasks = clock_.tasks();
     prediction.communication = link_ ? clock_.uses_of(*link_)[kCommunicationIndex] : 0;
     return prediction;
   }
@@ -103,7 +153,7 @@ class ReplicaStep {
   }
 
   // Of copying a layer's gradients, or adding them to others; measured with all cores busy.
-  double gradient_seconds(const LayerCosts& layer) const {
+  double gradient_seconds(const LayerCurves& layer) const {
     return layer.parameter_bytes() * profile_.overheads.gradient_core *
            profile_.company.slows_by_turns(neighbours());
   }
@@ -185,6 +235,52 @@ class ReplicaStep {
 };
 
 }  // namespace
+
+std::size_t StepClock::add_lane(std::string name) {
+  lanes_.push_back(std::move(name));
+  free_at_.push_back(0);
+  return lanes_.size() - 1;
+}
+
+StepClock::Task StepClock::add(
+    std::size_t lane, Use use, std::string name, double seconds, std::span<const Task> needs) {
+  check(lane < lanes_.size(), "plan: there is no lane ", lane);
+  check(seconds >= 0 && std::isfinite(seconds), "plan: ", name, " takes ", seconds, " seconds");
+  double start = free_at_[lane];
+  for (const Task need : needs) {
+    check(need < tasks_.size(), "plan: ", name, " needs a task that is not there");
+    start = std::max(start, tasks_[need].end);
+  }
+  free_at_[lane] = start + seconds;
+  tasks_.push_back({lane, use, std::move(name), start, start + seconds});
+  return tasks_.size() - 1;
+}
+
+double StepClock::length() const {
+  return lanes_.empty() ? 0 : *std::max_element(free_at_.begin(), free_at_.end());
+}
+
+std::array<double, kUses> StepClock::uses_of(std::size_t lane) const {
+  std::array<double, kUses> uses{};
+  for (const TimedTask& task : tasks_) {
+    if (task.lane == lane) uses[static_cast<std::size_t>(task.use)] += task.end - task.start;
+  }
+  return uses;
+}
+
+Machine machine_in_use(
+    const Machine& machine, const ModelProfile& profile, const Ranks& ranks, const Groups& groups) {
+  if (ranks.nodes == 1 && groups.count == 1) return machine;
+  Machine real = machine;
+  const int a_node = ranks.a_node * groups.count;
+  const double turns = profile.company.slows_by_turns(machine.neighbours(ranks.nodes, a_node));
+  real.within = slowed(machine.within, turns);
+  if (ranks.nodes == 1) return real;
+  real.between = driven_in_turns(
+      driven_by_core(shared(machine.between, groups.on_the_link), profile.overheads.socket_core),
+      turns, ranks.a_node);
+  return real;
+}
 
 Prediction replica_step(
     const ModelProfile& profile, const Machine& machine, const Way& way, double batch) {

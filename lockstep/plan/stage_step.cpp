@@ -1,17 +1,132 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
+#include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/schedule/execution_order.h"
 #include "lockstep/parallel/schedule/timetable.h"
-#include "lockstep/plan/collective_time.h"
-#include "lockstep/plan/replica_step.h"
-#include "lockstep/plan/shared_timetable.h"
+#include "lockstep/plan/machine.h"
+#include "lockstep/plan/step.h"
 
 namespace lockstep::plan {
 namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// A rank on its way through its actions.
+struct Walk {
+  std::size_t next = 0;  // action
+  double ready = 0;      // when the next one's input is there; kNever: not known yet
+  std::optional<TimedAction> running = {};
+};
+
+/// A simulation from one event to the next; between two of them all speeds are constant.
+class SharedRun {
+ public:
+  SharedRun(
+      const Schedule& schedule, const std::vector<ActionCosts>& stages, const Slowdown& slowdown)
+      : schedule_(schedule),
+        stages_(stages),
+        slowdown_(slowdown),
+        ends_(number_of_events(schedule), kNever),
+        walks_(schedule.actions.size()) {
+    timetable_.stages = schedule.stages;
+    timetable_.ranks.resize(schedule.actions.size());
+  }
+
+  Timetable run() {
+    for (std::size_t rank = 0; rank < walks_.size(); ++rank) look_ahead(rank);
+    begin_ready();
+    for (double event = next_event(); event != kNever; event = next_event()) {
+      now_ = event;
+      end_due();
+      begin_ready();
+    }
+    timetable_.length = now_;
+    return std::move(timetable_);
+  }
+
+ private:
+  // When the input of the rank's next action is there, as far as that is known.
+  void look_ahead(std::size_t rank) {
+    Walk& walk = walks_[rank];
+    const auto& actions = schedule_.actions[rank];
+    walk.ready = walk.next < actions.size() ? ready_at(actions[walk.next]) : kNever;
+  }
+
+  double ready_at(const Action& action) const {
+    double ready = 0;
+    for (const Action& need : needs_of(schedule_, false, action)) {
+      const auto edge = static_cast<std::size_t>(std::min(need.stage, action.stage));
+      const bool comes_over = schedule_.rank_of(need.stage) != schedule_.rank_of(action.stage);
+      const double transfer = comes_over ? stages_[edge].transfer : 0;
+      ready = std::max(ready, ends_[event_of(schedule_, need)] + transfer);
+    }
+    return ready;
+  }
+
+  void begin_ready() {
+    for (std::size_t rank = 0; rank < walks_.size(); ++rank) {
+      Walk& walk = walks_[rank];
+      if (walk.running || walk.ready > now_) continue;
+      const Action& action = schedule_.actions[rank][walk.next++];
+      const ActionCosts& costs = stages_[static_cast<std::size_t>(action.stage)];
+      walk.running = {action, now_, now_ + costs.of(action.kind) * speed_};
+      ++active_;
+    }
+    change_speed();
+  }
+
+  // An end moves only if the speed has changed, so that equal speeds give exact times.
+  void change_speed() {
+    const double speed = active_ > 0 ? slowdown_(active_) : 1;
+    if (speed == speed_) return;
+    for (Walk& walk : walks_) {
+      if (walk.running) walk.running->end = now_ + (walk.running->end - now_) * speed / speed_;
+    }
+    speed_ = speed;
+  }
+
+  double next_event() const {
+    double next = kNever;
+    for (const Walk& walk : walks_)
+      next = std::min(next, walk.running ? walk.running->end : walk.ready);
+    return next;
+  }
+
+  void end_due() {
+    std::vector<std::size_t> ended;
+    for (std::size_t rank = 0; rank < walks_.size(); ++rank) {
+      Walk& walk = walks_[rank];
+      if (!walk.running || walk.running->end > now_) continue;
+      ends_[event_of(schedule_, walk.running->action)] = now_;
+      timetable_.ranks[rank].push_back(*walk.running);
+      walk.running.reset();
+      --active_;
+      ended.push_back(rank);
+    }
+    if (ended.empty()) return;
+    for (std::size_t rank = 0; rank < walks_.size(); ++rank) {
+      if (!walks_[rank].running) look_ahead(rank);
+    }
+  }
+
+  const Schedule& schedule_;
+  const std::vector<ActionCosts>& stages_;
+  const Slowdown& slowdown_;
+  std::vector<double> ends_;  // of events; kNever: not over
+  std::vector<Walk> walks_;   // of ranks
+  Timetable timetable_;
+  double now_ = 0;
+  double speed_ = 1;  // how many times as long all running actions take
+  int active_ = 0;
+};
 
 Use use_of(ActionKind kind) {
   return kind == ActionKind::kForward ? Use::kForward : Use::kBackward;
@@ -35,14 +150,16 @@ class StageStep {
   Prediction run() {
     const Timetable timetable =
         shared_timetable(schedule_, costs(), [this](int active) { return slowdown(active); });
-    Prediction prediction;
-    for (int place = 0; place < way_.stages; ++place) clock_.add_lane(concat("place ", place));
     const double begin = profile_.input(batch_) * slowdown(1);
-    clock_.add(0, Use::kInput, "input", begin);
-    std::vector<TimedTask> pipeline = tasks_of(timetable, begin);
-    const double end = begin + timetable.length;
-    finish(end, pipeline, prediction);
+    tasks_.push_back({0, Use::kInput, "input", 0, begin});
+    for (std::size_t place = 0; place < timetable.ranks.size(); ++place) {
+      for (const auto& [action, start, end] : timetable.ranks[place])
+        tasks_.push_back(
+            {place, use_of(action.kind), to_string(action), begin + start, begin + end});
+    }
+    Prediction prediction;
     prediction.bubble = timetable.idle_share();
+    finish(begin + timetable.length, prediction);
     return prediction;
   }
 
@@ -55,7 +172,7 @@ class StageStep {
       ActionCosts sum{.forward = 0, .backward_input = 0, .backward_weight = 0, .backward = 0};
       double parameter_bytes = 0;
       for (int count = 0; count < balance_[stage]; ++count, ++layer) {
-        const LayerCosts& own = profile_.layers[layer];
+        const LayerCurves& own = profile_.layers[layer];
         sum.forward += own.forward(samples_);
         sum.backward += own.backward(samples_);
         sum.backward_input += own.backward_input(samples_);
@@ -104,16 +221,6 @@ class StageStep {
   // Replicas whose places slow each other down.
   double replicas_near() const { return machine_.neighbours(ranks_.nodes, ranks_.a_node); }
 
-  std::vector<TimedTask> tasks_of(const Timetable& timetable, double begin) const {
-    std::vector<TimedTask> tasks;
-    for (std::size_t place = 0; place < timetable.ranks.size(); ++place) {
-      for (const auto& [action, start, end] : timetable.ranks[place])
-        tasks.push_back(
-            {place, use_of(action.kind), to_string(action), begin + start, begin + end});
-    }
-    return tasks;
-  }
-
   std::size_t places() const { return static_cast<std::size_t>(way_.stages); }
 
   // Of their parameters.
@@ -139,14 +246,14 @@ class StageStep {
 
   // What follows the pipeline: its replicas agree on the gradients, then all places step, and give
   // each other the parameters that only one of them has stepped.
-  void finish(double end, std::vector<TimedTask> tasks, Prediction& prediction) {
+  void finish(double end, Prediction& prediction) {
     const std::vector<double> steps = optimizer_seconds();
     double last = end;
     for (std::size_t place = 0; place < places(); ++place) {
       const Machine machine = between_replicas(place);
       double now = end;
       const auto follow = [&](Use use, const char* name, double seconds) {
-        if (seconds > 0) tasks.push_back({place, use, name, now, now + seconds});
+        if (seconds > 0) tasks_.push_back({place, use, name, now, now + seconds});
         now += seconds;
       };
       const double reducing = reduce_seconds(bytes_[place], way_, machine);
@@ -159,8 +266,9 @@ class StageStep {
       last = std::max(last, now);
     }
     const double rest = profile_.rest(batch_) * slowdown(1);
-    tasks.push_back({0, Use::kRest, "bookkeeping", last, last + rest});
-    describe_busiest(std::move(tasks), last + rest, prediction);
+    tasks_.push_back({0, Use::kRest, "bookkeeping", last, last + rest});
+    prediction.seconds = last + rest;
+    describe_busiest(prediction);
   }
 
   // Each place has its own layers' share.
@@ -174,21 +282,20 @@ class StageStep {
         [this](int active) { return profile_.company.slows_memory(active * replicas_near()); });
   }
 
-  void describe_busiest(std::vector<TimedTask> tasks, double length, Prediction& prediction) {
-    tasks.insert(tasks.begin(), clock_.tasks().begin(), clock_.tasks().end());
-    std::vector<std::array<double, kUses>> uses(static_cast<std::size_t>(way_.stages));
-    std::vector<double> busy(uses.size());
-    for (const TimedTask& task : tasks) {
+  void describe_busiest(Prediction& prediction) {
+    std::vector<std::array<double, kUses>> uses(places());
+    std::vector<double> busy(places());
+    for (const TimedTask& task : tasks_) {
       uses[task.lane][static_cast<std::size_t>(task.use)] += task.end - task.start;
       busy[task.lane] += task.end - task.start;
     }
     const auto most =
         static_cast<std::size_t>(std::max_element(busy.begin(), busy.end()) - busy.begin());
-    prediction.seconds = length;
     prediction.uses = uses[most];
-    prediction.idle = std::max(0.0, length - busy[most]);
-    prediction.lanes = clock_.lanes();
-    prediction.tasks = std::move(tasks);
+    prediction.idle = std::max(0.0, prediction.seconds - busy[most]);
+    for (int place = 0; place < way_.stages; ++place)
+      prediction.lanes.push_back(concat("place ", place));
+    prediction.tasks = std::move(tasks_);
   }
 
   const ModelProfile& profile_;
@@ -200,10 +307,36 @@ class StageStep {
   const std::vector<int> balance_;
   const Schedule schedule_;
   const std::vector<double> bytes_;  // of each place's parameters
-  StepClock clock_;
+  std::vector<TimedTask> tasks_;
 };
 
 }  // namespace
+
+Timetable shared_timetable(
+    const Schedule& schedule, const std::vector<ActionCosts>& stages, const Slowdown& slowdown) {
+  check(!has_transfers(schedule), "plan: a schedule with transfers is not simulated in company");
+  Timetable alone = simulate_stages(schedule, stages);  // also checks both
+  SharedRun run(schedule, stages, slowdown);
+  Timetable timetable = run.run();
+  timetable.most_live_activations = std::move(alone.most_live_activations);
+  return timetable;
+}
+
+std::vector<double> shared_seconds(const std::vector<double>& costs, const Slowdown& slowdown) {
+  std::vector<std::size_t> order(costs.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+      [&](std::size_t one, std::size_t other) { return costs[one] < costs[other]; });
+  std::vector<double> ends(costs.size());
+  double done = 0, now = 0;  // of each task that is left; since the begin
+  for (std::size_t ended = 0; ended < order.size(); ++ended) {
+    const double more = costs[order[ended]] - done;
+    if (more > 0) now += more * slowdown(static_cast<int>(order.size() - ended));
+    done = costs[order[ended]];
+    ends[order[ended]] = now;
+  }
+  return ends;
+}
 
 Prediction stage_step(
     const ModelProfile& profile, const Machine& machine, const Way& way, double batch) {

@@ -8,7 +8,6 @@
 #include "lockstep/core/enum_names.h"
 #include "lockstep/parallel/schedule/schedule.h"
 #include "lockstep/plan/machine.h"
-#include "lockstep/plan/profile/model_profile.h"
 
 namespace lockstep::plan {
 

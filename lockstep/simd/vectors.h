@@ -1,6 +1,8 @@
 #pragma once
 
-// Vectors as wide as the instruction set that the including source is compiled for.
+// Vectors as wide as the instruction set that the including source is compiled for. Everything has
+// internal linkage: a function compiled for AVX-512 must never be the copy that the linker keeps
+// for a processor without it.
 
 #include <cstdint>
 #include <cstring>
@@ -8,7 +10,16 @@
 #include <immintrin.h>
 #endif
 
-namespace lockstep::nn::fused {
+// LOCKSTEP_INSTRUCTIONS is plain, avx2 or avx512: LOCKSTEP_BUILD(winograd) is winograd_avx2 there,
+// and LOCKSTEP_BUILD_NAME "avx2". See Note [Kernels per instruction set].
+#define LOCKSTEP_JOINED(kernel, instructions) kernel##_##instructions
+#define LOCKSTEP_BUILD_FOR(kernel, instructions) LOCKSTEP_JOINED(kernel, instructions)
+#define LOCKSTEP_BUILD(kernel) LOCKSTEP_BUILD_FOR(kernel, LOCKSTEP_INSTRUCTIONS)
+#define LOCKSTEP_QUOTED(name) #name
+#define LOCKSTEP_NAME_OF(instructions) LOCKSTEP_QUOTED(instructions)
+#define LOCKSTEP_BUILD_NAME LOCKSTEP_NAME_OF(LOCKSTEP_INSTRUCTIONS)
+
+namespace lockstep::simd {
 namespace {
 
 #if defined(__AVX512BW__)
@@ -112,4 +123,4 @@ inline float to_float(BFloat16 value) {
 }
 
 }  // namespace
-}  // namespace lockstep::nn::fused
+}  // namespace lockstep::simd

@@ -281,11 +281,7 @@ const OptimizerStateKind& optimizer_kind(const torch::optim::Optimizer& optimize
       "of them, or save this optimizer with torch::save");
 }
 
-using nlohmann::json;
-using torch::Tensor;
 using torch::optim::Optimizer;
-using torch::optim::OptimizerOptions;
-using torch::optim::OptimizerParamState;
 using Values = OptimizerStateKind::Values;
 
 const std::string kOptionsName = "the options of the optimizer";

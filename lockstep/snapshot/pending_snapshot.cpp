@@ -13,8 +13,6 @@
 #include "lockstep/core/text.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/output_file.h"
-#include "lockstep/formats/weights/safetensors.h"
-#include "lockstep/snapshot/snapshot_check.h"
 #include "lockstep/snapshot/snapshot_names.h"
 
 namespace lockstep {
@@ -133,8 +131,7 @@ PendingSnapshot PendingSnapshot::join(const fs::path& aside) {
   return {std::move(snapshots), std::move(folder), *step};
 }
 
-template <typename Fill>
-SnapshotFile PendingSnapshot::write_file(const std::string& name, Fill fill) {
+SnapshotFile PendingSnapshot::write_file(const std::string& name, const Fill& fill) {
   check(!failed_, "a snapshot that failed or was committed takes no more: ", path().string());
   failed_ = true;
   HashedFile file(folder_, name);
@@ -148,15 +145,9 @@ SnapshotFile PendingSnapshot::write(const std::string& name, std::string_view te
   return write(name, [&](ByteSink& sink) { sink.write(text); });
 }
 
-SnapshotFile PendingSnapshot::write(
-    const std::string& name, const std::function<void(ByteSink&)>& fill) {
+SnapshotFile PendingSnapshot::write(const std::string& name, const Fill& fill) {
   check(is_file_name(name), "a file of a snapshot cannot have the name ", printable(name));
   return write_file(name, fill);
-}
-
-SnapshotFile PendingSnapshot::write_tensors(const std::string& name,
-    std::span<const TensorEntry> entries, const std::map<std::string, std::string>& metadata) {
-  return write(name, [&](ByteSink& sink) { write_safetensors(sink, entries, metadata); });
 }
 
 fs::path PendingSnapshot::commit(SnapshotManifest manifest) {

@@ -3,14 +3,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
-#include <span>
 #include <string>
 #include <string_view>
 
 #include "lockstep/formats/byte_stream.h"
 #include "lockstep/formats/open_directory.h"
-#include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/snapshot/manifest.h"
 #include "lockstep/snapshot/snapshot_folder.h"
 
@@ -25,11 +22,13 @@ namespace lockstep {
 /// Use one object from one thread at a time.
 ///
 ///     auto pending = PendingSnapshot::begin(SnapshotFolder("runs/7"), 1200);
-///     manifest.files.push_back(pending.write_tensors("model.safetensors", entries));
+///     manifest.files.push_back(pending.write("model.safetensors", write));
 ///     manifest.files.push_back(pending.write("state.json", state));
 ///     pending.commit(manifest);
 class PendingSnapshot {
  public:
+  using Fill = std::function<void(ByteSink&)>;
+
   /// Makes RUN/snapshots if it is missing, and in it a folder of a name that nobody had before,
   /// which only this user may enter.
   static PendingSnapshot begin(const SnapshotFolder& folder, std::int64_t step);
@@ -55,11 +54,7 @@ class PendingSnapshot {
   SnapshotFile write(const std::string& name, std::string_view text);
 
   /// Does the same with what `fill` writes into the sink.
-  SnapshotFile write(const std::string& name, const std::function<void(ByteSink&)>& fill);
-
-  /// Does the same with a safetensors file; no tensor is copied.
-  SnapshotFile write_tensors(const std::string& name, std::span<const TensorEntry> entries,
-      const std::map<std::string, std::string>& metadata = {});
+  SnapshotFile write(const std::string& name, const Fill& fill);
 
   /// Makes the snapshot appear and returns its path; for the rank that began it, once all have
   /// written. `manifest.files` are the files of all ranks; an empty `manifest.lockstep` becomes
@@ -77,8 +72,7 @@ class PendingSnapshot {
  private:
   PendingSnapshot(OpenDirectory snapshots, OpenDirectory folder, std::int64_t step);
 
-  template <typename Fill>
-  SnapshotFile write_file(const std::string& name, Fill fill);
+  SnapshotFile write_file(const std::string& name, const Fill& fill);
   void write_manifest(const SnapshotManifest& manifest);
   void verify(const SnapshotManifest& manifest) const;
   bool publish(const std::string& name);

@@ -10,7 +10,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/formats/weights/tensor_bytes.h"
+#include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/nn/weights.h"
 
 namespace lockstep {

@@ -10,15 +10,14 @@
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/formats/json_fields.h"
 #include "lockstep/liveness/own_slot.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/snapshot/group_values.h"
-#include "lockstep/snapshot/lone_save.h"
 #include "lockstep/snapshot/restore_tensors.h"
 #include "lockstep/snapshot/snapshot_files.h"
 #include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/snapshot_reader.h"
+#include "lockstep/snapshot/snapshot_saver.h"
 #include "lockstep/snapshot/state_fields.h"
 
 namespace lockstep {
@@ -26,45 +25,59 @@ namespace {
 
 using nlohmann::json;
 
-constexpr JsonLimits kLimits{.bytes = std::size_t{64} << 20, .depth = 8};
 constexpr const char* kKind = "library";  // as opposed to those of `lockstep train`
 
+/// The content of state.json.
+struct State {
+  SnapshotPosition position = {};
+  std::int64_t samples = 0;
+  int world_size = 1;
+  std::optional<nn::GradScalerState> scaler = {};
+  std::optional<std::int64_t> ema_updates = {};
+  std::map<std::string, std::string> values = {};
+};
+
+void each_field(auto& io, auto& state) {
+  io.whole("epoch", state.position.epoch);
+  io.whole("step", state.position.step);
+  io.whole("samples", state.samples);
+  io.small("world_size", state.world_size);
+  io.optional("scaler", state.scaler, kScalerFields);
+  io.whole_if("ema_updates", state.ema_updates);
+  io.texts("values", state.values);
+}
+
 std::string state_text(const SnapshotMoment& moment, std::int64_t step, int ranks) {
-  const auto scaler = moment.scaler ? moment.scaler->state() : std::nullopt;
-  const json state{{"v", 1}, {"kind", kKind}, {"epoch", moment.epoch}, {"step", step},
-      {"samples", moment.samples}, {"world_size", ranks}, {"scaler", json(json_of(scaler))},
-      {"ema_updates", moment.ema ? json(moment.ema->updates()) : json(nullptr)},
-      {"values", moment.values}};
+  const State state{.position = {moment.epoch, step},
+      .samples = moment.samples,
+      .world_size = ranks,
+      .scaler = moment.scaler ? moment.scaler->state() : std::nullopt,
+      .ema_updates = moment.ema ? std::optional(moment.ema->updates()) : std::nullopt,
+      .values = moment.values};
+  FieldWriter io;
+  each_field(io, state);
+  json object(io.object());
+  object.update({{"v", 1}, {"kind", kKind}});
   try {
-    return state.dump(2) + "\n";
+    return object.dump(2) + "\n";
   } catch (const json::type_error&) {
     throw InvalidArgument("Snapshot::save: a value is not UTF-8");
   }
 }
 
-/// The content of state.json.
-struct State {
-  SnapshotPosition position;
-  std::int64_t samples = 0;
-  std::optional<nn::GradScalerState> scaler;
-  std::optional<std::int64_t> ema_updates;
-  std::map<std::string, std::string> values;
-};
-
 State read_state(const SnapshotReader& reader) {
   const std::string file = (reader.path() / kStateFile).string();
-  const json object = parse_strict_json(reader.state(), file, kLimits);
+  const json object = parse_strict_json(reader.state(), file, kStateLimits);
   const JsonFields fields(object, file);
   if (fields.text_if("kind") != kKind)
     throw DataError(
         file +
         ": another program saved this, such as `lockstep train`, which continues it with "
         "--resume; choose another folder for this run");
-  return {.position = {fields.count("epoch"), fields.count("step")},
-      .samples = fields.count_if("samples").value_or(0),
-      .scaler = read_scaler(fields),
-      .ema_updates = fields.count_if("ema_updates"),
-      .values = fields.text_map("values")};
+  State state;
+  FieldReader io(fields);
+  each_field(io, state);
+  return state;
 }
 
 void restore_scaler(const std::optional<nn::GradScalerState>& saved, nn::GradScaler* scaler,

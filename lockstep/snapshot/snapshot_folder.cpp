@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <fstream>
+#include <random>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/output_file.h"
-#include "lockstep/snapshot/snapshot_check.h"
+#include "lockstep/snapshot/manifest.h"
 #include "lockstep/snapshot/snapshot_names.h"
+#include "lockstep/snapshot/state_fields.h"
 
 namespace lockstep {
 namespace {
@@ -149,6 +153,31 @@ void SnapshotFolder::clear() const {
   for (const std::string& name : snapshots.names())
     if (is_leftover(name) || name == kLatest || name == kBest) snapshots.remove(name);
   if (snapshots.names().empty()) OpenDirectory::open(run_).remove(kSnapshots);
+}
+
+std::string new_run_id() {
+  std::random_device random;
+  char text[17];
+  std::snprintf(text, sizeof text, "%08x%08x", random(), random());
+  return text;
+}
+
+std::string run_id_in(std::string_view json, const std::string& file) {
+  const nlohmann::json object = parse_strict_json(json, file, kStateLimits);
+  return JsonFields(object, file).text_if("run").value_or("");
+}
+
+std::string run_id_of_folder(const std::filesystem::path& output) {
+  for (const auto& snapshot : snapshots_newest_first(output)) {
+    const auto file = snapshot / kStateFile;
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    try {
+      return run_id_in(text.str(), file);
+    } catch (const DataError&) {  // it is cut short
+    }
+  }
+  return "";
 }
 
 }  // namespace lockstep

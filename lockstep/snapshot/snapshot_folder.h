@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/formats/open_directory.h"
@@ -67,5 +68,16 @@ class SnapshotFolder {
 
   std::filesystem::path run_;
 };
+
+/// Makes the id of a new run.
+std::string new_run_id();
+
+/// Returns the id in a state.json, of which nothing else is read; empty if there is none. Throws
+/// DataError for text that is not strict JSON, or too long.
+std::string run_id_in(std::string_view json, const std::string& file);
+
+/// Returns the id of the run in an output folder: that of its newest snapshot which can be read;
+/// empty if there is none.
+std::string run_id_of_folder(const std::filesystem::path& output);
 
 }  // namespace lockstep

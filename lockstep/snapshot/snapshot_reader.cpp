@@ -1,7 +1,6 @@
 #include "lockstep/snapshot/snapshot_reader.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -15,18 +14,19 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
-#include "lockstep/formats/input_file.h"
-#include "lockstep/formats/json_fields.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/snapshot/group_values.h"
-#include "lockstep/snapshot/snapshot_check.h"
-#include "lockstep/snapshot/snapshot_files.h"
+#include "lockstep/snapshot/manifest.h"
 #include "lockstep/snapshot/snapshot_names.h"
 
 namespace lockstep {
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SnapshotRefusal, name, reason)
+
 namespace {
+
+using nlohmann::json;
 
 // As large as a list of all epochs of a long run may be, and more.
 constexpr std::size_t kMostStateBytes = std::size_t{64} << 20;
@@ -60,38 +60,20 @@ void add_tensors(const OpenedFile& file, const std::string& name, nn::NamedTenso
   }
 }
 
-using nlohmann::json;
-
-constexpr JsonLimits kChoiceLimits{.bytes = std::size_t{64} << 20, .depth = 8};
-
-json choice_json(const SnapshotChoice& choice) {
-  json refused = json::array();
-  for (const auto& [name, reason] : choice.refused) refused.push_back({name, reason});
-  json message{{"path", choice.path.string()}, {"refused", refused}};
-  if (!choice.path.empty()) message["manifest"] = to_json(choice.manifest);
-  return message;
-}
-
-SnapshotChoice choice_of(const json& message) {
-  SnapshotChoice choice;
-  choice.path = message.at("path").get<std::string>();
-  for (const json& pair : message.at("refused"))
-    choice.refused.push_back({pair.at(0).get<std::string>(), pair.at(1).get<std::string>()});
-  if (!choice.path.empty()) {
-    choice.manifest =
-        parse_manifest(message.at("manifest").get<std::string>(), choice.path.string());
-  }
-  return choice;
-}
-
 SnapshotChoice chosen_by_root(
     const std::function<SnapshotChoice()>& choose, const ProcessGroup& world) {
-  json message;
-  do_on_root([&] { message = choice_json(choose()); }, world);
+  SnapshotChoice choice;
+  do_on_root([&] { choice = choose(); }, world);
+  const json own{{"path", choice.path.string()}, {"refused", choice.refused},
+      {"manifest", choice.path.empty() ? "" : to_json(choice.manifest)}};
   // Paths of the command are UTF-8; what else is not comes back changed.
-  const auto text = message.dump(-1, ' ', false, json::error_handler_t::replace);
-  return choice_of(
-      parse_strict_json(broadcast_text(text, 0, world), "the choice of rank 0", kChoiceLimits));
+  const auto text = own.dump(-1, ' ', false, json::error_handler_t::replace);
+  const json agreed = json::parse(broadcast_text(text, 0, world));
+  choice = {.path = agreed.at("path").get<std::string>(), .manifest = {}, .refused = {}};
+  agreed.at("refused").get_to(choice.refused);
+  if (!choice.path.empty())
+    choice.manifest = parse_manifest(agreed.at("manifest").get<std::string>(), choice.path);
+  return choice;
 }
 
 }  // namespace
@@ -128,16 +110,7 @@ std::vector<std::string> SnapshotReader::parts_of(const std::string& group) cons
 }
 
 std::string SnapshotReader::state() const {
-  const std::filesystem::path file = path_ / kStateFile;
-  InputFile input(file);
-  std::string text;
-  std::array<std::uint8_t, 1 << 16> piece{};
-  while (const std::size_t bytes = input.read(piece)) {
-    text.append(reinterpret_cast<const char*>(piece.data()), bytes);
-    if (text.size() > kMostStateBytes)
-      throw DataError(concat(file.string(), ": more than ", kMostStateBytes, " bytes"));
-  }
-  return text;
+  return short_text(OpenDirectory::open(path_), kStateFile, kMostStateBytes);
 }
 
 nn::NamedTensors SnapshotReader::group(const std::string& name) const {

@@ -1,13 +1,18 @@
 #include "lockstep/snapshot/snapshot_saver.h"
 
 #include <cerrno>
+#include <csignal>
+#include <ctime>
 #include <filesystem>
 #include <iostream>
 #include <limits>
-#include <memory>
+#include <pthread.h>
+#include <sched.h>
 #include <stdexcept>
+#include <sys/resource.h>
 #include <system_error>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 
 #include <ATen/ops/full.h>
@@ -17,7 +22,6 @@
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/formats/open_directory.h"
-#include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/snapshot_names.h"
 
@@ -45,17 +49,74 @@ std::string text_of(const std::exception_ptr& failure, int& code) {
   }
 }
 
-nn::NamedTensors listed(const std::vector<torch::Tensor>& tensors) {
-  nn::NamedTensors list("Tensor");
-  for (const torch::Tensor& tensor : tensors) list.insert(concat(list.size()), tensor);
-  return list;
-}
-
 // A std::system_error says the reason behind the text by itself.
 std::string without_reason(std::string text, const std::error_code& code) {
   const std::string reason = ": " + code.message();
   if (text.ends_with(reason)) text.resize(text.size() - reason.size());
   return text;
+}
+
+}  // namespace
+
+void PartCopy::begin(const SnapshotPart& part) {
+  names_.clear();
+  metadata_.clear();
+  state_ = part.state;
+  divergence_ = part.divergence;
+  std::vector<nn::NamedTensors> lists;
+  for (const auto& [name, content] : part.files) {
+    names_.push_back(name);
+    metadata_.push_back(content.metadata);
+    metadata_.back().emplace("format", "pt");  // Python's libraries want to know
+    lists.push_back(content.tensors);
+  }
+  nn::NamedTensors& overflows = lists.emplace_back("Tensor");
+  for (const torch::Tensor& overflow : part.overflows)
+    overflows.insert(concat(overflows.size()), overflow);
+  tensors_.begin(lists);
+}
+
+std::vector<OwnFile> PartCopy::files() {
+  auto lists = tensors_.row_major();
+  lists.resize(names_.size() + 1);
+  for (const TensorEntry& overflow : lists.back())
+    if (overflow.bytes.front() != 0) throw DivergedError(divergence_);
+  std::vector<OwnFile> own;
+  for (std::size_t i = 0; i < names_.size(); ++i)
+    own.push_back(own_file(names_[i], std::move(lists[i]), metadata_[i]));
+  if (!state_.empty())
+    own.push_back({.facts = {.file = {.name = kStateFile, .sha256 = {}}},
+        .write = [this](ByteSink& sink) { sink.write(std::string_view(state_)); }});
+  return own;
+}
+
+namespace {
+
+// On a core that also trains this leaves the thread about a tenth of the time: a step is hardly
+// longer, and a job that may take a hundredth of the time of training is soon done all the same.
+constexpr int kNice = 10;
+
+double thread_seconds() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+// Linux keeps niceness and policy of each thread by itself; a batch thread that is woken does not
+// push aside the one that woke it. If Linux refuses, the job only disturbs more.
+void give_way() {
+  ::pthread_setname_np(::pthread_self(), "snapshot");
+  const sched_param no_priority{};
+  ::sched_setscheduler(0, SCHED_BATCH, &no_priority);
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNice);
+}
+
+// A file that grows too large is a failure of its write, also where the program has not said so.
+void block_file_size_signal() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGXFSZ);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
 }  // namespace
@@ -73,9 +134,8 @@ SnapshotSaver::~SnapshotSaver() {
   if (!in_flight_) return;
   const bool is_unwinding = std::uncaught_exceptions() > exceptions_;
   if (world_.size() > 1 && is_unwinding) stop_waiting();
-  thread_.wait_for(options_.patience);
+  wait_for_thread(options_.patience);
   if (world_.size() > 1 && (world_.rank() == 0 || options_.hosts.are_apart())) stop_waiting();
-  thread_.wait();
   say_how_it_ended();
 }
 
@@ -83,13 +143,13 @@ SnapshotSaver::~SnapshotSaver() {
 void SnapshotSaver::stop_waiting() {
   is_given_up_ = true;
   const SnapshotHosts& hosts = options_.hosts;
-  if (hosts.are_apart() && thread_.is_busy())
+  if (hosts.are_apart() && is_busy())
     hosts.group().abort(concat("rank ", world_.rank(), " waits no longer for files of a snapshot"));
 }
 
 // Nobody will ask any more.
 void SnapshotSaver::say_how_it_ended() {
-  if (const auto failure = thread_.take_failure()) note_failure(failure);
+  end_job();
   if (failure_) {
     note_ = concat("the snapshot of step ", step_, " could not be written: ", failure_->text);
   } else if (world_.rank() == 0 && !is_committed_) {
@@ -117,8 +177,31 @@ void SnapshotSaver::save(std::int64_t step, const SnapshotPart& part) {
 // What keeps it from beginning must reach the other ranks, which wait for its files.
 void SnapshotSaver::begin_thread() {
   try {
-    thread_.start([this] { work(); });
+    job_ = std::async(std::launch::async, [this] {
+      give_way();
+      block_file_size_signal();
+      work();
+      return thread_seconds();
+    });
   } catch (const std::exception&) {
+    note_failure(std::current_exception());
+  }
+}
+
+bool SnapshotSaver::is_busy() const {
+  return job_.valid() && job_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+}
+
+void SnapshotSaver::wait_for_thread(std::chrono::milliseconds most) const {
+  if (job_.valid()) job_.wait_for(most);
+}
+
+// Waits for the thread, and takes what it leaves.
+void SnapshotSaver::end_job() {
+  if (!job_.valid()) return;
+  try {
+    background_seconds_ = job_.get();
+  } catch (...) {
     note_failure(std::current_exception());
   }
 }
@@ -130,21 +213,9 @@ void SnapshotSaver::agree_on_folder() {
 }
 
 void SnapshotSaver::copy(const SnapshotPart& part) {
-  names_.clear();
-  metadata_.clear();
-  written_.clear();
-  state_ = part.state;
   divergence_ = part.divergence;
-  std::vector<nn::NamedTensors> lists;
-  for (const auto& [name, content] : part.files) {
-    names_.push_back(name);
-    metadata_.push_back(content.metadata);
-    metadata_.back().emplace("format", "pt");  // Python's libraries want to know
-    lists.push_back(content.tensors);
-  }
-  lists.push_back(listed(part.overflows));
   try {
-    copy_.begin(lists);
+    copy_.begin(part);
     if (!part.stays) copy_.let_writers_wait();
   } catch (const std::exception&) {
     note_failure(std::current_exception());
@@ -160,15 +231,12 @@ void SnapshotSaver::note_failure(const std::exception_ptr& failure) {
 
 SnapshotReport SnapshotSaver::report() {
   if (!in_flight_) return {};
-  const bool is_busy = thread_.is_busy();
-  if (!is_busy) {
-    if (const auto failure = thread_.take_failure()) note_failure(failure);
-  }
-  const double seconds = is_busy ? 0 : thread_.job_seconds();
-  return {.busy = is_busy ? 1.0 : 0.0,
+  const bool goes_on = is_busy();
+  if (!goes_on) end_job();
+  return {.busy = goes_on ? 1.0 : 0.0,
       .failed = failure_ ? 1.0 : 0.0,
       .stall_seconds = stall_seconds_,
-      .background_seconds = seconds};
+      .background_seconds = goes_on ? 0 : background_seconds_};
 }
 
 void SnapshotSaver::advance(const SnapshotReport& agreed) {
@@ -189,10 +257,9 @@ void SnapshotSaver::give_up() {
   const torch::Tensor code = at::full({1}, failure_ ? failure_->code : 0, on_host(torch::kLong));
   world_.all_reduce(code, ReduceOp::kMax).wait();
   std::string reasons;
-  for (const auto& text : gather_texts(failure_ ? failure_->text : "", 0, world_)) {
+  for (const auto& text : all_texts(failure_ ? failure_->text : "", world_)) {
     if (!text.empty()) reasons += (reasons.empty() ? "" : "; ") + text;
   }
-  reasons = broadcast_text(reasons, 0, world_);
   pending_.reset();
   failure_.reset();
   const auto text = concat("the snapshot of step ", step_, " could not be written: ", reasons);
@@ -215,7 +282,7 @@ void SnapshotSaver::poll() {
 
 void SnapshotSaver::finish() {
   while (in_flight_) {
-    thread_.wait_for(kBetweenLooks);
+    wait_for_thread(kBetweenLooks);
     poll();
   }
 }
@@ -226,64 +293,44 @@ std::vector<std::string> SnapshotSaver::take_warnings() { return std::exchange(w
 
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenTries{20};
-
 // What a rank has written stands here until rank 0 has read it; it is not a file of a snapshot.
 std::string list_name(int rank) { return concat("written-", rank, ".json"); }
 
+void set_best_and_prune(const SnapshotFolder& folder, std::int64_t step, bool is_best, int keep) {
+  if (is_best) folder.set_best(step);
+  folder.prune(keep, step);
+}
+
 }  // namespace
 
+// A failure before the files are spread must reach the others, which would wait for them.
 void SnapshotSaver::work() {
-  if (options_.hosts.are_apart()) return work_apart();
-  open_folder();
-  if (is_given_up_) return;
-  write_files();
-  if (is_given_up_) return;
-  if (world_.rank() != 0) {
-    pending_->write(list_name(world_.rank()), to_json(written_));
-    return;
-  }
-  while (!is_given_up_) {
-    if (auto files = files_of_all()) return commit(std::move(*files));
-    std::this_thread::sleep_for(kBetweenTries);
-  }
-}
-
-// What fails here must not keep the others waiting.
-void SnapshotSaver::work_apart() {
   const SnapshotHosts& hosts = options_.hosts;
-  std::exception_ptr failure;
-  std::vector<OwnFile> own;
-  try {
-    if (hosts.keeps())
-      pending_.emplace(PendingSnapshot::begin(folder_, aside_.filename().string()));
-    own = own_files();
-  } catch (...) {
-    failure = std::current_exception();
+  std::optional<std::vector<WrittenFile>> files;
+  if (!hosts.are_apart()) {
+    open_folder();
+    if (is_given_up_) return;
+    files = share_files(copy_.files());
+  } else {
+    std::exception_ptr failure;
+    std::vector<OwnFile> own;
+    try {
+      if (hosts.keeps()) open_folder();
+      own = copy_.files();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    files =
+        spread_files(hosts.group(), hosts.keepers(), pending_ ? &*pending_ : nullptr, own, failure);
+    if (is_given_up_) return;
   }
-  auto files =
-      spread_files(hosts.group(), hosts.keepers(), pending_ ? &*pending_ : nullptr, own, failure);
-  if (files && hosts.keeps() && !is_given_up_) commit(std::move(*files));
+  if (files && commits()) commit(std::move(*files));
 }
 
-std::vector<OwnFile> SnapshotSaver::own_files() {
-  using Lists = std::vector<std::vector<TensorEntry>>;
-  const auto lists = std::make_shared<const Lists>(checked_lists());
-  std::vector<OwnFile> own;
-  for (std::size_t i = 0; i < names_.size(); ++i) {
-    own.push_back({.facts = written_file({.name = names_[i], .sha256 = {}}, (*lists)[i]),
-        .write = [this, lists, i](
-                     ByteSink& sink) { write_safetensors(sink, (*lists)[i], metadata_[i]); }});
-  }
-  if (!state_.empty())
-    own.push_back({.facts = {.file = {.name = kStateFile, .sha256 = {}}},
-        .write = [this](ByteSink& sink) { sink.write(std::string_view(state_)); }});
-  return own;
-}
-
-// Rank 0 makes it, the others wait until they see it; not without end, as rank 0 may have gone.
+// Who commits makes it, the others wait until they see it; not without end, as rank 0 may have
+// gone.
 void SnapshotSaver::open_folder() {
-  if (world_.rank() == 0) {
+  if (commits()) {
     pending_.emplace(PendingSnapshot::begin(folder_, aside_.filename().string()));
     return;
   }
@@ -293,32 +340,33 @@ void SnapshotSaver::open_folder() {
     if (watch.seconds() > most)
       throw std::runtime_error(
           concat(aside_.string(), ": rank 0 has not made it within ", most, " s"));
-    std::this_thread::sleep_for(kBetweenTries);
+    std::this_thread::sleep_for(kBetweenLooks);
   }
   if (!is_given_up_) pending_.emplace(PendingSnapshot::join(aside_));
 }
 
-// Those of the files; what follows them tells whether the run has diverged.
-std::vector<std::vector<TensorEntry>> SnapshotSaver::checked_lists() {
-  auto lists = copy_.row_major();
-  lists.resize(names_.size() + 1);
-  for (const TensorEntry& overflow : lists.back())
-    if (overflow.bytes.front() != 0) throw DivergedError(divergence_);
-  return lists;
-}
-
-void SnapshotSaver::write_files() {
-  const auto lists = checked_lists();
-  for (std::size_t i = 0; i < names_.size() && !is_given_up_; ++i) {
-    SnapshotFile file = pending_->write_tensors(names_[i], lists[i], metadata_[i]);
-    written_.push_back(written_file(std::move(file), lists[i]));
+// Returns the files of all ranks on rank 0, once all have written theirs.
+std::optional<std::vector<WrittenFile>> SnapshotSaver::share_files(
+    const std::vector<OwnFile>& own) {
+  std::vector<WrittenFile> written;
+  for (const OwnFile& file : own) {
+    if (is_given_up_) return std::nullopt;
+    written.push_back(write_own(file, *pending_));
   }
-  if (!state_.empty()) written_.push_back({.file = pending_->write(kStateFile, state_)});
+  if (world_.rank() != 0) {
+    if (!is_given_up_) pending_->write(list_name(world_.rank()), to_json(written));
+    return std::nullopt;
+  }
+  while (!is_given_up_) {
+    if (auto files = files_of_all(written)) return files;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+  return std::nullopt;
 }
 
 // Nothing until the list of each rank is there, and whole.
-std::optional<std::vector<WrittenFile>> SnapshotSaver::files_of_all() const {
-  std::vector<WrittenFile> files = written_;
+std::optional<std::vector<WrittenFile>> SnapshotSaver::files_of_all(
+    std::vector<WrittenFile> files) const {
   for (int rank = 1; rank < world_.size(); ++rank) {
     const auto path = pending_->path() / list_name(rank);
     const auto list = is_there_now(path) ? read_written_files(path) : std::nullopt;
@@ -334,16 +382,33 @@ void SnapshotSaver::commit(std::vector<WrittenFile> files) {
   commit_files(*pending_, std::move(files));
   is_committed_ = true;
   try {
-    set_best_and_prune();
+    set_best_and_prune(folder_, step_, best_, options_.keep);
   } catch (const std::exception& error) {
     note_ = concat(
         "the snapshot of step ", step_, " is complete, but older ones may be left: ", error.what());
   }
 }
 
-void SnapshotSaver::set_best_and_prune() {
-  if (best_) folder_.set_best(step_);
-  folder_.prune(options_.keep, step_);
+// Of ranks that come at the same moment the first one makes the folder.
+bool save_alone(
+    const std::filesystem::path& run, int keep, std::int64_t step, const SnapshotPart& part) {
+  const SnapshotFolder folder(run);
+  if (is_there_now(folder.path() / snapshot_name(step))) return false;
+  std::optional<PendingSnapshot> pending;
+  try {
+    pending.emplace(PendingSnapshot::begin(folder, rescue_name(step)));
+  } catch (const std::system_error& error) {
+    if (error.code().value() != EEXIST) throw;
+    return false;
+  }
+  PartCopy copy;
+  copy.begin(part);
+  copy.let_writers_wait();
+  std::vector<WrittenFile> written;
+  for (const OwnFile& file : copy.files()) written.push_back(write_own(file, *pending));
+  commit_files(*pending, std::move(written));
+  set_best_and_prune(folder, step, part.best, keep);
+  return true;
 }
 
 }  // namespace lockstep

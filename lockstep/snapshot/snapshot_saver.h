@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,14 +14,12 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/nn/named_state.h"
-#include "lockstep/snapshot/apart/snapshot_hosts.h"
-#include "lockstep/snapshot/apart/spread_files.h"
-#include "lockstep/snapshot/background_thread.h"
 #include "lockstep/snapshot/host_copy.h"
 #include "lockstep/snapshot/optimizer_state.h"
 #include "lockstep/snapshot/pending_snapshot.h"
 #include "lockstep/snapshot/snapshot_files.h"
 #include "lockstep/snapshot/snapshot_folder.h"
+#include "lockstep/snapshot/snapshot_hosts.h"
 #include "lockstep/snapshot/snapshot_interval.h"
 
 namespace lockstep {
@@ -49,6 +48,31 @@ struct SnapshotPart {
   std::string divergence = {};  ///< the same on all ranks
 };
 
+/// A copy of a rank's part of a snapshot, whose memory serves again.
+class PartCopy {
+ public:
+  /// Copies it as HostCopy::begin() does, the `overflows` with it.
+  void begin(const SnapshotPart& part);
+  void let_writers_wait() { tensors_.let_writers_wait(); }
+
+  /// Returns the files of what was copied last. Throws DivergedError if an overflow is true.
+  std::vector<OwnFile> files();
+
+ private:
+  HostCopy tensors_;
+  std::vector<std::string> names_;  // of the files, in the order of the copies
+  std::vector<std::map<std::string, std::string>> metadata_;
+  std::string state_, divergence_;
+};
+
+/// Saves a snapshot of which one rank holds all, without the others: no collective. Returns once it
+/// is durable; false if it is there already, or another rank that lost its peers is writing the
+/// same. `keep` is that of SnapshotSaverOptions.
+///
+/// Throws std::system_error for what the disk does not take; then those before are as they were.
+bool save_alone(
+    const std::filesystem::path& run, int keep, std::int64_t step, const SnapshotPart& part);
+
 struct SnapshotSaverOptions {
   std::filesystem::path run;
   int keep = 2;              ///< the newest ones; the best one comes on top
@@ -72,10 +96,10 @@ struct SnapshotReport {
 /// Saves what all ranks hold while they train on; at most one save is in flight.
 ///
 /// Note [Saving]
-/// save() stops training for one copy into memory. A thread of each rank writes the copy into the
-/// snapshot's folder, which rank 0's thread makes, and last a list of what it wrote. Rank 0's
-/// thread waits for the lists of all and commits: so the snapshot becomes durable while the ranks
-/// train, whatever they do, and no thread makes a collective. No main thread waits for an
+/// save() stops training for one copy into memory. A thread of each rank writes the files of the
+/// copy into the snapshot's folder, which rank 0's thread makes, and last a list of what it wrote.
+/// Rank 0's thread waits for the lists of all and commits: so the snapshot becomes durable while
+/// the ranks train, whatever they do, and no thread makes a collective. No main thread waits for an
 /// accelerator: its part is copied while it computes. That it is durable, or that a rank
 /// failed, the ranks have to agree on, as no rank may begin the next one alone. They do so wherever
 /// they agree on something anyway:
@@ -89,8 +113,9 @@ struct SnapshotReport {
 /// The main threads never wait for a disk but in finish(). If a rank fails, all give the snapshot
 /// up, those before stay, and the warning says why.
 ///
-/// Hosts that share no folder get the files through a group of their own (spread_files.h), and each
-/// commits for itself.
+/// Hosts that share no folder get the files through a group of their own (spread_files()), and each
+/// commits for itself. A rank that lost the others writes and commits its files alone
+/// (save_alone()).
 class SnapshotSaver {
  public:
   /// Begins no thread and writes nothing. All ranks give the same options.
@@ -151,15 +176,14 @@ class SnapshotSaver {
   void agree_on_folder();
   void copy(const SnapshotPart& part);
   void begin_thread();
+  bool is_busy() const;
+  void wait_for_thread(std::chrono::milliseconds most) const;
+  void end_job();
   void work();
-  void work_apart();
-  std::vector<OwnFile> own_files();
   void open_folder();
-  std::vector<std::vector<TensorEntry>> checked_lists();
-  void write_files();
-  std::optional<std::vector<WrittenFile>> files_of_all() const;
+  std::optional<std::vector<WrittenFile>> share_files(const std::vector<OwnFile>& own);
+  std::optional<std::vector<WrittenFile>> files_of_all(std::vector<WrittenFile> files) const;
   void commit(std::vector<WrittenFile> files);
-  void set_best_and_prune();
   void note_failure(const std::exception_ptr& failure);
   void give_up();
   void stop_waiting();
@@ -175,20 +199,17 @@ class SnapshotSaver {
   std::int64_t step_ = 0;
   bool best_ = false;
   std::optional<PendingSnapshot> pending_;
-  HostCopy copy_;
-  std::vector<std::string> names_;  // of the files, in the order of the copies
-  std::vector<std::map<std::string, std::string>> metadata_;
-  std::string state_, divergence_;
-  std::vector<WrittenFile> written_;
+  PartCopy copy_;
+  std::string divergence_;
   std::optional<Failure> failure_;
   std::vector<std::string> warnings_;
   std::string note_;  // of rank 0's thread
-  double stall_seconds_ = 0;
+  double stall_seconds_ = 0, background_seconds_ = 0;
   std::optional<SnapshotCost> cost_;
   std::optional<std::int64_t> last_saved_;
   std::atomic<bool> is_given_up_{false};
   std::atomic<bool> is_committed_{false};
-  BackgroundThread thread_;  // last: it ends before what it uses
+  std::future<double> job_;  // the seconds of the thread; last: it ends before what it uses
 };
 
 }  // namespace lockstep

@@ -16,10 +16,9 @@
 #include <c10/core/StreamGuard.h>
 #include <torch/types.h>
 
+#include "lockstep/comm/device/device_backends.h"
 #include "lockstep/comm/device/nccl_api.h"
-#include "lockstep/comm/device/routed_backend.h"
 #include "lockstep/comm/process_group.h"
-#include "lockstep/comm/single_backend.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/device/accelerator.h"

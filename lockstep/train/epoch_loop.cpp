@@ -99,8 +99,8 @@ void EpochLoop::train_steps(const Loader& loader) {
     run_.meter.add_data_seconds(waiting.seconds());
     const StepPart part = step_part(batches_, number);
     if (part.number == 0 && (!part.is_last || observer_.may_undo_step())) undo_.emplace(run_);
-    run_.meter.add(run_.replica->backward(*batch, part, run_.state.step), batch->target.size(0));
-    samples += batch->target.size(0);
+    run_.meter.add(run_.replica->backward(*batch, part, run_.state.step), batch->target().size(0));
+    samples += batch->target().size(0);
     sign_of_life();
     if (!part.is_last) {
       if (observer_.after_part() == Course::kInterrupted) return abandon_step();
@@ -112,7 +112,7 @@ void EpochLoop::train_steps(const Loader& loader) {
     samples = 0;
     const bool epoch_is_over = number + 1 == batches_.batches;
     end_step(epoch_is_over);
-    if (run_.profiler) run_.profiler->end_step(batch->data);
+    if (run_.profiler) run_.profiler->end_step(batch->input());
     if (epoch_is_over || observer_.course() != Course::kGoesOn) return;
     if (run_.profiler) run_.profiler->begin_step();
   }

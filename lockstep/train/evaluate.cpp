@@ -73,7 +73,7 @@ std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
   Sums sums;
   for (auto batch = share.begin(); batch != share.end(); ++batch) {
     const torch::Tensor scores = forward(*batch);
-    const torch::Tensor labels = batch->target.to(scores.device(), /*non_blocking=*/true);
+    const torch::Tensor labels = batch->target().to(scores.device(), /*non_blocking=*/true);
     sums.add(scores, labels, loss);
     sign_of_life();
     if (on_batch) on_batch(scores, labels);

@@ -13,7 +13,7 @@
 #include "lockstep/core/process.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/snapshot/snapshot_names.h"
-#include "lockstep/train/state/parameters_hash.h"
+#include "lockstep/train/state/whole_model.h"
 #include "lockstep/train/stop_signal.h"
 
 namespace lockstep {
@@ -112,7 +112,7 @@ void Trainer::pass_epochs() {
 }
 
 // A net that cannot be copied, or has too little memory for it, costs these numbers, not the run.
-std::vector<ChainLayer> Trainer::measured_chain(const torch::Tensor& images) {
+std::vector<LayerCosts> Trainer::measured_chain(const torch::Tensor& images) {
   try {
     return run_.replica->chain_costs(images);
   } catch (const std::exception& error) {

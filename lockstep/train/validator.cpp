@@ -6,12 +6,11 @@
 #include "lockstep/core/error.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/snapshot/group_values.h"
+#include "lockstep/snapshot/manifest.h"
 #include "lockstep/snapshot/restore_tensors.h"
-#include "lockstep/snapshot/snapshot_check.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/evaluation/evaluate_weights.h"
-#include "lockstep/train/state/parameters_hash.h"
-#include "lockstep/train/state/scattered_state.h"
+#include "lockstep/train/state/whole_model.h"
 
 namespace lockstep {
 namespace {

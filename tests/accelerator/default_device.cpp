@@ -9,6 +9,7 @@
 
 #include "tests/accelerator/emulated_nccl.h"
 #include "tests/accelerator/late_call.h"
+#include "tests/accelerator/nccl/functions.h"
 #include "tests/accelerator/runtime.h"
 #include "tests/support/places.h"
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -16,7 +17,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 
-#include "lockstep/comm/device/routed_backend.h"
+#include "lockstep/comm/device/device_backends.h"
+#include "lockstep/comm/device/nccl_api.h"
 #include "lockstep/device/accelerator.h"
 
 namespace lockstep::emulated {
@@ -100,4 +102,15 @@ const bool kIsActive = [] {
 }();
 
 }  // namespace
+
+UseEmulatedNccl::UseEmulatedNccl() {
+  nccl::use_api(&kNcclFunctions);
+  register_device_backend(c10::kPrivateUse1, &make_nccl_backend);
+}
+
+UseEmulatedNccl::~UseEmulatedNccl() {
+  register_device_backend(c10::kPrivateUse1, nullptr);
+  nccl::use_api(nullptr);
+}
+
 }  // namespace lockstep::emulated

@@ -1,15 +1,26 @@
+// The kernels of the emulated device; and the lists of LibTorch's that the tests need: what
+// computes in the shorter type, and what in fp32.
+
 #include <cstdint>
 #include <optional>
 #include <utility>
 
-#include "tests/accelerator/install.h"
 #include "tests/accelerator/late_call.h"
 #include "tests/accelerator/runtime.h"
 #include <ATen/EmptyTensor.h>
 #include <ATen/NativeFunctions.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/conv2d.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/nll_loss.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
@@ -220,15 +231,22 @@ TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
   library.fallback(torch::CppFunction::makeFromBoxedFunction<&queue_operator>());
 }
 
-void install() {
-  static const bool kOnce = [] {
-    c10::register_privateuse1_backend("emulated");
-    install_guard();
-    install_allocators();
-    install_hooks();
-    return true;
-  }();
-  static_cast<void>(kOnce);
+}  // namespace lockstep::emulated
+
+namespace at::autocast {
+namespace {
+
+TORCH_LIBRARY_IMPL(_, AutocastPrivateUse1, m) { m.fallback(torch::CppFunction::makeFallthrough()); }
+
+TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
+  KERNEL_PRIVATEUSEONE(conv2d, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(linear, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(matmul, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(addmm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(mm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(bmm, lower_precision_fp)
+  KERNEL_PRIVATEUSEONE(nll_loss, fp32)
 }
 
-}  // namespace lockstep::emulated
+}  // namespace
+}  // namespace at::autocast

@@ -38,16 +38,12 @@ class Mutant:
 
 COPIER = "lockstep/device/accelerator.cpp"
 STAGING = "lockstep/comm/device/staged_backend.cpp"
-CHANNEL = "lockstep/comm/device/nccl_channel.cpp"
 NCCL = "lockstep/comm/device/nccl_api.h"
 COPY = "lockstep/snapshot/host_copy.cpp"
-PEERS = "lockstep/device/peer_copier.cpp"
 LINKS = "lockstep/parallel/pipeline/links.cpp"
-MESSAGES = "lockstep/comm/device/nccl_backend.cpp"
+CHANNEL = "lockstep/comm/device/nccl_backend.cpp"
 SAVER = "lockstep/snapshot/snapshot_saver.cpp"
-SAVER_THREAD = "lockstep/snapshot/snapshot_saver.cpp"
 CHECKPOINTER = "lockstep/train/checkpointer.cpp"
-RUN_PART = "lockstep/train/state/run_part.cpp"
 SYNC_BATCH_NORM = "lockstep/parallel/sync_batch_norm/sync_batch_norm.cpp"
 DDP = ("accelerator_test", "transparency_test")
 PIPELINES = ("accelerator_test", "transparency_test")
@@ -57,13 +53,13 @@ MUTANTS = [
     Mutant("the batch's memory is given away while it is computed with", COPIER, "  copy.record_stream(current);\n", ""),
     Mutant("no stream waits for an event", COPIER, "  event.block(waiting);\n", "  static_cast<void>(waiting);\n"),
     Mutant("the event is recorded on the stream that waits", COPIER, "  event.record(awaited);\n", "  event.record(waiting);\n"),
-    Mutant("a gradient leaves before it is computed", STAGING, "      wait_for(*side_, current_stream(device));\n", ""),
-    Mutant("the host reduces before the gradient has come", STAGING, "  if (side_) arrived_ = recorded(*side_);\n", ""),
+    Mutant("a gradient leaves before it is computed", STAGING, "  wait_for(*side_, current_stream(device));\n", ""),
+    Mutant("the host reduces before the gradient has come", STAGING, "  arrived_ = recorded(*side_);\n", ""),
     Mutant("arrival is asked of another stream", STAGING, "arrived_ = recorded(*side_)",
            "arrived_ = recorded(current_stream(side_->device()))"),
-    Mutant("the average is used before it is back", STAGING, "  if (returned_) returned_->block(current_stream(returned_->device()));\n",
+    Mutant("the average is used before it is back", STAGING, "    if (returned_) returned_->block(current_stream(returned_->device()));\n",
            ""),
-    Mutant("a message is begun out of turn", STAGING, "      if (!waiting.front()->has_arrived()) break;\n", ""),
+    Mutant("a message is begun out of turn", STAGING, "      if (!calls.front()->has_arrived()) break;\n", ""),
     Mutant("NCCL takes the gradient before it is computed", CHANNEL, "  wait_for(stream_, current_stream(device_));\n", ""),
     Mutant("the end of a call is recorded on the computing stream", CHANNEL, "  call.ended.record(stream_);\n",
            "  call.ended.record(current_stream(device_));\n"),
@@ -102,20 +98,20 @@ MUTANTS = [
            "  static_cast<void>(group.all_reduce(sums));\n", ("sync_batch_norm_test",)),
     Mutant("gradients are clipped by a part of their norm", "lockstep/parallel/optim/clip_grad_norm.cpp",
            "  group.all_reduce(sum).wait();\n  return sum;", "  static_cast<void>(group.all_reduce(sum));\n  return sum;"),
-    Mutant("messages up and down share a stream", MESSAGES, "[odd + down]", "[0 * (odd + down)]", PIPELINES),
+    Mutant("messages up and down share a stream", CHANNEL, "[odd + down]", "[0 * (odd + down)]", PIPELINES),
     Mutant("an aborted call passes for a finished one", CHANNEL, "  throw_if_given_up(what);\n  return call.is_launched;",
            "  static_cast<void>(what);\n  return call.is_launched || !reason_.empty();"),
     Mutant("the watchdog never finds a call late", CHANNEL, "under_way_.front()->began <= timeout) return;", "under_way_.front()->began <= timeout || timeout.count() >= 0) return;"),
     Mutant("dropout draws outside of its stream", "lockstep/parallel/operators/random_stream.cpp",
            "  library.impl(\"dropout\", TORCH_FN(drop_from_stream));\n", ""),
-    Mutant("a stage's output leaves before it is computed", PEERS, "  wait_for(*leaving_, current_stream(tensor.device()));\n", ""),
-    Mutant("a stage computes with a copy that has not come", PEERS, "    arrived->block(current);\n", ""),
-    Mutant("the copy's arrival is recorded on the stream that computes with it", PEERS, "record(*arriving_)", "record(current_stream(to_))"),
-    Mutant("a stage's output is given away before it has left", PEERS, "  tensor.record_stream(*leaving_);\n", ""),
-    Mutant("a stage's input is given away while it is computed with", PEERS, "tensor.record_stream(current)", "static_cast<void>(current)"),
-    Mutant("a copy waits for what the next stage computes", PEERS, "{*leaving_, *arriving_}", "{*leaving_}"),
-    Mutant("a stage computes on when its output has left", PEERS, "*leaving_, *arriving_}", "*arriving_}"),
-    Mutant("stages copy where they compute", PEERS, "  return tensor.defined() &&", "  return false && tensor.defined() &&"),
+    Mutant("a stage's output leaves before it is computed", COPIER, "  wait_for(*leaving_, current_stream(tensor.device()));\n", ""),
+    Mutant("a stage computes with a copy that has not come", COPIER, "    arrived->block(current);\n", ""),
+    Mutant("the copy's arrival is recorded on the stream that computes with it", COPIER, "record(*arriving_)", "record(current_stream(to_))"),
+    Mutant("a stage's output is given away before it has left", COPIER, "  tensor.record_stream(*leaving_);\n", ""),
+    Mutant("a stage's input is given away while it is computed with", COPIER, "tensor.record_stream(current)", "static_cast<void>(current)"),
+    Mutant("a copy waits for what the next stage computes", COPIER, "{*leaving_, *arriving_}", "{*leaving_}"),
+    Mutant("a stage computes on when its output has left", COPIER, "*leaving_, *arriving_}", "*arriving_}"),
+    Mutant("stages copy where they compute", COPIER, "  return tensor.defined() &&", "  return false && tensor.defined() &&"),
     Mutant("stages wait for each other where the loss is scaled", "lockstep/nn/grad_scaler.cpp", "device == device_ || device.is_cpu()",
            "device == device_ || !device_.is_cpu()"),
     Mutant("a message waits for what its receiver computes", LINKS,
@@ -124,10 +120,10 @@ MUTANTS = [
            "  const c10::OptionalStreamGuard beside(arriving_);\n  return", "  return"),
     Mutant("what a message has brought is given away while it is computed with", LINKS,
            "  if (arriving_) tensor.record_stream(current_stream(device_));\n", ""),
-    Mutant("what a stage receives waits for what it sends", MESSAGES, "from % 2 == 0 ? 0 : 1", "from > to ? 1 : 0"),
-    Mutant("what comes by way of the host waits for what is sent", STAGING, "StagedCall::Turn::kReceived;", "StagedCall::Turn{2};"),
+    Mutant("what a stage receives waits for what it sends", CHANNEL, "from % 2 == 0 ? 0 : 1", "from > to ? 1 : 0"),
+    Mutant("what comes by way of the host waits for what is sent", STAGING, "call.kind == Operation::kRecv", "call.kind == Operation::kNone"),
     Mutant("the step of the training loop does not wait for a snapshot", "lockstep/train/epoch_loop.cpp", "  observer_.before_step();\n", ""),
-    Mutant("forward changes statistics that are being copied", RUN_PART, "stays ? tensor : tensor.clone()", "stays ? tensor : tensor"),
+    Mutant("forward changes statistics that are being copied", CHECKPOINTER, "stays ? tensor : tensor.clone()", "stays ? tensor : tensor"),
     Mutant("averages are exchanged while weights are being copied", CHECKPOINTER, "part.stays = stopped_by_.empty();", "part.stays = true;"),
     Mutant("a snapshot's buffer is filled again while copies still come", COPY,
            "  wait_for_copies();  // none is under way, unless nobody came to look at the one before\n", ""),
@@ -136,7 +132,7 @@ MUTANTS = [
     Mutant("a snapshot is begun while the one before is being written", SAVER, "  finish();\n  const Stopwatch watch;\n",
            "  const Stopwatch watch;\n"),
     Mutant("the host looks whether what it saves is finite", CHECKPOINTER, "  return must > 0;\n", "  return must >= 0;\n"),
-    Mutant("a snapshot of what has diverged is kept", SAVER_THREAD, "    if (overflow.bytes.front() != 0) throw DivergedError(divergence_);\n",
+    Mutant("a snapshot of what has diverged is kept", SAVER, "    if (overflow.bytes.front() != 0) throw DivergedError(divergence_);\n",
            "    static_cast<void>(overflow);\n"),
 ]
 

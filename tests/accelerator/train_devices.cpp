@@ -2,8 +2,7 @@
 
 #include "tests/accelerator/runtime.h"
 
-#include "lockstep/comm/device/nccl_backend.h"
-#include "lockstep/comm/device/routed_backend.h"
+#include "lockstep/comm/device/device_backends.h"
 
 namespace lockstep::emulated {
 namespace {

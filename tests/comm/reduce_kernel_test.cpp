@@ -8,14 +8,15 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/host/collective.h"
+#include "lockstep/simd/instructions.h"
 
 namespace lockstep::reduce {
 namespace {
 
 std::vector<Kernel> kernels() {
   std::vector<Kernel> all = {reduce_plain};
-  if (__builtin_cpu_supports("avx2")) all.push_back(reduce_avx2);
-  if (__builtin_cpu_supports("avx512bw")) all.push_back(reduce_avx512);
+  if (simd::has_instructions(simd::InstructionSet::kAvx2)) all.push_back(reduce_avx2);
+  if (simd::has_instructions(simd::InstructionSet::kAvx512)) all.push_back(reduce_avx512);
   return all;
 }
 

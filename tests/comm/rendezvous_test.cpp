@@ -22,7 +22,6 @@
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/comm/init_method.h"
 #include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"

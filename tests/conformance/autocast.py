@@ -3,7 +3,7 @@
 
 One row an operation: the type of its result under torch.autocast("cpu"), for inputs of float32 and for inputs in the
 shorter type, with float16 and with bfloat16. `mixed` operations take one input of each. C++ calls the same operations by
-the same names in tests/nn/autocast_types_test.cpp.
+the same names in tests/nn/autocast_test.cpp.
 """
 
 import torch

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes what torchvision's nets compute, for tests/nn/torchvision_reference.h: models.py [FOLDER [NAME...]].
+"""Writes what torchvision's nets compute, for tests/nn/torchvision_test.cpp: models.py [FOLDER [NAME...]].
 
 Made with PyTorch 2.15.0 and torchvision 0.29.2, in float64, 10 classes, 4 images of 3 x 64 x 64. Weights and images
 come from a counter, so that C++ can make the same: see value(). One file a model; its lines:

@@ -18,7 +18,7 @@ void expect_numbers(BatchQueue& queue, std::int64_t first, std::int64_t end) {
   Batch batch;
   for (std::int64_t number = first; number < end; ++number) {
     queue.next(batch);
-    EXPECT_EQ(batch.target.item<std::int64_t>(), number);
+    EXPECT_EQ(batch.target().item<std::int64_t>(), number);
   }
 }
 
@@ -78,10 +78,10 @@ TEST(BatchQueue, UsesTheMemoryThatComesBack) {
   std::set<const void*> memory;
   BatchQueue queue(
       [&](Batch& batch, std::int64_t number) {
-        if (!batch.target.defined()) batch = numbered(number);
-        batch.target.fill_(number);
+        if (!batch.target().defined()) batch = numbered(number);
+        batch.target().fill_(number);
         const std::lock_guard lock(mutex);
-        memory.insert(batch.target.data_ptr());
+        memory.insert(batch.target().data_ptr());
       },
       {.end = 50, .workers = 2, .ahead = 4});
   expect_numbers(queue, 0, 50);

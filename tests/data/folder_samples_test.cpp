@@ -38,8 +38,8 @@ class FolderSamplesTest : public ::testing::Test {
 
 std::vector<std::int64_t> levels(const Batch& batch) {
   std::vector<std::int64_t> result;
-  for (std::int64_t i = 0; i < batch.data.size(0); ++i) {
-    const auto image = batch.data[i];
+  for (std::int64_t i = 0; i < batch.input().size(0); ++i) {
+    const auto image = batch.input()[i];
     EXPECT_NEAR(image.min().item<float>(), image.max().item<float>(), 1e-3);
     result.push_back(std::lround(image.mean().item<float>()));
   }
@@ -47,8 +47,8 @@ std::vector<std::int64_t> levels(const Batch& batch) {
 }
 
 std::vector<std::int64_t> targets(const Batch& batch) {
-  const auto* first = batch.target.const_data_ptr<std::int64_t>();
-  return {first, first + batch.target.size(0)};
+  const auto* first = batch.target().const_data_ptr<std::int64_t>();
+  return {first, first + batch.target().size(0)};
 }
 
 const std::vector<std::int64_t> kAll{0, 1, 2, 3, 4, 5};

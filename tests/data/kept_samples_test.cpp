@@ -62,7 +62,7 @@ class KeptSamplesTest : public ::testing::Test {
 torch::Tensor epoch_of(const SamplesPointer& set, std::int64_t epoch, int workers = 0) {
   std::vector<torch::Tensor> images;
   const Loader loader(set, kOrder, 5, {.seed = 9, .epoch = epoch, .workers = workers});
-  for (auto& batch : loader) images.push_back(batch.data.clone());
+  for (auto& batch : loader) images.push_back(batch.input().clone());
   return torch::cat(images);
 }
 
@@ -108,7 +108,7 @@ TEST_F(KeptSamplesTest, OfADamagedFileAreThoseThatCanBeRead) {
   const auto kept = samples(budget), read = samples(nullptr);
   const auto look = [](const SamplesPointer& set, std::int64_t epoch) -> torch::Tensor {
     try {
-      return Loader(set, {0}, 1, {.epoch = epoch}).begin()->data.clone();
+      return Loader(set, {0}, 1, {.epoch = epoch}).begin()->input().clone();
     } catch (const DataError&) {
       return torch::zeros({0});
     }
@@ -128,7 +128,7 @@ TEST_F(KeptSamplesTest, OfARepeatedSetAreDecodedOnce) {
   const auto budget = std::make_shared<MemoryBudget>(10'000'000);
   const auto twice = std::make_shared<RepeatedSamples>(samples(budget), 2);
   Loader loader(twice, {4, 16, 4, 16}, 1, {.workers = 3});
-  for (auto& batch : loader) EXPECT_EQ(batch.target.item<std::int64_t>(), 0);
+  for (auto& batch : loader) EXPECT_EQ(batch.target().item<std::int64_t>(), 0);
   EXPECT_EQ(budget->left(), 10'000'000 - bytes_of(4));
 }
 

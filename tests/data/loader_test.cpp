@@ -34,8 +34,8 @@ TEST(Loader, CutsTheIndicesIntoBatches) {
   std::size_t number = 0;
   for (auto& batch : loader) {
     ASSERT_LT(number, expected.size());
-    EXPECT_TRUE(torch::equal(batch.data, images_at(expected[number])));
-    EXPECT_TRUE(torch::equal(batch.target, data::gather_labels(digits(), expected[number])));
+    EXPECT_TRUE(torch::equal(batch.input(), images_at(expected[number])));
+    EXPECT_TRUE(torch::equal(batch.target(), data::gather_labels(digits(), expected[number])));
     ++number;
   }
   EXPECT_EQ(number, 3U);
@@ -44,43 +44,43 @@ TEST(Loader, CutsTheIndicesIntoBatches) {
 TEST(Loader, CanDropALastBatchThatIsNotFull) {
   std::int64_t samples = 0;
   for (auto& batch : Loader(digits(), kSevenIndices, 3, {.drop_last = true}))
-    samples += batch.target.size(0);
+    samples += batch.target().size(0);
   EXPECT_EQ(samples, 6);
   EXPECT_EQ(Loader(digits(), {1, 2, 3}, 3, {.drop_last = true}).size(), 1);
   EXPECT_EQ(Loader(digits(), {1, 2}, 3, {.drop_last = true}).size(), 0);
 }
 
 TEST(Loader, OfNothingHasNoBatch) {
-  for (auto& batch : Loader(digits(), {}, 3)) FAIL() << batch.target;
-  for (auto& batch : Loader(digits(), {1}, 3, {.drop_last = true})) FAIL() << batch.target;
+  for (auto& batch : Loader(digits(), {}, 3)) FAIL() << batch.target();
+  for (auto& batch : Loader(digits(), {1}, 3, {.drop_last = true})) FAIL() << batch.target();
 }
 
 TEST(Loader, TakesTypeAndNormalization) {
   for (auto& batch : Loader(digits(), {3, 1}, 2, {.dtype = torch::kBFloat16})) {
-    EXPECT_TRUE(torch::equal(batch.data, images_at({3, 1}, torch::kBFloat16)));
+    EXPECT_TRUE(torch::equal(batch.input(), images_at({3, 1}, torch::kBFloat16)));
   }
   for (auto& batch :
       Loader(digits(), {3, 1}, 2, {.normalization = {.mean = {0.5F}, .std = {0.25F}}})) {
-    EXPECT_TRUE(torch::allclose(batch.data, (images_at({3, 1}) - 0.5) / 0.25, 0, 1e-6));
+    EXPECT_TRUE(torch::allclose(batch.input(), (images_at({3, 1}) - 0.5) / 0.25, 0, 1e-6));
   }
 }
 
 // As LibTorch's own data sets give them: a net that flattens its maps by view() works.
 TEST(Loader, GivesImagesInPlanesUnlessAskedForChannelsLast) {
   for (auto& batch : Loader(digits(), kSevenIndices, 2)) {
-    EXPECT_EQ(batch.data.strides(), torch::IntArrayRef({16, 16, 4, 1}));
+    EXPECT_EQ(batch.input().strides(), torch::IntArrayRef({16, 16, 4, 1}));
   }
   for (auto& batch : Loader(digits(), kSevenIndices, 2, {.channels_last = true})) {
-    EXPECT_EQ(batch.data.strides(), torch::IntArrayRef({16, 1, 4, 1}));
+    EXPECT_EQ(batch.input().strides(), torch::IntArrayRef({16, 1, 4, 1}));
   }
   const auto colours = data::mock({.size = 10, .shape = {.channels = 3, .height = 4, .width = 4}});
   const Loader in_planes(colours, kSevenIndices, 2);
   const Loader last(colours, kSevenIndices, 2, {.channels_last = true});
   auto other = last.begin();
   for (auto& batch : in_planes) {
-    EXPECT_EQ(batch.data.strides(), torch::IntArrayRef({48, 16, 4, 1}));
-    EXPECT_EQ(other->data.strides(), torch::IntArrayRef({48, 1, 12, 3}));
-    EXPECT_TRUE(torch::equal(batch.data, other->data));
+    EXPECT_EQ(batch.input().strides(), torch::IntArrayRef({48, 16, 4, 1}));
+    EXPECT_EQ(other->input().strides(), torch::IntArrayRef({48, 1, 12, 3}));
+    EXPECT_TRUE(torch::equal(batch.input(), other->input()));
     ++other;
   }
 }
@@ -88,7 +88,7 @@ TEST(Loader, GivesImagesInPlanesUnlessAskedForChannelsLast) {
 TEST(Loader, GivesImagesWhoseMapsCanBeViewedFlat) {
   const auto weight = torch::ones({10, 1, 1, 1});
   for (auto& batch : Loader(digits(), kSevenIndices, 2)) {
-    const auto maps = torch::max_pool2d(torch::conv2d(batch.data, weight), 2);
+    const auto maps = torch::max_pool2d(torch::conv2d(batch.input(), weight), 2);
     ASSERT_NO_THROW(maps.view({-1, 40}));
     EXPECT_TRUE(torch::equal(maps.view({-1, 40}), maps.reshape({-1, 40})));
   }
@@ -96,7 +96,7 @@ TEST(Loader, GivesImagesWhoseMapsCanBeViewedFlat) {
 
 TEST(Loader, UsesTheMemoryOfABatchThatNobodyHolds) {
   std::set<const void*> memory;
-  for (auto& batch : Loader(digits(), kSevenIndices, 1)) memory.insert(batch.data.data_ptr());
+  for (auto& batch : Loader(digits(), kSevenIndices, 1)) memory.insert(batch.input().data_ptr());
   EXPECT_EQ(memory.size(), 1U);
 }
 
@@ -104,18 +104,18 @@ TEST(Loader, LeavesABatchAloneThatSomeoneHolds) {
   std::vector<Batch> held;
   for (auto& batch : Loader(digits(), kSevenIndices, 2)) held.push_back(batch);
   ASSERT_EQ(held.size(), 4U);
-  EXPECT_TRUE(torch::equal(held[0].data, images_at({3, 1})));
-  EXPECT_TRUE(torch::equal(held[1].data, images_at({4, 1})));
-  EXPECT_TRUE(
-      torch::equal(held[0].target, data::gather_labels(digits(), std::vector<std::int64_t>{3, 1})));
+  EXPECT_TRUE(torch::equal(held[0].input(), images_at({3, 1})));
+  EXPECT_TRUE(torch::equal(held[1].input(), images_at({4, 1})));
+  EXPECT_TRUE(torch::equal(
+      held[0].target(), data::gather_labels(digits(), std::vector<std::int64_t>{3, 1})));
 }
 
 TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsAView) {
   std::vector<torch::Tensor> views;
   std::vector<torch::Tensor> targets;
   for (auto& batch : Loader(digits(), kSevenIndices, 1)) {
-    views.push_back(batch.data.flatten(1));
-    targets.push_back(batch.target.view({1, 1}));
+    views.push_back(batch.input().flatten(1));
+    targets.push_back(batch.target().view({1, 1}));
   }
   for (std::size_t i = 0; i < views.size(); ++i) {
     EXPECT_TRUE(torch::equal(views[i], images_at({kSevenIndices[i]}).flatten(1))) << i;
@@ -128,8 +128,8 @@ TEST(Loader, LeavesABatchAloneWhoseStorageSomeoneHolds) {
   std::vector<torch::Tensor> images;
   std::vector<torch::Tensor> targets;
   for (auto& batch : Loader(digits(), kSevenIndices, 1)) {
-    images.push_back(batch.data.variable_data());
-    targets.push_back(batch.target.variable_data());
+    images.push_back(batch.input().variable_data());
+    targets.push_back(batch.target().variable_data());
   }
   for (std::size_t i = 0; i < images.size(); ++i) {
     EXPECT_TRUE(torch::equal(images[i], images_at({kSevenIndices[i]}))) << i;
@@ -139,7 +139,7 @@ TEST(Loader, LeavesABatchAloneWhoseStorageSomeoneHolds) {
 
 TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsTheTargets) {
   std::vector<torch::Tensor> targets;
-  for (auto& batch : Loader(digits(), kSevenIndices, 1)) targets.push_back(batch.target);
+  for (auto& batch : Loader(digits(), kSevenIndices, 1)) targets.push_back(batch.target());
   for (std::size_t i = 0; i < targets.size(); ++i) {
     EXPECT_EQ(targets[i].item<std::int64_t>(), digits().label(kSevenIndices[i])) << i;
   }
@@ -149,7 +149,7 @@ TEST(Loader, LeavesABatchAloneThatAutogradHolds) {
   const auto weight = torch::ones({16, 1}, torch::requires_grad());
   std::vector<torch::Tensor> losses;
   for (auto& batch : Loader(digits(), kSevenIndices, 1))
-    losses.push_back(batch.data.flatten(1).mm(weight).sum());
+    losses.push_back(batch.input().flatten(1).mm(weight).sum());
   auto total = torch::zeros({16, 1});
   for (const auto& loss : losses) loss.backward();
   for (const std::int64_t index : kSevenIndices) total += images_at({index}).flatten(1).t();
@@ -159,24 +159,24 @@ TEST(Loader, LeavesABatchAloneThatAutogradHolds) {
 TEST(Loader, ForgivesWhatTheLoopDoesToItsBatch) {
   std::vector<std::int64_t> seen;
   for (auto& batch : Loader(digits(), kSevenIndices, 1)) {
-    EXPECT_TRUE(torch::equal(batch.data, images_at({kSevenIndices[seen.size()]})));
-    EXPECT_FALSE(batch.data.requires_grad());
-    seen.push_back(batch.target.item<std::int64_t>());
+    EXPECT_TRUE(torch::equal(batch.input(), images_at({kSevenIndices[seen.size()]})));
+    EXPECT_FALSE(batch.input().requires_grad());
+    seen.push_back(batch.target().item<std::int64_t>());
     switch (seen.size()) {
       case 1:
-        batch.data = batch.data.to(torch::kDouble);
+        batch.input() = batch.input().to(torch::kDouble);
         break;
       case 2:
-        batch.data = batch.data.contiguous().flatten(1).clone();
+        batch.input() = batch.input().contiguous().flatten(1).clone();
         break;
       case 3:
-        batch.data.set_requires_grad(true);
+        batch.input().set_requires_grad(true);
         break;
       case 4:
-        batch.target = torch::Tensor();
+        batch.target() = torch::Tensor();
         break;
       case 5:
-        batch.target = batch.target.to(torch::kInt);
+        batch.target() = batch.target().to(torch::kInt);
         break;
       default:
         batch = Batch();
@@ -191,7 +191,7 @@ TEST(Loader, CanBeWalkedTwice) {
   const Loader loader(digits(), kSevenIndices, 2);
   for (int pass = 0; pass < 2; ++pass) {
     std::int64_t samples = 0;
-    for (auto& batch : loader) samples += batch.target.size(0);
+    for (auto& batch : loader) samples += batch.target().size(0);
     EXPECT_EQ(samples, 7);
   }
 }
@@ -209,8 +209,8 @@ class TwoInputs final : public data::Samples {
   void read(std::span<const data::SampleKey> keys, const Batch& out) const override {
     for (std::size_t i = 0; i < keys.size(); ++i) {
       const auto at = static_cast<std::int64_t>(i);
-      out.data[at] = out.target[at] = keys[i].index;
-      out.more.at(0)[at] = 10 * keys[i].index + torch::arange(3);
+      out.input()[at] = out.target()[at] = keys[i].index;
+      out.inputs.at(1).tensor[at] = 10 * keys[i].index + torch::arange(3);
     }
   }
 };
@@ -225,11 +225,13 @@ TEST(Loader, GivesAllInputsOfASetThatNamesThem) {
   for (const int workers : {0, 2}) {
     std::int64_t seen = 0;
     for (auto& batch : Loader(part, {0, 1, 2, 3, 4}, 2, {.workers = workers})) {
-      const std::int64_t size = batch.target.size(0);
-      ASSERT_EQ(batch.inputs().size(), 2U);
-      EXPECT_TRUE(batch.data.equal(torch::tensor(kSevenIndices).slice(0, seen, seen + size)));
-      EXPECT_EQ(batch.data.scalar_type(), torch::kLong);
-      EXPECT_TRUE(batch.more[0].equal(rows_of(batch.data)));
+      const std::int64_t size = batch.target().size(0);
+      ASSERT_EQ(batch.input_tensors().size(), 2U);
+      EXPECT_EQ(batch.inputs.at(0).name, "index");
+      EXPECT_EQ(batch.inputs.at(1).name, "row");
+      EXPECT_TRUE(batch.input().equal(torch::tensor(kSevenIndices).slice(0, seen, seen + size)));
+      EXPECT_EQ(batch.input().scalar_type(), torch::kLong);
+      EXPECT_TRUE(batch.inputs.at(1).tensor.equal(rows_of(batch.input())));
       seen += size;
     }
     EXPECT_EQ(seen, 5);
@@ -238,18 +240,18 @@ TEST(Loader, GivesAllInputsOfASetThatNamesThem) {
 
 TEST(Loader, ShortensInputsOfFloatAlone) {
   const Loader loader(std::make_shared<TwoInputs>(), {7}, 1, {.dtype = torch::kBFloat16});
-  EXPECT_EQ(loader.begin()->data.scalar_type(), torch::kLong);
-  EXPECT_EQ(loader.begin()->more.at(0).scalar_type(), torch::kBFloat16);
+  EXPECT_EQ(loader.begin()->input().scalar_type(), torch::kLong);
+  EXPECT_EQ(loader.begin()->inputs.at(1).tensor.scalar_type(), torch::kBFloat16);
 }
 
 TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsALaterInput) {
   std::vector<torch::Tensor> held;
   std::set<const void*> memory;
   const Loader loader(std::make_shared<TwoInputs>(), kSevenIndices, 1);
-  for (auto& batch : loader) held.push_back(batch.more[0]);
+  for (auto& batch : loader) held.push_back(batch.inputs.at(1).tensor);
   for (std::size_t i = 0; i < held.size(); ++i)
     EXPECT_TRUE(held[i].equal(rows_of(torch::tensor(kSevenIndices[i])))) << i;
-  for (auto& batch : loader) memory.insert(batch.more[0].data_ptr());
+  for (auto& batch : loader) memory.insert(batch.inputs.at(1).tensor.data_ptr());
   EXPECT_EQ(memory.size(), 1U) << "nobody holds it";
 }
 

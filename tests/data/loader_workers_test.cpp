@@ -46,7 +46,7 @@ std::vector<Batch> walk(
     const LoaderOptions& options, data::SamplesPointer samples = transformed()) {
   std::vector<Batch> seen;
   for (auto& batch : Loader(std::move(samples), kElevenIndices, 2, options)) {
-    seen.push_back({batch.data.clone(), batch.target.clone()});
+    seen.push_back({batch.input().clone(), batch.target().clone()});
   }
   return seen;
 }
@@ -54,14 +54,14 @@ std::vector<Batch> walk(
 void expect_equal(const std::vector<Batch>& left, const std::vector<Batch>& right) {
   ASSERT_EQ(left.size(), right.size());
   for (std::size_t i = 0; i < left.size(); ++i) {
-    EXPECT_TRUE(torch::equal(left[i].data, right[i].data)) << i;
-    EXPECT_TRUE(torch::equal(left[i].target, right[i].target)) << i;
+    EXPECT_TRUE(torch::equal(left[i].input(), right[i].input())) << i;
+    EXPECT_TRUE(torch::equal(left[i].target(), right[i].target())) << i;
   }
 }
 
 bool are_equal(const std::vector<Batch>& left, const std::vector<Batch>& right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end(),
-      [](const Batch& a, const Batch& b) { return torch::equal(a.data, b.data); });
+      [](const Batch& a, const Batch& b) { return torch::equal(a.input(), b.input()); });
 }
 
 TEST(LoaderWorkers, DoNotChangeTheBatches) {
@@ -76,7 +76,7 @@ TEST(LoaderWorkers, DoNotChangeTheBatches) {
 
 TEST(LoaderWorkers, ReadTheRegionThatTheTransformAsksFor) {
   const auto stored = images();
-  const auto left = walk({.epoch = 2})[0].data, right = walk({.epoch = 3})[0].data;
+  const auto left = walk({.epoch = 2})[0].input(), right = walk({.epoch = 3})[0].input();
   for (const std::int64_t y : {0, 1, 2, 3}) {
     for (const std::int64_t x : {0, 1}) {
       const std::uint8_t* row = stored.pixels(kElevenIndices[1]) + 4 * y;
@@ -96,8 +96,8 @@ TEST(LoaderWorkers, RoundToBfloat16AsLibTorchDoes) {
   const auto floats = walk({.seed = 1});
   const auto shorts = walk({.dtype = torch::kBFloat16, .seed = 1, .workers = 1});
   for (std::size_t i = 0; i < floats.size(); ++i) {
-    EXPECT_TRUE(torch::equal(floats[i].data.to(torch::kBFloat16), shorts[i].data)) << i;
-    EXPECT_EQ(shorts[i].data.strides(), torch::IntArrayRef({8, 8, 2, 1}));
+    EXPECT_TRUE(torch::equal(floats[i].input().to(torch::kBFloat16), shorts[i].input())) << i;
+    EXPECT_EQ(shorts[i].input().strides(), torch::IntArrayRef({8, 8, 2, 1}));
   }
 }
 
@@ -121,12 +121,12 @@ TEST(LoaderWorkers, LeaveBatchesAloneThatSomeoneHolds) {
   std::vector<Batch> held;
   std::vector<torch::Tensor> views;
   for (auto& batch : Loader(transformed(), kElevenIndices, 2, {.seed = 7, .workers = 2})) {
-    if (held.size() % 2 == 0) views.push_back(batch.data.flatten(1));
+    if (held.size() % 2 == 0) views.push_back(batch.input().flatten(1));
     held.push_back(batch);
   }
   expect_equal(held, expected);
   for (std::size_t i = 0; i < views.size(); ++i) {
-    EXPECT_TRUE(torch::equal(views[i], expected[2 * i].data.flatten(1))) << i;
+    EXPECT_TRUE(torch::equal(views[i], expected[2 * i].input().flatten(1))) << i;
   }
 }
 
@@ -135,7 +135,7 @@ TEST(LoaderWorkers, UseMemoryAgain) {
   std::vector<std::int64_t> many;
   for (int i = 0; i < 200; ++i) many.push_back(i % 10);
   for (auto& batch : Loader(transformed(), many, 2, {.workers = 2, .prefetch = 1})) {
-    memory.push_back(batch.data.data_ptr());
+    memory.push_back(batch.input().data_ptr());
   }
   std::sort(memory.begin(), memory.end());
   memory.erase(std::unique(memory.begin(), memory.end()), memory.end());
@@ -163,7 +163,7 @@ TEST(LoaderWorkers, NameTheSampleThatIsBadWhenItsTurnComes) {
     const Loader loader(std::make_shared<OneBad>(), kElevenIndices, 2, {.workers = workers});
     auto batch = loader.begin();
     ++batch;
-    EXPECT_EQ(batch->target[0].item<std::int64_t>(), 4);
+    EXPECT_EQ(batch->target()[0].item<std::int64_t>(), 4);
     try {
       ++batch;
       FAIL() << "the third batch has sample 5";
@@ -196,9 +196,9 @@ TEST(LoaderWorkers, GiveTheSameImagesInEitherLayout) {
       const auto planes = walk({.dtype = type, .workers = workers}, set);
       expect_equal(planes, walk({.dtype = type, .workers = workers, .channels_last = true}, set));
       // Sample 3, channel 2, row 1, column 4: the last number drawn.
-      EXPECT_EQ(
-          planes[0].data[0][2][1][4].item<float>(), torch::full({1}, 329.0).to(type).item<float>());
-      EXPECT_TRUE(planes[0].data.is_contiguous());
+      EXPECT_EQ(planes[0].input()[0][2][1][4].item<float>(),
+          torch::full({1}, 329.0).to(type).item<float>());
+      EXPECT_TRUE(planes[0].input().is_contiguous());
     }
   }
 }
@@ -206,7 +206,7 @@ TEST(LoaderWorkers, GiveTheSameImagesInEitherLayout) {
 TEST(LoaderWorkers, AreLeftInTheMiddleOfAnEpoch) {
   for (int i = 0; i < 20; ++i) {
     for (auto& batch : Loader(transformed(), kElevenIndices, 2, {.workers = 3})) {
-      if (batch.target.defined()) break;
+      if (batch.target().defined()) break;
     }
   }
 }
@@ -226,7 +226,7 @@ TEST(SampleSubset, IsASetOfItsOwn) {
   EXPECT_EQ(part->name(1), transformed()->name(2));
   const auto batches = [](data::SamplesPointer set, std::vector<std::int64_t> indices) {
     const Loader loader(std::move(set), std::move(indices), 3, {.seed = 1});
-    return loader.begin()->data.clone();
+    return loader.begin()->input().clone();
   };
   EXPECT_TRUE(torch::equal(batches(part, {2, 0}), batches(transformed(), {5, 8})));
   EXPECT_THROW(batches(part, {3}), InvalidArgument);
@@ -238,7 +238,7 @@ TEST(RepeatedSamples, DrawAnewEachTime) {
   const auto longer = std::make_shared<data::RepeatedSamples>(transformed(), 3);
   EXPECT_EQ(longer->size(), 30);
   const auto first = [](data::SamplesPointer set, std::int64_t index, std::int64_t epoch) {
-    return Loader(std::move(set), {index}, 1, {.seed = 1, .epoch = epoch}).begin()->data.clone();
+    return Loader(std::move(set), {index}, 1, {.seed = 1, .epoch = epoch}).begin()->input().clone();
   };
   EXPECT_TRUE(torch::equal(first(longer, 24, 1), first(transformed(), 4, 5)));
   EXPECT_FALSE(torch::equal(first(longer, 24, 1), first(longer, 4, 1)));

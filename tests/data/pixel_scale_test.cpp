@@ -1,6 +1,7 @@
 #include "lockstep/data/pixels/pixel_scale.h"
 
 #include <cmath>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <limits>
 #include <numeric>
@@ -8,14 +9,17 @@
 #include <torch/types.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/transforms/augment.h"
 
 namespace lockstep::data {
 namespace {
 
-std::vector<PixelKernel> kernels() {
-  std::vector<PixelKernel> all;
-  for (const auto kernel : {PixelKernel::kTable, PixelKernel::kAvx2, PixelKernel::kAvx512}) {
-    if (has_pixel_kernel(kernel)) all.push_back(kernel);
+using simd::InstructionSet;
+
+std::vector<InstructionSet> kernels() {
+  std::vector<InstructionSet> all;
+  for (const auto set : {InstructionSet::kPlain, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
+    if (simd::has_instructions(set)) all.push_back(set);
   }
   return all;
 }
@@ -106,7 +110,7 @@ TEST(PixelScale, EveryKernelGivesTheSameBits) {
   ASSERT_GE(kernels().size(), 1U);
   for (const std::int64_t channels : {1, 2, 3, 4, 5}) {
     const auto normalization = normalization_of(channels);
-    const PixelScale table(channels, normalization, PixelKernel::kTable);
+    const PixelScale table(channels, normalization, InstructionSet::kPlain);
     for (const std::int64_t pixels : {0, 1, 2, 15, 17, 255, 256, 257, 784, 1031}) {
       const auto bytes = bytes_of(channels * pixels);
       for (const auto kernel : kernels()) {
@@ -126,6 +130,34 @@ TEST(PixelScale, RefusesWhatCannotBe) {
   EXPECT_THROW(PixelScale(1, {.std = {-1}}), InvalidArgument);
   EXPECT_THROW(PixelScale(1, {.std = {1e-42F}}), InvalidArgument);
   EXPECT_THROW(PixelScale(1, {.mean = {std::numeric_limits<float>::quiet_NaN()}}), InvalidArgument);
+}
+
+// 256 pixels in which each channel has every level.
+std::vector<std::uint8_t> every_level(std::int64_t channels) {
+  std::vector<std::uint8_t> pixels;
+  for (int level = 0; level < 256; ++level)
+    for (std::int64_t channel = 0; channel < channels; ++channel)
+      pixels.push_back(static_cast<std::uint8_t>(level + 85 * channel));
+  return pixels;
+}
+
+TEST(PixelsOf, AreThoseOfWhichTheScaleMadeTheNumbers) {
+  for (const Normalization& normalization : {Normalization{}, imagenet_normalization(),
+           Normalization{{0.4914F, 0.4822F, 0.4465F}, {0.2470F, 0.2435F, 0.2616F}}}) {
+    const auto pixels = every_level(3);
+    std::vector<float> numbers(pixels.size());
+    PixelScale(3, normalization).to_float(pixels.data(), numbers.data(), std::ssize(pixels));
+    EXPECT_EQ(pixels_of(numbers, 3, normalization), pixels);
+  }
+  const auto grey = every_level(1);
+  std::vector<float> numbers(grey.size());
+  PixelScale(1, {{0.2860F}, {0.3530F}}).to_float(grey.data(), numbers.data(), std::ssize(grey));
+  EXPECT_EQ(pixels_of(numbers, 1, {{0.2860F}, {0.3530F}}), grey);
+}
+
+TEST(PixelsOf, WhatNoPixelHasBecomesTheNearest) {
+  const std::vector<float> numbers{-3, 7, 0.5F, std::numeric_limits<float>::quiet_NaN()};
+  EXPECT_THAT(pixels_of(numbers, 1, {}), ::testing::ElementsAre(0, 255, 128, 0));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "tests/formats/snapshot/manifest_text.h"
+#include "tests/snapshot/saved_snapshot.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/checksum.h"

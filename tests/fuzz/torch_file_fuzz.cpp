@@ -2,11 +2,11 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "tests/formats/weights/zip_bytes.h"
+#include "tests/formats/weights/torch_bytes.h"
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/weights/tensor_bytes.h"
+#include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/formats/weights/zip_archive.h"
 

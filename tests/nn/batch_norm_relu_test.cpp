@@ -1,18 +1,70 @@
 #include "lockstep/nn/fused/batch_norm_relu.h"
 
+#include <cstdint>
 #include <gtest/gtest.h>
 #include <limits>
+#include <optional>
+#include <ostream>
 #include <random>
 #include <string>
 #include <vector>
 
-#include "tests/nn/batch_norm_given.h"
 #include <ATen/Parallel.h>
+#include <ATen/ops/_make_dual.h>
+#include <ATen/ops/_unpack_dual.h>
 #include <ATen/ops/batch_norm.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/types.h>
 
 namespace lockstep::nn::fused {
 namespace {
+
+inline constexpr double kEps = 1e-5, kMomentum = 0.1;
+
+struct NormShape {
+  std::int64_t images, channels, height, width;
+};
+
+inline std::ostream& operator<<(std::ostream& out, const NormShape& shape) {
+  return out << shape.images << "x" << shape.channels << "x" << shape.height << "x" << shape.width;
+}
+
+inline at::Tensor layer_values(const NormShape& shape, at::ScalarType type = at::kFloat) {
+  return at::randn({shape.images, shape.channels, shape.height, shape.width})
+      .to(type)
+      .contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+enum class Behind { kNothing, kRelu, kAdditionAndRelu };
+inline constexpr Behind kAnythingBehind[] = {
+    Behind::kNothing, Behind::kRelu, Behind::kAdditionAndRelu};
+
+inline std::ostream& operator<<(std::ostream& out, Behind behind) {
+  constexpr const char* kNames[] = {"nothing", "ReLU", "an addition and ReLU"};
+  return out << kNames[static_cast<int>(behind)];
+}
+
+/// The input of a layer and of its backward pass. Values have a mean far from zero.
+struct NormGiven {
+  bool rectifies;
+  at::Tensor input, addend, gradient, weight, bias;
+
+  NormGiven(const NormShape& shape, Behind behind, at::ScalarType type = at::kFloat)
+      : rectifies(behind != Behind::kNothing),
+        input((layer_values(shape) * 2 + 5).to(type)),
+        addend(behind == Behind::kAdditionAndRelu ? layer_values(shape, type) : at::Tensor()),
+        gradient(layer_values(shape, type)),
+        weight(at::randn({shape.channels})),
+        bias(at::randn({shape.channels})) {}
+};
+
+inline at::Tensor leaf(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.detach().clone().set_requires_grad(true) : at::Tensor();
+}
 
 struct NormOutcome {
   at::Tensor output, input, addend, weight, bias;  // after the first, gradients
@@ -94,16 +146,11 @@ void expect_agrees(const BatchNormKernel& kernel, const NormShape& shape, Behind
   expect_near(result, exact, 1e-5 * amplification(given));
 }
 
-std::vector<const BatchNormKernel*> all_kernels() {
-  const BatchNormKernels found = batch_norm_kernels();
-  return {found.kernels, found.kernels + found.count};
-}
-
 class BatchNormShapes : public ::testing::TestWithParam<NormShape> {};
 
 TEST_P(BatchNormShapes, AgreeWithDoublePrecision) {
   torch::manual_seed(1);
-  for (const auto* kernel : all_kernels())
+  for (const auto* kernel : batch_norm_kernels())
     for (const auto behind : kAnythingBehind) expect_agrees(*kernel, GetParam(), behind);
 }
 
@@ -119,7 +166,7 @@ TEST(BatchNormRelu, AgreesWithDoublePrecisionOnDrawnShapes) {
   const auto drawn = [&](int least, int most) {
     return std::uniform_int_distribution<std::int64_t>(least, most)(generator);
   };
-  const auto kernels = all_kernels();
+  const auto kernels = batch_norm_kernels();
   for (std::size_t round = 0; round < 2000; ++round) {
     const NormShape shape{drawn(2, 9), drawn(1, 70), drawn(1, 9), drawn(1, 9)};
     expect_agrees(*kernels[round % kernels.size()], shape, kAnythingBehind[drawn(0, 2)]);
@@ -130,7 +177,7 @@ TEST(BatchNormRelu, AgreesWithDoublePrecisionOnDrawnShapes) {
 // A value of bf16 has 2^-9 of rounding in each of the values that are stored.
 TEST(BatchNormRelu, RoundsOnlyResultsInBf16) {
   torch::manual_seed(4);
-  for (const auto* kernel : all_kernels()) {
+  for (const auto* kernel : batch_norm_kernels()) {
     for (const auto behind : kAnythingBehind) {
       const NormGiven given({8, 33, 9, 9}, behind, at::kBFloat16);
       const NormOutcome result = outcome_of(*kernel, given);
@@ -151,9 +198,9 @@ TEST(BatchNormRelu, HasTheSameBitsForAnyNumberOfThreads) {
     torch::manual_seed(5);
     const NormGiven given(shape, Behind::kAdditionAndRelu);
     at::set_num_threads(1);
-    const NormOutcome one = outcome_of(*all_kernels().back(), given);
+    const NormOutcome one = outcome_of(*batch_norm_kernels().back(), given);
     at::set_num_threads(3);
-    const NormOutcome three = outcome_of(*all_kernels().back(), given);
+    const NormOutcome three = outcome_of(*batch_norm_kernels().back(), given);
     EXPECT_TRUE(has_same_bits(one, three)) << shape;
   }
   at::set_num_threads(before);
@@ -164,7 +211,7 @@ TEST(BatchNormRelu, KeepsSmallDeviationsFromALargeMean) {
   torch::manual_seed(6);
   NormGiven given({16, 8, 16, 16}, Behind::kRelu);
   given.input = 1000 + layer_values({16, 8, 16, 16}) * 0.01;
-  for (const auto* kernel : all_kernels()) {
+  for (const auto* kernel : batch_norm_kernels()) {
     const NormOutcome result = outcome_of(*kernel, given);
     const NormOutcome exact = reference(given, result.output);
     EXPECT_TRUE(at::allclose(result.running_var.to(at::kDouble), exact.running_var, 1e-6, 0));
@@ -176,12 +223,164 @@ TEST(BatchNormRelu, PassesNansOn) {
   torch::manual_seed(7);
   NormGiven given({2, 3, 4, 4}, Behind::kAdditionAndRelu);
   given.addend.index_put_({0, 1, 2, 3}, std::numeric_limits<float>::quiet_NaN());
-  for (const auto* kernel : all_kernels()) {
+  for (const auto* kernel : batch_norm_kernels()) {
     const NormOutcome result = outcome_of(*kernel, given);
     EXPECT_TRUE(result.output.isnan()[0][1][2][3].item<bool>());
     EXPECT_EQ(result.output.isnan().sum().item<std::int64_t>(), 1);
     EXPECT_EQ(result.addend[0][1][2][3].item<float>(), given.gradient[0][1][2][3].item<float>());
   }
+}
+
+// Batch norm of LibTorch's layers in the scope of our kernels.
+
+/// A layer of LibTorch, and the same operators one after the other.
+struct NormLayer {
+  torch::nn::BatchNorm2d norm;
+
+  explicit NormLayer(std::int64_t channels, std::optional<double> momentum = kMomentum)
+      : norm(torch::nn::BatchNorm2dOptions(channels).momentum(momentum)) {}
+
+  at::Tensor plain(const at::Tensor& input, const at::Tensor& addend) {
+    auto maps = norm->forward(input);
+    return (addend.defined() ? maps + addend : maps).relu();
+  }
+};
+
+TEST(BatchNormLayer, UpdatesALayerAsItsForwardDoes) {
+  const KernelScope own(Kernels::kOwn);
+  for (const auto momentum : {std::optional(0.3), std::optional<double>()}) {
+    torch::manual_seed(8);
+    NormLayer fused(6, momentum), plain(6, momentum);
+    for (int step = 0; step < 3; ++step) {
+      const NormGiven given({4, 6, 5, 5}, Behind::kAdditionAndRelu);
+      const auto ours = batch_norm_relu(fused.norm, given.input, given.addend);
+      EXPECT_NE(ours.grad_fn()->name().find("FusedBatchNorm"), std::string::npos);
+      EXPECT_TRUE(at::allclose(ours, plain.plain(given.input, given.addend), 1e-5, 1e-5));
+    }
+    EXPECT_EQ(fused.norm->num_batches_tracked.item<std::int64_t>(), 3);
+    EXPECT_TRUE(at::allclose(fused.norm->running_mean, plain.norm->running_mean, 1e-5, 1e-6));
+    EXPECT_TRUE(at::allclose(fused.norm->running_var, plain.norm->running_var, 1e-5, 1e-6));
+  }
+}
+
+// Evaluation, rows of channels, and doubles are LibTorch's, bit for bit.
+TEST(BatchNormLayer, LeavesTheRestToLibTorch) {
+  const KernelScope own(Kernels::kOwn);
+  torch::manual_seed(9);
+  const NormGiven given({4, 6, 5, 5}, Behind::kAdditionAndRelu);
+  NormLayer layer(6);
+  layer.norm->eval();
+  EXPECT_TRUE(batch_norm_relu(layer.norm, given.input, given.addend)
+                  .equal(layer.plain(given.input, given.addend)));
+  layer.norm->train();
+  const auto rows = given.input.contiguous(), addend = given.addend.contiguous();
+  EXPECT_TRUE(batch_norm_relu(layer.norm, rows, addend).equal(layer.plain(rows, addend)));
+  layer.norm->to(at::kDouble);
+  const auto wide = given.input.to(at::kDouble);
+  EXPECT_TRUE(batch_norm_relu(layer.norm, wide).equal(layer.plain(wide, {})));
+}
+
+TEST(BatchNormLayer, DoesNotReachOtherLayers) {
+  const KernelScope own(Kernels::kOwn);
+  torch::manual_seed(10);
+  NormLayer fused(3), other(3);
+  const auto input = layer_values({2, 3, 4, 4});
+  batch_norm_relu(fused.norm, input);
+  EXPECT_LT(other.norm->forward(input).min().item<float>(), 0) << "without ReLU";
+}
+
+TEST(BatchNormLayer, TakesLayersWithoutReluToo) {
+  torch::manual_seed(13);
+  const NormGiven given({4, 6, 5, 5}, Behind::kNothing);
+  NormLayer layer(6);
+  const auto name = [&] { return layer.norm->forward(given.input).grad_fn()->name(); };
+  EXPECT_EQ(name().find("Fused"), std::string::npos);
+  const KernelScope own(Kernels::kOwn);
+  EXPECT_NE(name().find("Fused"), std::string::npos);
+}
+
+TEST(BatchNormLayer, IsLibTorchsUnlessAskedFor) {
+  torch::manual_seed(12);
+  const NormGiven given({4, 6, 5, 5}, Behind::kAdditionAndRelu);
+  NormLayer layer(6);
+  const KernelScope own(Kernels::kOwn);
+  const KernelScope libtorch(Kernels::kLibTorch);
+  EXPECT_TRUE(batch_norm_relu(layer.norm, given.input, given.addend)
+                  .equal(layer.plain(given.input, given.addend)));
+}
+
+/// The gradients of a loss that has those of another one in it.
+std::vector<at::Tensor> second_gradients(
+    Kernels who, const NormGiven& given, at::ScalarType type = at::kFloat) {
+  const KernelScope scope(who);
+  NormLayer layer(given.input.size(1));
+  layer.norm->weight.set_data(given.weight.clone());
+  layer.norm->bias.set_data(given.bias.clone());
+  const auto input = leaf(given.input.to(type)), addend = leaf(given.addend);
+  const auto output =
+      given.rectifies ? batch_norm_relu(layer.norm, input, addend) : layer.norm->forward(input);
+  std::vector<at::Tensor> wanted{input, layer.norm->weight, layer.norm->bias};
+  if (addend.defined()) wanted.push_back(addend);
+  const auto loss = (output * given.gradient).pow(3).to(at::kFloat).mean();
+  at::Tensor penalty = at::zeros({});
+  for (const auto& gradient : torch::autograd::grad({loss}, wanted, {}, true, true))
+    penalty = penalty + gradient.to(at::kFloat).square().sum();
+  return torch::autograd::grad({penalty}, wanted);
+}
+
+TEST(BatchNormLayer, HasSecondDerivativesAsLibTorch) {
+  for (const Behind behind : kAnythingBehind) {
+    torch::manual_seed(11);
+    const NormGiven given({4, 3, 5, 5}, behind);
+    const auto ours = second_gradients(Kernels::kOwn, given);
+    const auto theirs = second_gradients(Kernels::kLibTorch, given);
+    for (std::size_t i = 0; i < theirs.size(); ++i) {
+      const double size = theirs[i].abs().max().item<double>();
+      EXPECT_GT(size, 0);
+      EXPECT_TRUE(ours[i].allclose(theirs[i], 1e-3, 1e-4 * size)) << behind << " " << i;
+    }
+  }
+}
+
+TEST(BatchNormLayer, HasSecondDerivativesInBf16) {
+  torch::manual_seed(11);
+  const NormGiven given({4, 3, 5, 5}, Behind::kAdditionAndRelu, at::kBFloat16);
+  for (const auto& gradient : second_gradients(Kernels::kOwn, given, at::kBFloat16))
+    EXPECT_TRUE(at::isfinite(gradient).all().item<bool>());
+}
+
+// One call is LibTorch's because its input lies otherwise, or in evaluation; the next is ours.
+TEST(BatchNormLayer, LeavesGraphsOfEarlierCallsUsable) {
+  const auto gradient = [](Kernels who, bool evaluates_first) {
+    const KernelScope scope(who);
+    torch::manual_seed(14);
+    NormLayer layer(3);
+    const auto rows = at::randn({2, 3, 4, 4});
+    if (evaluates_first) layer.norm->eval();
+    const auto first = layer.norm->forward(rows);
+    layer.norm->train();
+    const auto second =
+        batch_norm_relu(layer.norm, rows.contiguous(at::MemoryFormat::ChannelsLast));
+    (first.square().sum() + second.pow(3).sum()).backward();
+    return layer.norm->weight.grad();
+  };
+  for (const bool evaluates_first : {false, true})
+    EXPECT_TRUE(gradient(Kernels::kOwn, evaluates_first)
+                    .allclose(gradient(Kernels::kLibTorch, evaluates_first), 1e-4, 1e-4));
+}
+
+// In forward mode a tensor has a tangent, of which only LibTorch's operators know.
+TEST(BatchNormLayer, LeavesForwardModeToLibTorch) {
+  torch::manual_seed(15);
+  NormLayer layer(3);
+  const auto level = static_cast<std::int64_t>(torch::autograd::forward_ad::enter_dual_level());
+  const auto input = at::_make_dual(layer_values({2, 3, 4, 4}), layer_values({2, 3, 4, 4}), level);
+  const auto tangent = [&](Kernels who) {
+    const KernelScope scope(who);
+    return std::get<1>(at::_unpack_dual(layer.norm->forward(input), level)).clone();
+  };
+  EXPECT_TRUE(tangent(Kernels::kOwn).allclose(tangent(Kernels::kLibTorch)));
+  torch::autograd::forward_ad::exit_dual_level(static_cast<std::uint64_t>(level));
 }
 
 }  // namespace

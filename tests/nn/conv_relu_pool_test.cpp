@@ -1,7 +1,10 @@
 #include "lockstep/nn/fused/conv_relu_pool.h"
 
+#include <cmath>
 #include <gtest/gtest.h>
 #include <limits>
+#include <random>
+#include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
@@ -300,6 +303,113 @@ TEST(ConvReluPool, AtensChainKeepsChannelsLast) {
   const auto pooled =
       conv_relu_pool_by_aten(at::randn({2, 1, 28, 28}, at::kBFloat16), layer.weight, layer.bias);
   EXPECT_TRUE(pooled.is_contiguous(at::MemoryFormat::ChannelsLast));
+}
+
+constexpr ConvReluPoolShape kShape{.height = 11, .width = 45, .channels = 6};
+constexpr std::int64_t kImages = 3;
+constexpr std::int64_t kPooled = kImages * 6 * 5 * 22;
+
+std::vector<float> random_floats(std::int64_t count, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+struct Outcome {
+  std::vector<float> pooled, sums;
+  std::vector<std::uint8_t> codes;
+};
+
+// Runs forward, then backward from its codes, in exact arrays; the sanitizers' build also sees what
+// is read.
+void run(const ConvReluPoolKernel& kernel, ForwardJob job, const void* gradient, float* sums) {
+  const auto& shape = job.shape;
+  std::vector<float> scratch(static_cast<std::size_t>(kernel.forward_scratch(shape)));
+  job.scratch = scratch.data();
+  kernel.forward(job);
+  const std::vector<std::uint8_t> codes(job.codes,
+      job.codes + job.image_count * shape.channels * (shape.height / 2) * (shape.width / 2));
+  scratch = std::vector<float>(static_cast<std::size_t>(kernel.backward_scratch(shape)));
+  kernel.backward({.shape = shape,
+      .image_element = job.image_element,
+      .pooled_element = job.pooled_element,
+      .image_count = job.image_count,
+      .images = job.images,
+      .pooled_gradient = gradient,
+      .codes = codes.data(),
+      .sums = sums,
+      .scratch = scratch.data()});
+}
+
+Outcome outcome_of(const ConvReluPoolKernel& kernel) {
+  const auto images = random_floats(kImages * 11 * 45, 1), weight = random_floats(6 * 9, 2);
+  const auto bias = random_floats(6, 3), gradient = random_floats(kPooled, 4);
+  Outcome outcome{
+      std::vector<float>(kPooled), std::vector<float>(6 * 10), std::vector<std::uint8_t>(kPooled)};
+  run(kernel,
+      {kShape, Element::kFloat, Element::kFloat, kImages, images.data(), weight.data(), bias.data(),
+          outcome.pooled.data(), outcome.codes.data(), nullptr},
+      gradient.data(), outcome.sums.data());
+  return outcome;
+}
+
+// Builds differ only in how they round: fused multiply-adds, and the order of the last sum.
+TEST(ConvReluPoolKernel, AllBuildsAgree) {
+  const Outcome plain = outcome_of(conv_relu_pool_plain());
+  for (const auto* kernel : conv_relu_pool_kernels()) {
+    const Outcome other = outcome_of(*kernel);
+    EXPECT_EQ(other.codes, plain.codes) << kernel->name;
+    for (std::size_t at = 0; at < plain.pooled.size(); ++at) {
+      ASSERT_NEAR(other.pooled[at], plain.pooled[at], 1e-5) << kernel->name << at;
+    }
+    for (std::size_t at = 0; at < plain.sums.size(); ++at) {
+      ASSERT_NEAR(other.sums[at], plain.sums[at], 2e-4) << kernel->name << at;
+    }
+  }
+}
+
+// With a guard behind what is written.
+void run_inside(const ConvReluPoolKernel& kernel, const ConvReluPoolShape& shape,
+    Element image_element, Element pooled_element) {
+  const auto bytes = [](Element element) { return element == Element::kFloat ? 4U : 2U; };
+  const auto pixels = static_cast<std::size_t>(shape.height * shape.width);
+  const auto windows =
+      static_cast<std::size_t>(shape.channels * (shape.height / 2) * (shape.width / 2));
+  const auto channels = static_cast<std::size_t>(shape.channels);
+  const std::vector<std::uint8_t> images(pixels * bytes(image_element));
+  const std::vector<float> weight(channels * 9, 1), bias(channels, 1);
+  std::vector<std::uint8_t> pooled(windows * bytes(pooled_element) + 1, 77), codes(windows + 1, 77);
+  std::vector<float> sums(channels * 10 + 1, 77);
+  const std::vector<std::uint8_t> gradient(windows * bytes(pooled_element));
+  run(kernel,
+      {shape, image_element, pooled_element, 1, images.data(), weight.data(), bias.data(),
+          pooled.data(), codes.data(), nullptr},
+      gradient.data(), sums.data());
+  EXPECT_EQ(pooled.back(), 77);
+  EXPECT_EQ(codes.back(), 77);
+  EXPECT_EQ(sums.back(), 77);
+  codes.pop_back();
+  for (const std::uint8_t code : codes) EXPECT_LE(code, kDead);
+}
+
+TEST(ConvReluPoolKernel, StaysInsideItsArrays) {
+  for (const auto* kernel : conv_relu_pool_kernels()) {
+    for (const std::int64_t height : {2, 3, 8}) {
+      for (const std::int64_t width : {2, 3, 7, 28, 32, 33, 34, 70}) {
+        for (const auto image : {Element::kFloat, Element::kBFloat16}) {
+          run_inside(*kernel, {height, width, 3}, image, Element::kFloat);
+          run_inside(*kernel, {height, width, 3}, image, Element::kBFloat16);
+        }
+      }
+    }
+  }
+}
+
+TEST(ConvReluPoolKernel, ListsThePlainBuildFirst) {
+  ASSERT_FALSE(conv_relu_pool_kernels().empty());
+  EXPECT_STREQ(conv_relu_pool_kernels().front()->name, "plain");
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
@@ -5,14 +6,20 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/expected_numbers.h"
 #include "tests/support/message_of.h"
+#include "tests/support/places.h"
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/sigmoid.h>
 #include <ATen/ops/sin.h>
 #include <ATen/ops/tensor.h>
 #include <torch/nn/module.h>
@@ -344,6 +351,181 @@ TEST(Optimizer, SaysWhichDoNotTakeSparseGradients) {
   parameter.mutable_grad() = at::ones({5, 2}, at::kDouble).to_sparse(1);
   optimizer.step();
   EXPECT_NEAR(parameter[4][1].item<double>(), 0.9, 1e-12);
+}
+
+// Long runs against Python PyTorch's optimizers, made by tests/conformance/optimizers.py (OPT:
+// test/cpp/api/optim.cpp).
+
+at::Tensor start_values(at::IntArrayRef sizes, double start) {
+  const auto count = at::arange(c10::multiply_integers(sizes), at::kDouble);
+  return at::sin(count * count * 0.37 + start).view(sizes);
+}
+
+// Weight and bias of Linear 2-3 and Linear 3-1.
+std::vector<at::Tensor> parameters() {
+  const std::vector<std::vector<std::int64_t>> shapes = {{3, 2}, {3}, {1, 3}, {1}};
+  std::vector<at::Tensor> result;
+  for (std::size_t place = 0; place < shapes.size(); ++place)
+    result.push_back(
+        (start_values(shapes[place], static_cast<double>(place)) * 0.5).set_requires_grad(true));
+  return result;
+}
+
+template <typename Optimizer, typename Options>
+std::vector<double> long_run(const Options& options) {
+  const auto all = parameters();
+  Optimizer optimizer(all, options);
+  const auto inputs = at::arange(1, 7, at::kDouble).view({3, 2}) / 10;
+  std::vector<double> seen;
+  for (int step = 0; step <= 1000; ++step) {
+    optimizer.zero_grad();
+    const auto hidden = at::sigmoid(at::linear(inputs, all[0], all[1]));
+    at::sigmoid(at::linear(hidden, all[2], all[3])).sum().backward();
+    optimizer.step();
+    if (step % 100 != 0) continue;
+    for (const auto& parameter : all) {
+      const auto* values = parameter.const_data_ptr<double>();
+      seen.insert(seen.end(), values, values + parameter.numel());
+    }
+  }
+  return seen;
+}
+
+template <typename Optimizer, typename Options>
+void expect_run(const Options& options, const std::string& name) {
+  const auto expected = testing::expected_numbers("optimizers.txt", name);
+  EXPECT_THAT((long_run<Optimizer>(options)), Pointwise(DoubleNear(1e-10), expected)) << name;
+}
+
+TEST(OptimizerBaseline, Sgd) {
+  const auto momentum = SGDOptions(0.1).momentum(0.9);
+  expect_run<SGD>(SGDOptions(0.1), "LongSgd");
+  expect_run<SGD>(momentum, "LongSgdMomentum");
+  expect_run<SGD>(SGDOptions(momentum).weight_decay(1e-2), "LongSgdMomentumDecay");
+  expect_run<SGD>(SGDOptions(momentum).weight_decay(1e-6).nesterov(true), "LongSgdNesterovDecay");
+}
+
+TEST(OptimizerBaseline, Adam) {
+  expect_run<Adam>(AdamOptions(1.0), "LongAdam");
+  expect_run<Adam>(AdamOptions(1.0).weight_decay(1e-2), "LongAdamDecay");
+  expect_run<Adam>(AdamOptions(1.0).weight_decay(1e-6).amsgrad(true), "LongAdamAmsgradDecay");
+}
+
+TEST(OptimizerBaseline, AdamW) {
+  expect_run<AdamW>(AdamWOptions(1.0), "LongAdamW");
+  expect_run<AdamW>(AdamWOptions(1.0).weight_decay(0), "LongAdamWNoDecay");
+  expect_run<AdamW>(AdamWOptions(1.0).amsgrad(true), "LongAdamWAmsgrad");
+}
+
+// Steps that a device leaves out, and those that it makes.
+
+using ::lockstep::testing::here;
+using torch::optim::AdamParamState;
+using Parameters = std::vector<at::Tensor>;
+
+at::Tensor skip(bool is_skipped) { return here(at::full({}, is_skipped ? 1 : 0, at::kFloat)); }
+
+/// Two parameters with an optimizer, whose gradients are a number times their own.
+template <typename Optimizer>
+struct Pair {
+  template <typename Options>
+  explicit Pair(const Options& options)
+      : parameters{here(at::linspace(-1, 1, 5)).set_requires_grad(true),
+            here(at::linspace(2, 3, 4)).set_requires_grad(true)},
+        optimizer(parameters, options) {}
+
+  void set_gradients(double factor) {
+    for (at::Tensor& parameter : parameters) parameter.mutable_grad() = parameter.detach() * factor;
+  }
+
+  void step(double factor) {
+    set_gradients(factor);
+    optimizer.step();
+  }
+
+  void step_unless(bool is_skipped, double factor) {
+    set_gradients(factor);
+    optimizer.step_unless(skip(is_skipped));
+  }
+
+  Parameters parameters;
+  Optimizer optimizer;
+};
+
+template <typename Optimizer>
+void expect_equal(const Pair<Optimizer>& a, const Pair<Optimizer>& b) {
+  for (std::size_t i = 0; i < a.parameters.size(); ++i)
+    EXPECT_TRUE(a.parameters[i].cpu().equal(b.parameters[i].cpu()))
+        << a.parameters[i].cpu() << b.parameters[i].cpu();
+}
+
+// The first step is left out, where momentum and counts begin; and one later.
+template <typename Optimizer, typename Options>
+void expect_skipped_steps_leave_nothing(const Options& options) {
+  Pair<Optimizer> plain(options), skipping(options);
+  ASSERT_TRUE(skipping.optimizer.can_skip());
+  skipping.step_unless(true, INFINITY);
+  for (const double factor : {0.5, 3.0, -1.0}) {
+    plain.step(factor);
+    skipping.step_unless(false, factor);
+    skipping.step_unless(true, NAN);
+    expect_equal(plain, skipping);
+  }
+  plain.step(2);
+  skipping.step(2);
+  expect_equal(plain, skipping);
+}
+
+TEST(SkippableStep, OfSgdLeavesNothing) {
+  expect_skipped_steps_leave_nothing<nn::SGD>(SGDOptions(0.1));
+  expect_skipped_steps_leave_nothing<nn::SGD>(SGDOptions(0.1).momentum(0.9).weight_decay(0.1));
+  expect_skipped_steps_leave_nothing<nn::SGD>(SGDOptions(0.1).momentum(0.9).nesterov(true));
+}
+
+TEST(SkippableStep, OfAdamLeavesNothing) {
+  expect_skipped_steps_leave_nothing<nn::Adam>(AdamOptions(0.1).weight_decay(0.1));
+  expect_skipped_steps_leave_nothing<nn::Adam>(AdamOptions(0.1).amsgrad(true));
+  expect_skipped_steps_leave_nothing<nn::AdamW>(AdamWOptions(0.1));
+}
+
+std::int64_t steps_of(const nn::Adam& optimizer, const at::Tensor& parameter) {
+  const auto& state = optimizer.state().at(parameter.unsafeGetTensorImpl());
+  return static_cast<const AdamParamState&>(*state).step();
+}
+
+TEST(SkippableStep, CountsThoseThatEachParameterMade) {
+  Pair<nn::Adam> pair(AdamOptions(0.1));
+  pair.step(1);
+  pair.step_unless(false, 1);
+  pair.set_gradients(1);
+  pair.parameters[1].mutable_grad().reset();
+  pair.optimizer.step_unless(skip(true));
+  pair.optimizer.step_unless(skip(false));
+  settle_steps(pair.optimizer);
+  EXPECT_EQ(steps_of(pair.optimizer, pair.parameters[0]), 3);
+  EXPECT_EQ(steps_of(pair.optimizer, pair.parameters[1]), 2);
+}
+
+// Without settle_steps() in the caller's hands.
+TEST(SkippableStep, IsNotCountedInWhatIsSaved) {
+  Pair<nn::Adam> pair(AdamOptions(0.1)), loaded(AdamOptions(0.1));
+  pair.step_unless(false, 1);
+  pair.step_unless(true, 1);
+  std::stringstream stream;
+  torch::serialize::OutputArchive written;
+  pair.optimizer.save(written);
+  written.save_to(stream);
+  torch::serialize::InputArchive read;
+  read.load_from(stream);
+  loaded.optimizer.load(read);
+  EXPECT_EQ(steps_of(loaded.optimizer, loaded.parameters[0]), 1);
+}
+
+// From zeros the first step would be damped, too.
+TEST(SkippableStep, CannotBeHadWithDampening) {
+  Pair<nn::SGD> pair(SGDOptions(0.1).momentum(0.9).dampening(0.5));
+  pair.set_gradients(1);
+  EXPECT_FALSE(pair.optimizer.can_skip());
 }
 
 }  // namespace

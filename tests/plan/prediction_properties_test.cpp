@@ -29,16 +29,18 @@ class Drawn {
 
   ModelProfile profile() {
     ModelProfile profile = testing::uniform(whole(8, 20));
-    for (LayerCosts& layer : profile.layers) {
-      layer.forward = CostCurve::of_line(number(0, 1), number(0.1, 2));
-      layer.backward_input = CostCurve::of_line(number(0, 1), number(0.1, 2));
-      layer.backward_weight = CostCurve::of_line(number(0, 1), number(0.1, 2));
-      layer.backward = layer.backward_input + layer.backward_weight;
+    for (LayerCurves& layer : profile.layers) {
+      layer.forward = testing::line(number(0, 1), number(0.1, 2));
+      const double input = number(0, 1), input_a_sample = number(0.1, 2);
+      const double weight = number(0, 1), weight_a_sample = number(0.1, 2);
+      layer.backward_input = testing::line(input, input_a_sample);
+      layer.backward_weight = testing::line(weight, weight_a_sample);
+      layer.backward = testing::line(input + weight, input_a_sample + weight_a_sample);
       layer.output_bytes = number(0, 100);
       layer.parameters.assign(static_cast<std::size_t>(whole(0, 3)), number(1, 1e6));
     }
     profile.optimizer = number(0, 5);
-    profile.rest = CostCurve::of_line(number(0, 1), 0);
+    profile.rest = testing::line(number(0, 1), 0);
     return profile;
   }
 
@@ -69,7 +71,7 @@ TEST(Predictions, AreNoShorterThanTheirWorkOnOnePlaceOverThePlaces) {
     const Machine machine = drawn.machine();
     const Way way = drawn.way(machine);
     double layers = 0;
-    for (const LayerCosts& layer : profile.layers)
+    for (const LayerCurves& layer : profile.layers)
       layers += layer.forward.line().per_sample + layer.backward.line().per_sample;
     EXPECT_GE(
         predict(profile, machine, way, kBatch).seconds * kSlack, layers * kBatch / way.places())

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "lockstep/plan/machine.h"
-#include "lockstep/plan/profile/model_profile.h"
 
 namespace lockstep::plan::testing {
 
@@ -25,6 +24,12 @@ inline ModelProfile uniform(int layers, double parameter_bytes = 400) {
         .parameters = {parameter_bytes}});
   }
   return profile;
+}
+
+/// A cost that is a line: `fixed` seconds, and `per_sample` for each sample.
+inline CostCurve line(double fixed, double per_sample) {
+  constexpr double kFar = 1 << 20;
+  return CostCurve({{1, fixed + per_sample}, {kFar, fixed + kFar * per_sample}});
 }
 
 /// Nodes of places that do not disturb each other, with links of this rate everywhere; 0: at once.

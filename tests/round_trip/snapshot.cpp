@@ -18,7 +18,7 @@
 #include "lockstep/core/exit_code.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/weights.h"
-#include "lockstep/snapshot/snapshot_files.h"
+#include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/snapshot_saver.h"
 
 namespace lockstep {

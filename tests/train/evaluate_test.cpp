@@ -27,7 +27,7 @@ data::InMemoryImages answers(std::vector<std::uint8_t> pixels, std::vector<std::
 const LoaderOptions kUnscaled = {.normalization = {.mean = {0.0F}, .std = {1.0F / 255}}};
 
 torch::Tensor forward(const Batch& batch) {
-  return at::one_hot(batch.data.flatten().round().to(torch::kLong), 10).to(torch::kFloat) * 20;
+  return at::one_hot(batch.input().flatten().round().to(torch::kLong), 10).to(torch::kFloat) * 20;
 }
 
 TEST(Evaluate, CountsEachImageOnceWhateverTheRanks) {
@@ -47,7 +47,7 @@ TEST(Evaluate, CountsEachImageOnceWhateverTheRanks) {
 
 // The highest scores go to the answer and the classes after it.
 torch::Tensor five_answers(const Batch& batch) {
-  const torch::Tensor answer = batch.data.flatten().round().to(torch::kLong);
+  const torch::Tensor answer = batch.input().flatten().round().to(torch::kLong);
   torch::Tensor scores = at::zeros({answer.size(0), 10}, torch::kFloat);
   for (std::int64_t place = 0; place < 5; ++place)
     scores += at::one_hot((answer + place) % 10, 10) * (10 - place);
@@ -102,7 +102,7 @@ class LastUnreadable final : public data::Samples {
   std::string name(std::int64_t index) const override { return samples_.name(index); }
   void read(std::span<const data::SampleKey> keys, const Batch& out) const override {
     samples_.read(keys, out);
-    out.target[-1].fill_(kIgnoredTarget);
+    out.target()[-1].fill_(kIgnoredTarget);
   }
 
  private:

@@ -12,10 +12,9 @@
 #include <utility>
 
 #include "bench/cli/plan/plan_flags.h"
-#include "bench/cli/plan/then_train.h"
 #include "bench/planning/plan_section.h"
 #include "bench/statistics/load_meter.h"
-#include "lockstep/cli/env/host_facts.h"
+#include "lockstep/cli/env.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/cpu_share.h"
@@ -23,8 +22,8 @@
 #include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/output_file.h"
-#include "lockstep/plan/profile/device.h"
-#include "lockstep/plan/scenario.h"
+#include "lockstep/plan/answer.h"
+#include "lockstep/plan/model_profile.h"
 #include "lockstep/report/page/page.h"
 #include "lockstep/train/options/train_flags.h"
 
@@ -223,6 +222,17 @@ void show(const PlanCommand& command, const bench::PlanReport& report) {
   (command.trains ? std::cerr : std::cout) << bench::page::to_text(section);
   write_page(command, section);
   if (command.json) std::cout << bench::plan_json(report) << "\n";
+}
+
+// Becomes `lockstep train` with the flags of this choice.
+[[noreturn]] void become_training(const PlanCommand& command, const plan::Choice& choice) {
+  std::vector<std::string> words{"train"};
+  const auto way = bench::train_flags_of(choice.prediction.way, choice.prediction.batch);
+  words.insert(words.end(), command.training.begin(), command.training.end());
+  words.insert(words.end(), way.begin(), way.end());
+  std::cerr << "lockstep: takes " << describe(choice.prediction.way) << ": " << joined(way, " ")
+            << std::endl;
+  become("plan", sibling_program("plan", "lockstep"), words);
 }
 
 void train_by(const PlanCommand& command, const bench::PlanReport& report) {

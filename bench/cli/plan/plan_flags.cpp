@@ -1,27 +1,26 @@
 #include "bench/cli/plan/plan_flags.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
 #include <set>
 #include <string_view>
 
-#include "bench/cli/plan/then_train.h"
-#include "bench/planning/measured_link.h"
+#include "bench/planning/profile_of_runs.h"
+#include "lockstep/cli/train/train_launch.h"
 #include "lockstep/core/byte_size.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/flags/flag_table.h"
 #include "lockstep/parallel/schedule/flags_of_ways.h"
-#include "lockstep/plan/scenario.h"
+#include "lockstep/plan/answer.h"
 #include "lockstep/train/options/train_flags.h"
 
 namespace lockstep::cli {
 namespace {
-
-/// Returns the flags of `lockstep plan`, each declared once.
-const FlagTable<PlanCommand>& plan_table();
 
 using C = PlanCommand;
 using Q = plan::Question;
@@ -152,24 +151,17 @@ FlagGroup<C> machines_group() {
                 command.question.machine.memory_bytes = static_cast<double>(bytes);
               })
               .usually("not limited"),
-          flag_by<C>("--price", "X", "of a node for an hour: --samples then cost so much",
-              [](C& command, const FlagSpec& flag, const std::string& text) {
-                command.question.machine.price = flag.real_number(text);
-              })
-              .real()
+          flag("--price", "X", "of a node for an hour: --samples then cost so much", &C::question,
+              &Q::machine, &plan::Machine::price)
               .from(0)
               .usually("none"),
           flag_on("--made-hosts",
               "nodes are made within one machine, as lockstep hosts --count does", &C::question,
               &Q::machine, &plan::Machine::is_one_machine),
-          flag_by<C>("--jitter", "X", "relative standard deviation of places in one step: 0.05",
-              [](C& command, const FlagSpec& flag, const std::string& text) {
-                command.question.machine.jitter = flag.real_number(text);
-              })
-              .real()
+          flag("--jitter", "X", "relative standard deviation of places in one step: 0.05",
+              &C::question, &Q::machine, &plan::Machine::jitter)
               .from(0)
-              .to(1)
-              .usually(0)}};
+              .to(1)}};
 }
 
 FlagGroup<C> failures_group() {
@@ -264,11 +256,10 @@ const FlagTable<C>& plan_table() {
 }
 
 void check_ways(const std::vector<std::string>& kinds) {
-  static const std::vector<std::string> kKnown{
-      "serial", "dp", "ddp", "mp", "pp", "ddp+mp", "ddp+pp"};
+  const std::vector<std::string> known = all_names<Parallel>();
   for (const std::string& kind : kinds) {
-    check(std::find(kKnown.begin(), kKnown.end(), kind) != kKnown.end(),
-        "plan: --ways: there is no way ", printable(kind), did_you_mean(kind, kKnown));
+    check(std::find(known.begin(), known.end(), kind) != known.end(),
+        "plan: --ways: there is no way ", printable(kind), did_you_mean(kind, known));
   }
 }
 
@@ -376,6 +367,87 @@ void check_train_flags(const std::vector<std::string>& words) {
   check(!given.asks_help, "plan: lockstep help train lists the flags that may follow --");
   TrainOptions options;
   train_flags().read(options, given);
+}
+
+using Words = std::vector<std::string>;
+
+// The two that the fastest is taken from: a prediction of ways that are alike may be wrong.
+constexpr int kConfirmed = 2;
+
+// What the choice decides.
+constexpr std::array<std::string_view, 9> kDecided{"--parallel", "--places", "--nproc-per-node",
+    "--batch-size", "--stages", "--schedule", "--chunks", "--balance", "--stages-per-place"};
+// What a few steps are measured with is given by the plan itself; the rest changes no step, as
+// does nothing that the launcher takes.
+constexpr std::array<std::string_view, 19> kNotMeasured{"--model", "--data", "--precision",
+    "--plugin", "--output", "--resume", "--epochs", "--max-steps", "--max-time", "--json",
+    "--dry-run", "--profile", "--tensorboard", "--progress", "--snapshot-interval", "--keep",
+    "--snapshot-copies", "--snapshot-required", "--eval-metric"};
+// Ways of one process refuse them, and could not be compared.
+constexpr std::array<const char*, 6> kOfReplicas{"--sync-batch-norm", "--shard-optimizer",
+    "--comm-hook", "--bucket-mb", "--find-unused-parameters", "--backend"};
+
+template <std::size_t Count>
+bool is_among(const std::array<std::string_view, Count>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Words words_without(const GivenFlags& given, const auto& is_dropped) {
+  Words words;
+  for (const GivenFlag& flag : given.flags) {
+    if (!is_dropped(*flag.spec)) words.insert(words.end(), flag.words.begin(), flag.words.end());
+  }
+  return words;
+}
+
+int most_places(const GivenFlags& given) {
+  for (const char* const flag : {"--places", "--nproc-per-node"}) {
+    const auto text = given.find(flag);
+    if (!text || *text == "auto" || *text == "cpu") continue;
+    const auto number = parse_number<int>(*text);
+    check(number && *number >= 1, "train: with --parallel auto ", flag,
+        " must be a number of places: ", printable(*text));
+    return *number;
+  }
+  return usable_cpu_count();
+}
+
+std::vector<int> up_to(int most) {
+  std::vector<int> counts;
+  for (int count = 1; count < most; count *= 2) counts.push_back(count);
+  counts.push_back(most);
+  return counts;
+}
+
+// Asks about the training that the flags after -- describe, on this machine: its model, data,
+// precision and batch, which is that of all replicas together, on up to `--places` or
+// `--nproc-per-node` places, or else all cores. What is left of the flags is for measuring.
+void plan_for_training(PlanCommand& command) {
+  check(command.profile.empty() && command.device.empty() && !command.measures_only,
+      "plan: --train measures this machine: leave out --profile, --device and --measure");
+  const GivenFlags given = train_flags().parse(command.train_flags);
+  check_way_is_open(given);
+  for (const char* const flag : kOfReplicas)
+    check(!given.has(flag), "train: ", flag,
+        " is for --parallel ddp, and --parallel auto compares all ways: choose ddp, or leave it "
+        "out");
+  TrainOptions options;
+  train_flags().read(options, given);
+  command.model = given.find("--model").value_or(options.model);
+  command.data =
+      given.find("--data").value_or(train_flags().spec("--data").usual.value_or(command.data));
+  command.precision = given.find("--precision").value_or(command.precision);
+  command.plugin = given.find("--plugin").value_or("");
+  command.question.batch = static_cast<double>(options.batch_size);
+  command.question.nodes = {1};
+  command.question.places = up_to(most_places(given));
+  command.confirmed = std::max(command.confirmed, kConfirmed);
+  command.training =
+      words_without(given, [](const FlagSpec& flag) { return is_among(kDecided, flag.name); });
+  command.train_flags = words_without(given, [](const FlagSpec& flag) {
+    return flag.is_for_launcher || is_among(kDecided, flag.name) ||
+           is_among(kNotMeasured, flag.name);
+  });
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "lockstep/cli/train/devices_main.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <iostream>
@@ -8,7 +6,8 @@
 
 #include <torch/version.h>
 
-#include "lockstep/cli/env/nvidia_smi.h"
+#include "lockstep/cli/env.h"
+#include "lockstep/cli/train/mains.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/train/device_check.h"

@@ -40,12 +40,12 @@ TrainCommand read_train_flags(const GivenFlags& given, const TrainSurroundings& 
 
 /// The arithmetic of the run that is resumed: what `auto` means for it from then on.
 struct ResumedArithmetic {
-  std::optional<Precision> precision;
-  nn::Kernels kernels;
+  std::optional<Precision> precision = {};
+  std::optional<nn::Kernels> kernels = {};
 };
 
-/// Returns that of the snapshot that these options resume from; nothing if they resume none, or
-/// none can be read. Whether it is whole is not checked here.
-std::optional<ResumedArithmetic> resumed_arithmetic(const TrainOptions& options);
+/// Returns that of the snapshot that these options resume from; nothing of it if they resume none,
+/// or none can be read. Whether it is whole is not checked here.
+ResumedArithmetic resumed_arithmetic(const TrainOptions& options);
 
 }  // namespace lockstep::cli

@@ -12,12 +12,10 @@
 #include <ATen/Parallel.h>
 #include <torch/types.h>
 
-#include "lockstep/cli/eval/eval_main.h"
-#include "lockstep/cli/train/devices_main.h"
-#include "lockstep/cli/train/show_data.h"
+#include "lockstep/cli/train/mains.h"
 #include "lockstep/cli/train/train_flags.h"
-#include "lockstep/cluster/adopt.h"
-#include "lockstep/comm/device/routed_backend.h"
+#include "lockstep/cluster/place.h"
+#include "lockstep/comm/device/device_backends.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/rendezvous.h"
 #include "lockstep/core/environment.h"
@@ -140,22 +138,14 @@ Kernels choose(const TrainCommand& command, std::optional<Kernels> resumed) {
   return command.names_kernels ? asked : resumed.value_or(asked);
 }
 
-std::optional<Kernels> kernels_of(const std::optional<ResumedArithmetic>& resumed) {
-  return resumed ? std::optional(resumed->kernels) : std::nullopt;
-}
-
-std::optional<Precision> precision_of(const std::optional<ResumedArithmetic>& resumed) {
-  return resumed ? resumed->precision : std::nullopt;
-}
-
 // The same on all ranks, also where their processors are unlike, or some see no snapshots. A
 // collective.
 PrecisionChoice agree_on_arithmetic(
     TrainCommand& command, const torch::Device& device, const ProcessGroup& world) {
   const auto own = resumed_arithmetic(command.options);
   const torch::Tensor facts =
-      torch::tensor({bf16_speed(device), static_cast<double>(known_number(precision_of(own))),
-                        static_cast<double>(known_number(kernels_of(own)))},
+      torch::tensor({bf16_speed(device), static_cast<double>(known_number(own.precision)),
+                        static_cast<double>(known_number(own.kernels))},
           torch::kDouble);
   world.all_reduce(facts, ReduceOp::kMin).wait();
   const Computing on{.bf16_speed = facts[0].item<double>(), .on_accelerators = !device.is_cpu()};
@@ -252,8 +242,8 @@ int body(int count, char** values) {
     if (speaks) {
       const auto resumed = resumed_arithmetic(command->options);
       const Computing here{.bf16_speed = bf16_speed(torch::kCPU)};
-      command->options.precision = choose(*command, here, precision_of(resumed)).precision;
-      command->options.kernels = choose(*command, kernels_of(resumed));
+      command->options.precision = choose(*command, here, resumed.precision).precision;
+      command->options.kernels = choose(*command, resumed.kernels);
       std::cout << plan_text(dry_run(command->options, around.world_size, around.local_world_size));
     }
   } else {

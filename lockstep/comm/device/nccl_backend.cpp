@@ -1,23 +1,343 @@
-#include "lockstep/comm/device/nccl_backend.h"
-
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/DeviceGuard.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/FunctionRef.h>
 
-#include "lockstep/comm/device/nccl_channel.h"
+#include "lockstep/comm/device/device_backends.h"
+#include "lockstep/comm/device/nccl_api.h"
+#include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
+#include "lockstep/device/accelerator.h"
+#include "lockstep/device/host_tensor.h"
 
 namespace lockstep {
+namespace nccl {
 namespace {
 
-using nccl::api, nccl::Channel, nccl::Communicator, nccl::is_taken, nccl::Operation, nccl::Result,
-    nccl::Stream, nccl::Type;
+/// Says whether a call of NCCL's was taken: it may not be on its stream yet.
+bool is_taken(Result result) { return result == Result::kSuccess || result == Result::kInProgress; }
+
+/// Throws CommError with NCCL's text unless the call was taken.
+void check_result(Result result, const std::string& what, Communicator* communicator = nullptr) {
+  if (is_taken(result)) return;
+  const char* const more = api().last_error(communicator);
+  throw CommError(concat(what, ": ", api().error_text(result),
+      more == nullptr || *more == '\0' ? "" : concat(" (", more, ")")));
+}
+
+// Note [Calls that do not block]
+// The first message between two ranks, and the first collective of all, connects them: until the
+// others come, NCCL would keep the caller. Two ranks that each send first would keep each other for
+// good, and nothing could end it: no communicator may be aborted while a call of it runs. So
+// communicators are made not to block. A call then returns at once, and NCCL goes on with it in a
+// thread of its own. Until that says so, the kernel is not on the stream, so that the end of the
+// call cannot be recorded, its tensors must be kept, and no other call may be made. Who makes the
+// next call of a channel, or waits for this one, waits for that; the watchdog ends both. NCCL lets
+// NCCL_COMM_BLOCKING=1 in the environment overrule this.
+
+/// A communicator of NCCL and the stream that its kernels run on, in the order of the calls. What
+/// it cannot do it says when the next call is made or waited for.
+class Channel : public std::enable_shared_from_this<Channel> {
+ public:
+  /// Meets the other ranks by `host`, within its timeout. A collective.
+  Channel(Backend& host, torch::Device device, std::string name);
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  using Enqueue = c10::function_ref<Result(Communicator*, Stream)>;
+
+  /// Enqueues what reads and writes these tensors, after what the current stream has been given;
+  /// the call before must be on the stream by then. Throws CommError if the channel was given up.
+  Work call(const char* what, const std::vector<torch::Tensor>& tensors, Enqueue enqueue);
+
+  /// Gives up: kernels under way end, later calls and waits throw CommError with this reason, the
+  /// first that was given. May be called by any thread.
+  void abort(const std::string& reason);
+
+  /// Leaves the other ranks once the kernels under way have ended; waits for them so long at most,
+  /// and gives up otherwise.
+  void close(std::chrono::milliseconds patience);
+
+  /// Gives up if NCCL reports an error, or if the oldest call has been under way for longer than
+  /// this.
+  void watch(std::chrono::milliseconds timeout);
+
+ private:
+  struct Call;
+  class CallState;
+  using Clock = std::chrono::steady_clock;
+
+  void wait_until_launched(const std::shared_ptr<Call>& call, const std::string& what);
+  bool is_launched(const Call& call, const std::string& what);
+  bool has_ended(const Call& call);
+  void let_wait(const Call& call);
+  bool is_under_way();
+  bool is_finalized(Clock::time_point deadline);
+
+  // With the mutex held.
+  void look();
+  void mark_end(Call& call);
+  void forget_ended();
+  void give_up(const std::string& reason, bool is_timeout = false);
+  void throw_if_given_up(const std::string& what) const;
+
+  std::string name_;
+  torch::Device device_;
+  c10::Stream stream_;
+  std::mutex turn_;  // of who makes a call
+  std::mutex mutex_;
+  Communicator* communicator_ = nullptr;
+  std::vector<std::shared_ptr<Call>> under_way_;
+  std::shared_ptr<Call> last_;
+  std::string reason_;
+  bool timed_out_ = false;
+};
+
+UniqueId agreed_id(Backend& host) {
+  UniqueId id{};
+  if (host.rank() == 0) check_result(api().get_unique_id(&id), "nccl: ncclGetUniqueId");
+  const torch::Tensor bytes = at::empty({sizeof id.bytes}, on_host(torch::kByte));
+  std::memcpy(bytes.mutable_data_ptr(), id.bytes, sizeof id.bytes);
+  host.broadcast(bytes, 0).wait();
+  std::memcpy(id.bytes, bytes.const_data_ptr(), sizeof id.bytes);
+  return id;
+}
+
+// Of a rank that is missing, NCCL says nothing.
+Result wait_until_joined(Communicator* communicator, std::chrono::milliseconds patience) {
+  constexpr auto kPause = std::chrono::milliseconds(1);
+  const auto end = std::chrono::steady_clock::now() + patience;
+  Result state = Result::kInProgress;
+  while (state == Result::kInProgress && std::chrono::steady_clock::now() < end) {
+    std::this_thread::sleep_for(kPause);
+    check_result(api().async_error(communicator, &state), "nccl: ncclCommGetAsyncError");
+  }
+  return state;
+}
+
+double in_seconds(std::chrono::milliseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+// A thread of NCCL's takes some microseconds with a call, unless another rank is late.
+void pause_since(std::chrono::steady_clock::time_point begin) {
+  constexpr auto kShort = std::chrono::milliseconds(1);
+  if (std::chrono::steady_clock::now() - begin < kShort) return std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::microseconds(100));
+}
+
+/// A call whose kernel may not have ended.
+struct Channel::Call {
+  std::string what;
+  Clock::time_point began;
+  c10::Event ended;
+  std::vector<torch::Tensor> tensors;  // until it is launched
+  bool is_launched = false;            // its kernel is on the stream, and its end recorded
+};
+
+class Channel::CallState final : public Work::State {
+ public:
+  CallState(std::shared_ptr<Channel> channel, std::shared_ptr<Call> call)
+      : channel_(std::move(channel)), call_(std::move(call)) {}
+
+  bool poll() override { return channel_->has_ended(*call_); }
+
+  // The current stream waits; the host only until the kernel is on NCCL's.
+  void wait() override {
+    channel_->wait_until_launched(call_, call_->what);
+    channel_->let_wait(*call_);
+  }
+
+ private:
+  std::shared_ptr<Channel> channel_;
+  std::shared_ptr<Call> call_;
+};
+
+Channel::Channel(Backend& host, torch::Device device, std::string name)
+    : name_(std::move(name)), device_(device), stream_(side_stream(device)) {
+  const UniqueId id = agreed_id(host);
+  const c10::DeviceGuard guard(device);
+  const std::string failed = concat("nccl: rank ", host.rank(), " of ", host.size(), " on ",
+      device.str(), " could not join the others");
+  Config config;
+  check_result(api().init_rank(&communicator_, host.size(), id, host.rank(), &config), failed);
+  try {
+    const Result joined = wait_until_joined(communicator_, host.timeout());
+    check_result(joined, failed, communicator_);
+    if (joined == Result::kInProgress)
+      throw TimeoutError(concat(failed, " in ", in_seconds(host.timeout()), " s; one is missing"));
+  } catch (...) {
+    api().abort(std::exchange(communicator_, nullptr));
+    throw;
+  }
+}
+
+Channel::~Channel() { abort("the group was closed"); }
+
+// NCCL stops the kernels of a communicator that is aborted, and those of the last calls may not
+// have run: whoever waits for a call makes a stream wait, not the host. Other ranks may still read
+// from this one's memory, so it must not be aborted after that either.
+void Channel::close(std::chrono::milliseconds patience) try {
+  constexpr auto kPause = std::chrono::microseconds(100);
+  constexpr auto kLongest = std::chrono::seconds(5);  // as long as one that failed may keep others
+  const auto end = Clock::now() + patience;
+  while (is_under_way() && Clock::now() < end) std::this_thread::sleep_for(kPause);
+  const c10::DeviceGuard guard(device_);
+  if (is_finalized(std::min(end, Clock::now() + kLongest))) {
+    const std::lock_guard lock(mutex_);
+    reason_ = "the group was closed";
+    api().destroy(std::exchange(communicator_, nullptr));
+  }
+  abort("the group was closed");
+} catch (const std::exception& error) {
+  abort(first_line(error));
+}
+
+bool Channel::is_finalized(Clock::time_point deadline) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!reason_.empty() || !under_way_.empty() || !is_taken(api().finalize(communicator_)))
+      return false;
+  }
+  Result state = Result::kInProgress;
+  while (state == Result::kInProgress && Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    const std::lock_guard lock(mutex_);
+    if (!reason_.empty()) return false;
+    api().async_error(communicator_, &state);
+  }
+  return state == Result::kSuccess;
+}
+
+bool Channel::is_under_way() {
+  const std::lock_guard lock(mutex_);
+  look();
+  forget_ended();
+  return reason_.empty() && !under_way_.empty();
+}
+
+Work Channel::call(const char* what, const std::vector<torch::Tensor>& tensors, Enqueue enqueue) {
+  const std::lock_guard turn(turn_);
+  wait_until_launched(last_, what);
+  const std::lock_guard lock(mutex_);
+  throw_if_given_up(what);
+  forget_ended();
+  const c10::DeviceGuard guard(device_);
+  wait_for(stream_, current_stream(device_));
+  void* const stream = c10::impl::VirtualGuardImpl(device_.type()).getStreamNativeHandle(stream_);
+  check_result(enqueue(communicator_, stream), concat("nccl: ", what), communicator_);
+  for (const torch::Tensor& tensor : tensors)
+    if (tensor.defined()) tensor.record_stream(stream_);
+  last_ = std::make_shared<Call>(
+      Call{what, Clock::now(), c10::Event(device_.type()), tensors, /*is_launched=*/false});
+  under_way_.push_back(last_);
+  return Work(std::make_shared<CallState>(shared_from_this(), last_));
+}
+
+void Channel::wait_until_launched(const std::shared_ptr<Call>& call, const std::string& what) {
+  const auto begin = Clock::now();
+  while (call != nullptr && !is_launched(*call, what)) pause_since(begin);
+}
+
+bool Channel::is_launched(const Call& call, const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  if (!call.is_launched) look();
+  throw_if_given_up(what);
+  return call.is_launched;
+}
+
+bool Channel::has_ended(const Call& call) {
+  const std::lock_guard lock(mutex_);
+  if (!call.is_launched) look();
+  return !reason_.empty() || (call.is_launched && call.ended.query());
+}
+
+void Channel::let_wait(const Call& call) {
+  const std::lock_guard lock(mutex_);
+  call.ended.block(current_stream(device_));
+}
+
+void Channel::abort(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  give_up(reason);
+}
+
+void Channel::give_up(const std::string& reason, bool is_timeout) {
+  if (!reason_.empty()) return;
+  reason_ = reason;
+  timed_out_ = is_timeout;
+  if (communicator_ != nullptr) api().abort(std::exchange(communicator_, nullptr));
+}
+
+// A device that failed throws from each query: nobody waits in the watchdog's thread to hear it.
+void Channel::watch(std::chrono::milliseconds timeout) {
+  const std::lock_guard lock(mutex_);
+  try {
+    look();
+    if (reason_.empty()) forget_ended();
+  } catch (const std::exception& error) {
+    return give_up(concat(name_, ": ", device_.str(), " failed: ", first_line(error)));
+  }
+  if (under_way_.empty() || Clock::now() - under_way_.front()->began <= timeout) return;
+  give_up(concat(name_, ": ", under_way_.front()->what, " on ", device_.str(), " timed out after ",
+              in_seconds(timeout), " s; another rank is late, or makes other calls"),
+      /*is_timeout=*/true);
+}
+
+// How NCCL stands with the last call.
+void Channel::look() {
+  if (communicator_ == nullptr) return;
+  Result state = Result::kSuccess;
+  api().async_error(communicator_, &state);
+  if (!is_taken(state))
+    return give_up(concat(name_, ": ", api().error_text(state), "; another rank may be lost"));
+  if (state == Result::kSuccess && last_ != nullptr && !last_->is_launched) mark_end(*last_);
+}
+
+void Channel::mark_end(Call& call) {
+  call.ended.record(stream_);
+  call.is_launched = true;
+  call.tensors.clear();
+}
+
+// The stream keeps their order.
+void Channel::forget_ended() {
+  const auto first = std::find_if(under_way_.begin(), under_way_.end(),
+      [](const std::shared_ptr<Call>& call) { return !call->is_launched || !call->ended.query(); });
+  under_way_.erase(under_way_.begin(), first);
+}
+
+void Channel::throw_if_given_up(const std::string& what) const {
+  if (reason_.empty()) return;
+  const std::string text = concat(what, ": ", reason_);
+  if (timed_out_) throw TimeoutError(text);
+  throw CommError(text);
+}
+
+}  // namespace
+}  // namespace nccl
+
+namespace {
+
+using nccl::api, nccl::Channel, nccl::Communicator, nccl::is_taken, nccl::Result, nccl::Stream,
+    nccl::Type;
 using torch::Tensor;
 
 constexpr auto kBetweenLooks = std::chrono::milliseconds(200);
@@ -46,18 +366,18 @@ Type type_of(const char* collective, const Tensor& tensor) {
   }
 }
 
-Operation operation_of(const char* collective, ReduceOp op) {
+nccl::Operation operation_of(const char* collective, ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
-      return Operation::kSum;
+      return nccl::Operation::kSum;
     case ReduceOp::kMean:
-      return Operation::kMean;
+      return nccl::Operation::kMean;
     case ReduceOp::kProduct:
-      return Operation::kProduct;
+      return nccl::Operation::kProduct;
     case ReduceOp::kMin:
-      return Operation::kMin;
+      return nccl::Operation::kMin;
     case ReduceOp::kMax:
-      return Operation::kMax;
+      return nccl::Operation::kMax;
     default:
       throw InvalidArgument(
           concat(collective, ": NCCL has no bitwise operations; reduce on the host"));
@@ -84,12 +404,11 @@ Result in_group(const Calls& calls) {
 class NcclBackend final : public Backend {
  public:
   NcclBackend(Backend& host, torch::Device device)
-      : rank_(host.rank()),
-        size_(host.size()),
+      : Backend(host.rank(), host.size()),
         device_(device),
-        timeout_(host.timeout()),
         collectives_(std::make_shared<Channel>(host, device, "nccl")),
         messages_(size_ > 2 ? 4 : 2) {
+    timeout_ = host.timeout();
     for (auto& channel : messages_)
       channel = std::make_shared<Channel>(host, device, "nccl, messages");
     watchdog_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
@@ -103,86 +422,97 @@ class NcclBackend final : public Backend {
   }
 
   std::string name() const override { return "nccl"; }
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
   bool carries(torch::Device device) const override { return device == device_; }
-  bool sums_in_rank_order() const override { return size() <= 2; }
   // NCCL has no whole numbers of 16 bits; in 32, their last 16 bits come out the same.
   std::optional<at::ScalarType> reduced_as(
       torch::Device device, at::ScalarType type, ReduceOp op) const override {
     return type == torch::kShort ? torch::kInt : Backend::reduced_as(device, type, op);
   }
+  void abort(const std::string& reason) override {
+    for (Channel* channel : channels()) channel->abort(reason);
+  }
 
-  Work all_reduce(const Tensor& tensor, ReduceOp op) override {
-    const Type type = type_of("all_reduce", tensor);
-    const Operation operation = operation_of("all_reduce", op);
-    return collectives_->call("all_reduce", {tensor}, [&](Communicator* all, Stream stream) {
-      void* const data = tensor.mutable_data_ptr();
-      return api().all_reduce(data, data, count_of(tensor), type, operation, all, stream);
-    });
-  }
-  Work reduce(const Tensor& tensor, int root, ReduceOp op) override {
-    const Type type = type_of("reduce", tensor);
-    const Operation operation = operation_of("reduce", op);
-    return collectives_->call("reduce", {tensor}, [&](Communicator* all, Stream stream) {
-      void* const data = tensor.mutable_data_ptr();
-      return api().reduce(data, data, count_of(tensor), type, operation, root, all, stream);
-    });
-  }
-  Work reduce_scatter(const Tensor& output, const Tensor& input, ReduceOp op) override {
-    const Type type = type_of("reduce_scatter", input);
-    const Operation operation = operation_of("reduce_scatter", op);
-    return collectives_->call(
-        "reduce_scatter", {output, input}, [&](Communicator* all, Stream stream) {
-          return api().reduce_scatter(input.const_data_ptr(), output.mutable_data_ptr(),
-              count_of(output), type, operation, all, stream);
+ protected:
+  Work begin(const CollectiveCall& call) override {
+    if (call.kind == Operation::kBarrier)
+      return all_reduce(
+          at::zeros({1}, torch::dtype(torch::kFloat).device(device_)), ReduceOp::kSum);
+    const Type type = call.reduces() ? type_of(call.name(), call.input) : Type::kUint8;
+    const nccl::Operation operation =
+        call.reduces() ? operation_of(call.name(), call.op) : nccl::Operation::kSum;
+    return channel_of(call).call(call.name(),
+        call.has_one_tensor() ? std::vector{call.tensor()} : std::vector{call.output, call.input},
+        [&](Communicator* all, Stream stream) {
+          return enqueue(call, type, operation, all, stream);
         });
   }
-  Work broadcast(const Tensor& tensor, int root) override {
-    return collectives_->call("broadcast", {tensor}, [&](Communicator* all, Stream stream) {
-      void* const data = tensor.mutable_data_ptr();
-      return api().broadcast(data, data, tensor.nbytes(), Type::kUint8, root, all, stream);
-    });
+  std::shared_ptr<Backend> make_subgroup(const std::vector<int>&) override {
+    throw Error("nccl: a subgroup is made from one of the host's groups");
   }
-  Work all_gather(const Tensor& output, const Tensor& input) override {
-    return collectives_->call("all_gather", {output, input}, [&](Communicator* all, Stream stream) {
-      return api().all_gather(input.const_data_ptr(), output.mutable_data_ptr(), input.nbytes(),
-          Type::kUint8, all, stream);
-    });
+
+ private:
+  Result enqueue(const CollectiveCall& call, Type type, nccl::Operation operation,
+      Communicator* all, Stream stream) const {
+    const Tensor &to = call.output, &from = call.input;
+    switch (call.kind) {
+      case Operation::kAllReduce:
+        return api().all_reduce(from.const_data_ptr(), to.mutable_data_ptr(), count_of(to), type,
+            operation, all, stream);
+      case Operation::kReduce: {
+        void* const data = from.mutable_data_ptr();
+        return api().reduce(data, data, count_of(from), type, operation, call.root, all, stream);
+      }
+      case Operation::kReduceScatter:
+        return api().reduce_scatter(from.const_data_ptr(), to.mutable_data_ptr(), count_of(to),
+            type, operation, all, stream);
+      case Operation::kBroadcast: {
+        void* const data = call.tensor().mutable_data_ptr();
+        return api().broadcast(data, data, call.tensor().nbytes(), type, call.root, all, stream);
+      }
+      case Operation::kAllGather:
+        return api().all_gather(
+            from.const_data_ptr(), to.mutable_data_ptr(), from.nbytes(), type, all, stream);
+      case Operation::kSend:
+        return send_bytes(from.const_data_ptr(), from.nbytes(), call.peer, all, stream);
+      case Operation::kRecv:
+        return recv_bytes(to.mutable_data_ptr(), to.nbytes(), call.peer, all, stream);
+      default:
+        return in_group([&] { return exchange_pieces(call, all, stream); });
+    }
   }
-  Work gather(const Tensor& output, const Tensor& input, int root) override {
-    return collectives_->call("gather", {output, input}, [&](Communicator* all, Stream stream) {
-      return in_group([&] {
-        Result result = send_bytes(input.const_data_ptr(), input.nbytes(), root, all, stream);
-        for (int from = 0; rank_ == root && from < size_ && is_taken(result); ++from)
-          result = recv_bytes(piece_of(output, from, size_), input.nbytes(), from, all, stream);
-        return result;
-      });
-    });
+
+  Result exchange_pieces(const CollectiveCall& call, Communicator* all, Stream stream) const {
+    const bool is_root = rank_ == call.root;
+    const Tensor &to = call.output, &from = call.input;
+    if (call.kind == Operation::kGather) {
+      Result result = send_bytes(from.const_data_ptr(), from.nbytes(), call.root, all, stream);
+      for (int peer = 0; is_root && peer < size_ && is_taken(result); ++peer)
+        result = recv_bytes(piece_of(to, peer, size_), from.nbytes(), peer, all, stream);
+      return result;
+    }
+    if (call.kind == Operation::kScatter) {
+      Result result = recv_bytes(to.mutable_data_ptr(), to.nbytes(), call.root, all, stream);
+      for (int peer = 0; is_root && peer < size_ && is_taken(result); ++peer)
+        result = send_bytes(piece_of(from, peer, size_), to.nbytes(), peer, all, stream);
+      return result;
+    }
+    const std::size_t bytes = from.nbytes() / static_cast<std::size_t>(size_);
+    Result result = Result::kSuccess;
+    for (int peer = 0; peer < size_ && is_taken(result); ++peer) {
+      result = send_bytes(piece_of(from, peer, size_), bytes, peer, all, stream);
+      if (is_taken(result))
+        result = recv_bytes(piece_of(to, peer, size_), bytes, peer, all, stream);
+    }
+    return result;
   }
-  Work scatter(const Tensor& output, const Tensor& input, int root) override {
-    return collectives_->call("scatter", {output, input}, [&](Communicator* all, Stream stream) {
-      return in_group([&] {
-        Result result = recv_bytes(output.mutable_data_ptr(), output.nbytes(), root, all, stream);
-        for (int to = 0; rank_ == root && to < size_ && is_taken(result); ++to)
-          result = send_bytes(piece_of(input, to, size_), output.nbytes(), to, all, stream);
-        return result;
-      });
-    });
+
+  static Result send_bytes(
+      const void* data, std::size_t bytes, int to, Communicator* all, Stream stream) {
+    return api().send(data, bytes, Type::kUint8, to, all, stream);
   }
-  Work all_to_all(const Tensor& output, const Tensor& input) override {
-    const std::size_t bytes = input.nbytes() / static_cast<std::size_t>(size_);
-    return collectives_->call("all_to_all", {output, input}, [&](Communicator* all, Stream stream) {
-      return in_group([&] {
-        Result result = Result::kSuccess;
-        for (int peer = 0; peer < size_ && is_taken(result); ++peer) {
-          result = send_bytes(piece_of(input, peer, size_), bytes, peer, all, stream);
-          if (is_taken(result))
-            result = recv_bytes(piece_of(output, peer, size_), bytes, peer, all, stream);
-        }
-        return result;
-      });
-    });
+  static Result recv_bytes(
+      void* data, std::size_t bytes, int from, Communicator* all, Stream stream) {
+    return api().recv(data, bytes, Type::kUint8, from, all, stream);
   }
 
   // Note [Messages over NCCL]
@@ -195,44 +525,11 @@ class NcclBackend final : public Backend {
   // ranks must be received in the order in which they are sent. It does not promise either that
   // kernels of several communicators run beside each other on one GPU; where they fit there they
   // do, and PyTorch takes that for granted, too.
-  Work send(const Tensor& tensor, int to, int /*tag*/) override {
-    return between(rank_, to).call("send", {tensor}, [&](Communicator* all, Stream stream) {
-      return send_bytes(tensor.const_data_ptr(), tensor.nbytes(), to, all, stream);
-    });
-  }
-  Work recv(const Tensor& tensor, int from, int /*tag*/) override {
-    return between(from, rank_).call("recv", {tensor}, [&](Communicator* all, Stream stream) {
-      return recv_bytes(tensor.mutable_data_ptr(), tensor.nbytes(), from, all, stream);
-    });
-  }
-  Work barrier() override {
-    return all_reduce(at::zeros({1}, torch::dtype(torch::kFloat).device(device_)), ReduceOp::kSum);
-  }
-
-  std::shared_ptr<Backend> subgroup(const std::vector<int>&) override {
-    throw Error("nccl: a subgroup is made from one of the host's groups");
-  }
-  Tensor empty(std::int64_t elements, const torch::TensorOptions& options) override {
-    return torch::empty({elements}, options);
-  }
-  void abort(const std::string& reason) override {
-    for (Channel* channel : channels()) channel->abort(reason);
-  }
-  std::chrono::milliseconds timeout() const override { return timeout_; }
-  void set_timeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
-
- private:
-  static Result send_bytes(
-      const void* data, std::size_t bytes, int to, Communicator* all, Stream stream) {
-    return api().send(data, bytes, Type::kUint8, to, all, stream);
-  }
-  static Result recv_bytes(
-      void* data, std::size_t bytes, int from, Communicator* all, Stream stream) {
-    return api().recv(data, bytes, Type::kUint8, from, all, stream);
-  }
-
   // Of two ranks the even one sends up, and the odd one down.
-  Channel& between(int from, int to) {
+  Channel& channel_of(const CollectiveCall& call) {
+    if (!call.is_message()) return *collectives_;
+    const bool is_sent = call.kind == Operation::kSend;
+    const int from = is_sent ? rank_ : call.peer, to = is_sent ? call.peer : rank_;
     const std::size_t odd = from % 2 == 0 ? 0 : 1, down = size_ > 2 && from > to ? 2 : 0;
     return *messages_[odd + down];
   }
@@ -251,9 +548,7 @@ class NcclBackend final : public Backend {
       for (Channel* channel : channels()) channel->watch(timeout_);
   }
 
-  int rank_, size_;
   torch::Device device_;
-  std::atomic<std::chrono::milliseconds> timeout_;
   std::shared_ptr<Channel> collectives_;
   std::vector<std::shared_ptr<Channel>> messages_;
   std::condition_variable_any looked_;

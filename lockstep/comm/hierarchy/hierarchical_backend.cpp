@@ -1,22 +1,266 @@
 #include "lockstep/comm/hierarchy/hierarchical_backend.h"
 
+#include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <functional>
+#include <map>
 #include <utility>
 
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "lockstep/comm/hierarchy/courier.h"
-#include "lockstep/comm/hierarchy/levels.h"
-#include "lockstep/comm/hierarchy/turn_thread.h"
+#include "lockstep/comm/hierarchy/chunks.h"
 #include "lockstep/comm/host_backends.h"
-#include "lockstep/comm/single_backend.h"
+#include "lockstep/comm/work_queue.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {
+namespace hierarchy {
+
+Nodes::Nodes(const std::vector<std::string>& hosts) {
+  std::map<std::string, int> numbers;
+  for (const std::string& host : hosts) {
+    const int node = numbers.emplace(host, count()).first->second;
+    if (node == count()) ranks_.emplace_back();
+    auto& neighbours = ranks_[static_cast<std::size_t>(node)];
+    index_of_.push_back(static_cast<int>(neighbours.size()));
+    neighbours.push_back(size());
+    node_of_.push_back(node);
+  }
+}
+
+std::vector<int> Nodes::ranks_across(int index) const {
+  std::vector<int> ranks;
+  for (const auto& neighbours : ranks_) {
+    if (index < static_cast<int>(neighbours.size()))
+      ranks.push_back(neighbours[static_cast<std::size_t>(index)]);
+  }
+  return ranks;
+}
+
+int Nodes::fewest() const {
+  const auto shorter = [](const auto& one, const auto& other) { return one.size() < other.size(); };
+  return static_cast<int>(std::min_element(ranks_.begin(), ranks_.end(), shorter)->size());
+}
+
+Nodes Nodes::among(const std::vector<int>& members) const {
+  std::vector<std::string> hosts;
+  for (const int member : members) hosts.push_back(std::to_string(node_of(member)));
+  return Nodes(hosts);
+}
+
 namespace {
 
-using hierarchy::Levels;
-using hierarchy::Nodes;
+constexpr std::chrono::microseconds kFirstPause(50), kLongestPause(1000);
+constexpr std::int64_t kShort = std::int64_t{64} << 10;  // bytes
+
+/// The groups through which a rank reaches the others: those of its node, and the other nodes.
+///
+/// Note [Lanes]
+/// As many ranks of each node as all nodes have carry data between the nodes, each a part of it of
+/// its own, together with the ranks of the same index on the other nodes. A node's link carries the
+/// same bytes as if one rank did all, but the work of the sockets is spread over the cores, and
+/// while one rank adds up what has come, another one sends.
+struct Levels {
+  Nodes nodes;
+  int rank;
+  std::shared_ptr<Backend> within;  ///< the ranks of this node, in shared memory
+  std::shared_ptr<Backend> across;  ///< the ranks of this index, one a node, in the nodes' order
+  std::shared_ptr<Backend> all;     ///< all ranks, over the network
+
+  int node() const { return nodes.node_of(rank); }
+  int index() const { return nodes.index_of(rank); }
+};
+
+std::int64_t bytes_in(const torch::Tensor& tensor) {
+  return tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
+}
+
+torch::Tensor part_of(const torch::Tensor& whole, const Part& part) {
+  return whole.narrow(0, part.begin, part.count);
+}
+
+void copy_bytes(const torch::Tensor& to, const torch::Tensor& from) {
+  if (to.data_ptr() == from.data_ptr() || from.numel() == 0) return;
+  std::memcpy(to.data_ptr(), from.data_ptr(), static_cast<std::size_t>(bytes_in(from)));
+}
+
+torch::Tensor copy_of(const torch::Tensor& tensor) {
+  torch::Tensor copy = torch::empty_like(tensor);
+  copy_bytes(copy, tensor);
+  return copy;
+}
+
+// In slices that LibTorch does not spread over threads: this thread would get a team of its own.
+void divide(const torch::Tensor& tensor, int divisor) {
+  constexpr std::int64_t kSlice = 16384;
+  for (std::int64_t begin = 0; begin < tensor.numel(); begin += kSlice)
+    tensor.narrow(0, begin, std::min(kSlice, tensor.numel() - begin)).div_(divisor);
+}
+
+/// A tensor cut into chunks, of which each lane carries a part.
+class LanedTensor {
+ public:
+  LanedTensor(const Levels& levels, const torch::Tensor& tensor)
+      : levels_(levels),
+        flat_(tensor.view(-1)),
+        lanes_(lanes_for(bytes_in(tensor), levels.nodes.fewest())),
+        chunks_(cut_into_chunks(
+            flat_.numel(), static_cast<std::size_t>(flat_.element_size()), lanes_)) {}
+
+  std::size_t chunks() const { return chunks_.size(); }
+  torch::Tensor chunk(std::size_t number) const { return part_of(flat_, chunks_[number]); }
+  /// Returns what this rank carries of a chunk; empty if it carries nothing.
+  torch::Tensor own(std::size_t number) const {
+    return levels_.index() < lanes_ ? part(number, levels_.index()) : part_of(flat_, {});
+  }
+
+  /// Leaves the node's sum of each part with the rank that carries it.
+  void reduce_within(std::size_t number, ReduceOp op) const {
+    for_each_lane(
+        number, [&](const auto& part, int lane) { return levels_.within->reduce(part, lane, op); });
+  }
+
+  /// Gives the node's ranks the parts that their carriers have.
+  void spread_within(std::size_t number) const {
+    for_each_lane(
+        number, [&](const auto& part, int lane) { return levels_.within->broadcast(part, lane); });
+  }
+
+ private:
+  torch::Tensor part(std::size_t number, int lane) const {
+    return part_of(flat_, part_of_lane(chunks_[number], lane, lanes_));
+  }
+
+  template <typename Begin>
+  void for_each_lane(std::size_t number, Begin begin) const {
+    std::vector<Work> works;
+    for (int lane = 0; lane < lanes_; ++lane) {
+      const torch::Tensor each = part(number, lane);
+      if (each.numel() > 0) works.push_back(begin(each, lane));
+    }
+    for (Work& work : works) work.wait();
+  }
+
+  const Levels& levels_;
+  torch::Tensor flat_;
+  int lanes_;
+  std::vector<Part> chunks_;
+};
+
+/// A chunk of one rank's input of an all-gather.
+struct SourceChunk {
+  int from = 0;
+  torch::Tensor tensor;
+};
+
+// The nodes take turns, so that their links are busy in both directions.
+std::vector<SourceChunk> chunks_of_all(const Nodes& nodes, const torch::Tensor& output) {
+  const torch::Tensor rows = output.view({nodes.size(), -1});
+  const auto parts =
+      cut_into_chunks(rows.size(1), static_cast<std::size_t>(rows.element_size()), 1);
+  std::vector<SourceChunk> chunks;
+  for (int index = 0; index < nodes.size(); ++index)
+    for (const Part& part : parts)
+      for (const int rank : nodes.ranks_across(index))
+        chunks.push_back({rank, part_of(rows[rank], part)});
+  return chunks;
+}
+
+void all_reduce(const Levels& levels, const torch::Tensor& tensor, ReduceOp op) {
+  // Of 16-bit numbers come only means over equal nodes, whose means never leave their range.
+  const bool divides = op == ReduceOp::kMean && tensor.element_size() > 2;
+  const ReduceOp step = divides ? ReduceOp::kSum : op;
+  const LanedTensor laned(levels, tensor);
+  const auto send = [&](std::size_t number) {
+    const torch::Tensor own = laned.own(number);
+    return own.numel() > 0 ? levels.across->all_reduce(own, step) : Work();
+  };
+  const auto spread = [&](std::size_t number) {
+    if (divides) divide(laned.own(number), levels.nodes.size());
+    laned.spread_within(number);
+  };
+  in_stages(
+      laned.chunks(), [&](std::size_t number) { laned.reduce_within(number, step); }, send, spread);
+}
+
+void broadcast(const Levels& levels, const torch::Tensor& tensor, int root) {
+  const int node = levels.nodes.node_of(root), index = levels.nodes.index_of(root);
+  const bool has_root = levels.node() == node;
+  const LanedTensor laned(levels, tensor);
+  const auto gather = [&](std::size_t number) {
+    if (has_root) levels.within->broadcast(laned.chunk(number), index).wait();
+  };
+  const auto send = [&](std::size_t number) {
+    const torch::Tensor own = laned.own(number);
+    return own.numel() > 0 ? levels.across->broadcast(own, node) : Work();
+  };
+  const auto spread = [&](std::size_t number) {
+    if (!has_root) laned.spread_within(number);
+  };
+  in_stages(laned.chunks(), gather, send, spread);
+}
+
+void all_gather(const Levels& levels, const torch::Tensor& output, const torch::Tensor& input) {
+  if (bytes_in(output) <= kShort) return levels.all->all_gather(output, input).wait();
+  const Nodes& nodes = levels.nodes;
+  copy_bytes(output.view({nodes.size(), -1})[levels.rank], input);
+  const auto chunks = chunks_of_all(nodes, output);
+  const auto is_here = [&](const SourceChunk& chunk) {
+    return nodes.node_of(chunk.from) == levels.node();
+  };
+  const auto lane_of = [&](const SourceChunk& chunk) {
+    return nodes.index_of(chunk.from) % nodes.fewest();
+  };
+  const auto gather = [&](std::size_t number) {
+    const SourceChunk& chunk = chunks[number];
+    if (is_here(chunk)) levels.within->broadcast(chunk.tensor, nodes.index_of(chunk.from)).wait();
+  };
+  const auto send = [&](std::size_t number) {
+    const SourceChunk& chunk = chunks[number];
+    if (levels.index() != lane_of(chunk)) return Work();
+    return levels.across->broadcast(chunk.tensor, nodes.node_of(chunk.from));
+  };
+  const auto spread = [&](std::size_t number) {
+    const SourceChunk& chunk = chunks[number];
+    if (!is_here(chunk)) levels.within->broadcast(chunk.tensor, lane_of(chunk)).wait();
+  };
+  in_stages(chunks.size(), gather, send, spread);
+}
+
+void barrier(const Levels& levels) {
+  levels.within->barrier().wait();
+  if (levels.index() == 0) levels.across->barrier().wait();
+  levels.within->barrier().wait();
+}
+
+/// Carries out a collective on this rank; returns when it has ended here. All ranks make the same
+/// calls in the same order, so that all levels see the same order too.
+///
+/// Data that all ranks need passes each node's link once in each direction. Bits are the same on
+/// all ranks and each time: the order of a sum depends on the division into nodes and on sizes.
+void carry_out(const Levels& levels, const CollectiveCall& call) {
+  switch (call.kind) {
+    case Operation::kAllReduce:
+      return all_reduce(levels, call.output, call.op);
+    case Operation::kReduce:  // rare: all sums are needed on the way
+      return all_reduce(levels, call.output.defined() ? call.output : copy_of(call.input), call.op);
+    case Operation::kBroadcast:
+      return broadcast(levels, call.tensor(), call.root);
+    case Operation::kAllGather:
+      return all_gather(levels, call.output, call.input);
+    case Operation::kReduceScatter: {
+      if (call.output.numel() == 0) return;
+      const torch::Tensor sums = copy_of(call.input);  // rare, too
+      all_reduce(levels, sums, call.op);
+      return copy_bytes(call.output, sums.view({levels.nodes.size(), -1})[levels.rank]);
+    }
+    case Operation::kBarrier:
+      return barrier(levels);
+    default:  // what each pair of ranks exchanges crosses the network in any case
+      return levels.all->run(call).wait();
+  }
+}
 
 /// A message whose failure fails the group.
 class GuardedMessage : public Work::State {
@@ -43,15 +287,13 @@ class GuardedMessage : public Work::State {
 class HierarchicalBackend final : public Backend,
                                   public std::enable_shared_from_this<HierarchicalBackend> {
  public:
-  explicit HierarchicalBackend(Levels levels);
-  HierarchicalBackend(const HierarchicalBackend&) = delete;
-  HierarchicalBackend& operator=(const HierarchicalBackend&) = delete;
-  ~HierarchicalBackend() override;
+  explicit HierarchicalBackend(Levels levels)
+      : Backend(levels.rank, levels.nodes.size()), levels_(std::move(levels)) {}
+  ~HierarchicalBackend() override {
+    if (!queue_.is_idle()) abort(concat("rank ", rank(), " left the group with unfinished work"));
+  }
 
   std::string name() const override { return "hierarchical"; }
-  int rank() const override { return levels_.rank; }
-  int size() const override { return levels_.nodes.size(); }
-  bool carries(torch::Device device) const override { return device.is_cpu(); }
   // Within a node it is always so; between more than two, Gloo goes round.
   bool sums_in_rank_order() const override { return levels_.nodes.count() <= 2; }
   // The sum of a node may be beyond 16 bits where that of all is not. Where nodes have as many
@@ -63,91 +305,54 @@ class HierarchicalBackend final : public Backend,
                         (op == ReduceOp::kMean && !levels_.nodes.are_equal());
     return is_16_bit && is_sum ? torch::kFloat : Backend::reduced_as(device, type, op);
   }
-
-  Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override {
-    return turns_.add([=, this] { hierarchy::all_reduce(levels_, tensor, op); });
-  }
-  Work reduce(const torch::Tensor& tensor, int root, ReduceOp op) override {
-    return turns_.add([=, this] { hierarchy::reduce(levels_, tensor, root, op); });
-  }
-  Work broadcast(const torch::Tensor& tensor, int root) override {
-    return turns_.add([=, this] { hierarchy::broadcast(levels_, tensor, root); });
-  }
-  Work all_gather(const torch::Tensor& output, const torch::Tensor& input) override {
-    return turns_.add([=, this] { hierarchy::all_gather(levels_, output, input); });
-  }
-  Work reduce_scatter(
-      const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) override {
-    return turns_.add([=, this] { hierarchy::reduce_scatter(levels_, output, input, op); });
-  }
-  Work barrier() override {
-    return turns_.add([this] { hierarchy::barrier(levels_); });
-  }
-
-  // What each pair of ranks exchanges crosses the network in any case.
-  Work gather(const torch::Tensor& output, const torch::Tensor& input, int root) override {
-    return turns_.add([=, this] { levels_.all->gather(output, input, root).wait(); });
-  }
-  Work scatter(const torch::Tensor& output, const torch::Tensor& input, int root) override {
-    return turns_.add([=, this] { levels_.all->scatter(output, input, root).wait(); });
-  }
-  Work all_to_all(const torch::Tensor& output, const torch::Tensor& input) override {
-    return turns_.add([=, this] { levels_.all->all_to_all(output, input).wait(); });
-  }
-
-  Work send(const torch::Tensor& tensor, int to, int tag) override;
-  Work recv(const torch::Tensor& tensor, int from, int tag) override;
-
-  std::shared_ptr<Backend> subgroup(const std::vector<int>& members) override;
-  torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options) override;
-
   void abort(const std::string& reason) override;
   std::chrono::milliseconds timeout() const override { return levels_.all->timeout(); }
   void set_timeout(std::chrono::milliseconds timeout) override;
 
+ protected:
+  Work begin(const CollectiveCall& call) override;
+  std::shared_ptr<Backend> make_subgroup(const std::vector<int>& members) override;
+  torch::Tensor make_empty(std::int64_t elements, const torch::TensorOptions& options) override;
+
  private:
   bool is_neighbour(int peer) const { return levels_.nodes.node_of(peer) == levels_.node(); }
-  Work guarded(Work message) {
-    return Work(std::make_shared<GuardedMessage>(std::move(message), weak_from_this()));
-  }
+  ProgressThread::Pause advance_messages();
 
   Levels levels_;
-  hierarchy::Courier courier_;
-  hierarchy::TurnThread turns_;  // the last, so that it ends first
+  std::atomic<std::chrono::microseconds> pause_ = kFirstPause;
+  /// Advances messages through shared memory while this rank does something else. A rank that waits
+  /// for a message of another node does not look at its mailboxes, and the one that its neighbour
+  /// waits for may lie there.
+  ProgressThread message_thread_{[this] { return advance_messages(); }};
+  WorkQueue queue_{[this](const std::string& reason) { abort(reason); }};  // ends first
 };
 
-bool advance_messages(Backend& within) {
-  auto* const memory = dynamic_cast<host::HostBackend*>(&within);
-  return memory != nullptr && memory->advance_messages();
+Work HierarchicalBackend::begin(const CollectiveCall& call) {
+  if (!call.is_message()) return queue_.add([call, this] { carry_out(levels_, call); });
+  CollectiveCall within = call;
+  within.peer = levels_.nodes.index_of(call.peer);
+  const bool is_near = is_neighbour(call.peer);
+  Work message = is_near ? levels_.within->run(within) : levels_.all->run(call);
+  if (is_near) {
+    pause_ = kFirstPause;
+    message_thread_.wake();
+  }
+  return Work(std::make_shared<GuardedMessage>(std::move(message), weak_from_this()));
 }
 
-HierarchicalBackend::HierarchicalBackend(Levels levels)
-    : levels_(std::move(levels)),
-      courier_([this] { return advance_messages(*levels_.within); }),
-      turns_([this](const std::string& reason) { abort(reason); }) {}
-
-HierarchicalBackend::~HierarchicalBackend() {
-  if (!turns_.is_idle()) abort(concat("rank ", rank(), " left the group with unfinished work"));
+// Pauses grow while no message is added: a thread that waits for one polls for it itself.
+ProgressThread::Pause HierarchicalBackend::advance_messages() {
+  auto* const memory = dynamic_cast<host::HostBackend*>(levels_.within.get());
+  if (memory == nullptr || !memory->advance_messages()) return std::nullopt;
+  const std::chrono::microseconds pause = pause_;
+  pause_ = std::min(2 * pause, kLongestPause);
+  return pause;
 }
 
-Work HierarchicalBackend::send(const torch::Tensor& tensor, int to, int tag) {
-  if (!is_neighbour(to)) return guarded(levels_.all->send(tensor, to, tag));
-  Work message = levels_.within->send(tensor, levels_.nodes.index_of(to), tag);
-  courier_.call();
-  return guarded(std::move(message));
-}
-
-Work HierarchicalBackend::recv(const torch::Tensor& tensor, int from, int tag) {
-  if (!is_neighbour(from)) return guarded(levels_.all->recv(tensor, from, tag));
-  Work message = levels_.within->recv(tensor, levels_.nodes.index_of(from), tag);
-  courier_.call();
-  return guarded(std::move(message));
-}
-
-torch::Tensor HierarchicalBackend::empty(
+torch::Tensor HierarchicalBackend::make_empty(
     std::int64_t elements, const torch::TensorOptions& options) {
   torch::Tensor made;
-  turns_.add([&] { made = levels_.within->empty(elements, options); }).wait();
+  queue_.add([&] { made = levels_.within->empty(elements, options); }).wait();
   return made;
 }
 
@@ -171,12 +376,12 @@ std::shared_ptr<Backend> backend_of(Levels levels) {
 }
 
 // All ranks of a node call this at once, be their new groups within the node or not.
-std::shared_ptr<Backend> HierarchicalBackend::subgroup(const std::vector<int>& members) {
+std::shared_ptr<Backend> HierarchicalBackend::make_subgroup(const std::vector<int>& members) {
   std::vector<int> neighbours;
   for (const int member : members)
     if (is_neighbour(member)) neighbours.push_back(levels_.nodes.index_of(member));
   std::shared_ptr<Backend> made;
-  turns_
+  queue_
       .add([&] {
         const auto all = levels_.all->subgroup(members);
         made = backend_of({.nodes = levels_.nodes.among(members),
@@ -219,17 +424,18 @@ std::shared_ptr<Backend> share_memory_everywhere(
 }
 
 }  // namespace
+}  // namespace hierarchy
 
 std::shared_ptr<Backend> make_hierarchical_backend(const Store& store, int rank,
     const std::vector<std::string>& hosts, const GlooOptions& options) {
-  const Nodes nodes(hosts);
-  const auto within = share_memory_everywhere(store, nodes, rank, options.timeout);
+  const hierarchy::Nodes nodes(hosts);
+  const auto within = hierarchy::share_memory_everywhere(store, nodes, rank, options.timeout);
   if (nodes.count() == 1) return within;
   GlooOptions wide = options;
   wide.threads = 2;  // while one chunk is added up, the next one is on the way
   const auto all = make_gloo_backend(
       c10::make_intrusive<c10d::PrefixStore>("all", store), rank, nodes.size(), wide);
-  return backend_of(
+  return hierarchy::backend_of(
       {.nodes = nodes, .rank = rank, .within = within, .across = nullptr, .all = all});
 }
 

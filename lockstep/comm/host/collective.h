@@ -99,6 +99,10 @@ void copy_in(
 void copy_out(
     const Collective& collective, const Chunk& chunk, const std::byte* staging, int rank, int size);
 
+/// Copies bytes; source and destination may be the same, or overlap.
+void copy_bytes(
+    std::byte* to, const std::byte* from, std::size_t bytes, reduce::Traffic traffic = {});
+
 /// Returns the kernels' name of an element type; nothing for types that they do not reduce.
 std::optional<reduce::Element> reduce_element(at::ScalarType type);
 

@@ -19,7 +19,7 @@
 
 namespace lockstep::host {
 
-void Siblings::add(const std::shared_ptr<Engine>& engine) {
+void RankEngines::add(const std::shared_ptr<Engine>& engine) {
   const std::lock_guard lock(mutex_);
   std::erase_if(engines_, [](const auto& weak) { return weak.expired(); });
   engines_.push_back(engine);
@@ -27,7 +27,7 @@ void Siblings::add(const std::shared_ptr<Engine>& engine) {
 }
 
 // Another thread that holds the lock is advancing them itself.
-void Siblings::poll_others(const Engine& engine) {
+void RankEngines::poll_others(const Engine& engine) {
   if (count_ <= 1) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock) return;
@@ -102,7 +102,7 @@ class Engine::Ticket : public Work::State {
       : engine_(std::move(engine)), target_(std::move(target)) {}
 
   bool poll() override {
-    engine_->siblings_->poll_others(*engine_);
+    engine_->rank_engines_->poll_others(*engine_);
     const std::lock_guard lock(engine_->mutex_);
     engine_->poll();
     if (!target_->complete && asking_.ask()) engine_->look(*target_, asking_.asked());
@@ -158,9 +158,9 @@ Engine::~Engine() {
   region_->ring_others(rank_);
 }
 
-void Engine::join(std::shared_ptr<Siblings> siblings) {
-  siblings_ = std::move(siblings);
-  siblings_->add(shared_from_this());
+void Engine::join(std::shared_ptr<RankEngines> engines) {
+  rank_engines_ = std::move(engines);
+  rank_engines_->add(shared_from_this());
 }
 
 void Engine::poll_if_free() {

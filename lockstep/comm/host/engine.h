@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "lockstep/comm/host/address_space.h"
 #include "lockstep/comm/host/collective.h"
 #include "lockstep/comm/host/post.h"
 #include "lockstep/comm/host/shared_region.h"
@@ -22,12 +23,32 @@ namespace lockstep::host {
 
 class Engine;
 
+/// Shares a short text with all ranks and returns those of all, in rank order.
+using ExchangeText = std::function<std::vector<std::string>(const std::string&)>;
+
+/// The means by which ranks on one host see one another's tensors without copying them.
+class AddressSpace {
+ public:
+  virtual ~AddressSpace() = default;
+
+  /// Names the memory so that the other ranks can find it; nothing if they cannot see it.
+  virtual std::optional<Exposure> expose(const void* memory, std::size_t bytes) const = 0;
+
+  /// Finds the memory that a rank exposed; it stays mapped as long as somebody has the result, even
+  /// if this rank releases its own part meanwhile.
+  virtual std::shared_ptr<std::byte> resolve(int rank, const Exposure& exposure) const = 0;
+
+  /// Makes a tensor that expose() can name. Every rank calls it with the same arguments.
+  virtual torch::Tensor empty(
+      std::int64_t elements, const torch::TensorOptions& options, const ExchangeText& exchange) = 0;
+};
+
 /// The engines of one rank's groups.
 ///
 /// An engine has no thread, so while the rank waits for one group its part in the others would
 /// stand still, and two ranks that wait for two groups in different order would wait for each
 /// other. So every wait or poll advances all of them.
-class Siblings {
+class RankEngines {
  public:
   void add(const std::shared_ptr<Engine>& engine);
 
@@ -105,7 +126,7 @@ struct Job {
 ///
 /// A round begins when all have finished the one that last used its buffer and its descriptor.
 /// There is no communication thread: each call that begins a collective, polls or waits advances
-/// everything under way, in order, in all groups of the rank (see Siblings). So the reducer
+/// everything under way, in order, in all groups of the rank (see RankEngines). So the reducer
 /// overlaps communication with backward by polling between buckets, without taking a core from the
 /// computation.
 class Engine : public std::enable_shared_from_this<Engine> {
@@ -122,8 +143,8 @@ class Engine : public std::enable_shared_from_this<Engine> {
   }
 
   /// Advances the groups of this rank together from now on.
-  void join(std::shared_ptr<Siblings> siblings);
-  const std::shared_ptr<Siblings>& siblings() const { return siblings_; }
+  void join(std::shared_ptr<RankEngines> engines);
+  const std::shared_ptr<RankEngines>& engines_of_rank() const { return rank_engines_; }
 
   /// Watches the ranks' processes from now on.
   void watch(const std::vector<int>& processes) {
@@ -179,7 +200,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::shared_ptr<SharedRegion> region_;
   std::unique_ptr<AddressSpace> space_;
   std::unique_ptr<PeerWatch> watch_;
-  std::shared_ptr<Siblings> siblings_;
+  std::shared_ptr<RankEngines> rank_engines_;
   int rank_;
   bool is_crowded_;  ///< more ranks than cores
   std::atomic<std::chrono::milliseconds> timeout_ =

@@ -1,25 +1,189 @@
 #include "lockstep/comm/mpi/mpi_backend.h"
 
-#include <algorithm>
+#include <array>
 #include <cstdlib>
+#include <functional>
 #include <iostream>
+#include <limits>
 #include <memory>
+#include <mpi.h>
+#include <mutex>
+#include <string>
+#include <thread>
 #include <utility>
+#include <vector>
+
+#include <torch/types.h>
 
 #include "lockstep/comm/backend.h"
-#include "lockstep/comm/forgotten_init.h"
-#include "lockstep/comm/mpi/mpi_calls.h"
-#include "lockstep/comm/record/recorded_backend.h"
-#include "lockstep/comm/single_backend.h"
+#include "lockstep/comm/host/collective.h"
+#include "lockstep/comm/reduce/reduce_kernel.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 
 namespace lockstep {
 namespace {
 
-using namespace mpi;  // of which every line here speaks
+using Clock = std::chrono::steady_clock;
+
+constexpr int kSpins = 2000;  // about a millisecond, after which a waiting thread sleeps in between
+constexpr std::chrono::microseconds kNap{50};
 
 constexpr int kTagOfSplit = 1;
+
+/// Throws CommError with MPI's words if a call has failed.
+void check_call(const std::string& what, int code) {
+  if (code == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING] = {};
+  int length = 0;
+  MPI_Error_string(code, text, &length);
+  throw CommError(concat("mpi: ", what, ": ", text));
+}
+
+/// A call under way.
+struct PendingCall {
+  std::string what;
+  MPI_Request request = MPI_REQUEST_NULL;
+  std::vector<torch::Tensor> tensors = {};  ///< that MPI reads and writes until it has ended
+  std::function<void()> finish = nullptr;   ///< runs once, when the caller has waited
+  std::chrono::milliseconds timeout{};
+};
+
+/// Keeps until the end of the process what MPI may still write to.
+void keep_for_ever(PendingCall call) {
+  static std::mutex mutex;
+  static auto& kept = *new std::vector<PendingCall>();
+  const std::lock_guard lock(mutex);
+  kept.push_back(std::move(call));
+}
+
+class CallState final : public Work::State {
+ public:
+  explicit CallState(PendingCall call)
+      : call_(std::move(call)), deadline_(Clock::now() + call_.timeout) {}
+
+  // Nobody may ever join it, so it is not waited for.
+  ~CallState() override {
+    if (!has_ended_ && !tested()) keep_for_ever(std::move(call_));
+  }
+  CallState(const CallState&) = delete;
+  CallState& operator=(const CallState&) = delete;
+
+  bool poll() override { return tested() || Clock::now() >= deadline_; }
+
+  void wait() override {
+    for (int tries = 0; !tested(); ++tries) {
+      if (Clock::now() >= deadline_)
+        throw TimeoutError(concat("mpi: ", call_.what, ": not finished within ",
+            call_.timeout.count(), " ms; another rank may have ended"));
+      if (tries > kSpins) std::this_thread::sleep_for(kNap);
+    }
+    check_call(call_.what, code_);
+    if (call_.finish) std::exchange(call_.finish, nullptr)();
+    call_.tensors.clear();
+  }
+
+ private:
+  bool tested() {
+    if (has_ended_) return true;
+    int ended = 0;
+    code_ = MPI_Test(&call_.request, &ended, MPI_STATUS_IGNORE);
+    return has_ended_ = ended != 0 || code_ != MPI_SUCCESS;
+  }
+
+  PendingCall call_;
+  Clock::time_point deadline_;
+  bool has_ended_ = false;
+  int code_ = MPI_SUCCESS;
+};
+
+/// A type that is reduced, and MPI's name of it.
+struct NamedType {
+  at::ScalarType type;
+  MPI_Datatype name;
+};
+
+std::array<NamedType, 7> reduced_types() {
+  return {{{torch::kFloat, MPI_FLOAT}, {torch::kDouble, MPI_DOUBLE}, {torch::kInt8, MPI_INT8_T},
+      {torch::kUInt8, MPI_UINT8_T}, {torch::kShort, MPI_INT16_T}, {torch::kInt, MPI_INT32_T},
+      {torch::kLong, MPI_INT64_T}}};
+}
+
+template <ReduceOp kOp>
+void reduce_by_kernel(void* lower, void* higher, int* count, MPI_Datatype* name) {
+  const void* const inputs[] = {lower, higher};
+  void* const outputs[] = {higher};
+  for (const NamedType& each : reduced_types())
+    if (each.name == *name)
+      reduce::best_kernel()({*host::reduce_element(each.type), kOp, inputs, 2, outputs, 1,
+          static_cast<std::size_t>(*count)});
+}
+
+template <ReduceOp kOp>
+MPI_Op by_kernel() {
+  constexpr bool kInAnyOrder = kOp != ReduceOp::kMin && kOp != ReduceOp::kMax;  // of two zeros
+  static const MPI_Op kMade = [] {
+    MPI_Op operation = MPI_OP_NULL;
+    check_call("operation", MPI_Op_create(&reduce_by_kernel<kOp>, kInAnyOrder, &operation));
+    return operation;
+  }();
+  return kMade;
+}
+
+/// Returns MPI's type for numbers that it reduces; 16-bit floating point is not among them.
+MPI_Datatype type_to_reduce(at::ScalarType type) {
+  for (const NamedType& each : reduced_types())
+    if (each.type == type) return each.name;
+  throw InvalidArgument(concat("mpi: cannot reduce numbers of type ", c10::toString(type)));
+}
+
+/// Returns a type of MPI that is as wide, to move elements as they are.
+MPI_Datatype type_to_move(const torch::Tensor& tensor) {
+  switch (tensor.element_size()) {
+    case 1:
+      return MPI_UINT8_T;
+    case 2:
+      return MPI_UINT16_T;
+    case 4:
+      return MPI_UINT32_T;
+    case 8:
+      return MPI_UINT64_T;
+    default:
+      throw InvalidArgument(
+          concat("mpi: cannot move numbers of type ", c10::toString(tensor.scalar_type())));
+  }
+}
+
+/// Returns an operation that combines by the host's loops: MPI's own lose a NaN in min and max, or
+/// keep it, by the order of the ranks, and Open MPI's sums of 8 and 16 bits stop at the largest.
+MPI_Op operation_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+    case ReduceOp::kMean:  // divided afterwards
+      return by_kernel<ReduceOp::kSum>();
+    case ReduceOp::kProduct:
+      return by_kernel<ReduceOp::kProduct>();
+    case ReduceOp::kMin:
+      return by_kernel<ReduceOp::kMin>();
+    case ReduceOp::kMax:
+      return by_kernel<ReduceOp::kMax>();
+    case ReduceOp::kAnd:
+      return by_kernel<ReduceOp::kAnd>();
+    case ReduceOp::kOr:
+      return by_kernel<ReduceOp::kOr>();
+    case ReduceOp::kXor:
+      return by_kernel<ReduceOp::kXor>();
+  }
+  throw InvalidArgument("mpi: unknown reduce operation");
+}
+
+/// Returns a number of elements as MPI takes it. Throws InvalidArgument beyond 2^31 - 1.
+int count_of(const torch::Tensor& tensor, int pieces = 1) {
+  const std::int64_t count = tensor.numel() / pieces;
+  check(count <= std::numeric_limits<int>::max(), "mpi: one call takes at most ",
+      std::numeric_limits<int>::max(), " elements, not ", count, "; pass parts of the tensor");
+  return static_cast<int>(count);
+}
 
 int rank_in(MPI_Comm group) {
   int rank = 0;
@@ -38,15 +202,12 @@ int size_of(MPI_Comm group) {
 class MpiBackend final : public Backend {
  public:
   MpiBackend(MPI_Comm group, std::chrono::milliseconds timeout)
-      : group_(group), rank_(rank_in(group)), size_(size_of(group)), timeout_(timeout) {
+      : Backend(rank_in(group), size_of(group)), group_(group) {
+    timeout_ = timeout;
     check_call("error handler", MPI_Comm_set_errhandler(group, MPI_ERRORS_RETURN));
   }
 
   std::string name() const override { return "mpi"; }
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  bool carries(torch::Device device) const override { return device.is_cpu(); }
-  bool sums_in_rank_order() const override { return size() <= 2; }
   // MPI has no 16-bit floating point; sums in float are the better ones, too.
   std::optional<at::ScalarType> reduced_as(
       torch::Device device, at::ScalarType type, ReduceOp op) const override {
@@ -54,93 +215,22 @@ class MpiBackend final : public Backend {
     return is_16_bit ? torch::kFloat : Backend::reduced_as(device, type, op);
   }
 
-  Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override {
-    return begin("all_reduce", {tensor}, after_reduction(tensor, op), [&](MPI_Request* request) {
-      const auto type = tensor.scalar_type();
-      return MPI_Iallreduce(MPI_IN_PLACE, tensor.data_ptr(), count_of(tensor), type_to_reduce(type),
-          operation_of(op), group_, request);
-    });
+  void abort(const std::string& reason) override {
+    std::cerr << "lockstep: " << reason << "; all ranks end by MPI_Abort" << std::endl;
+    MPI_Abort(MPI_COMM_WORLD, static_cast<int>(ExitCode::kPeersLost));
   }
 
-  Work reduce(const torch::Tensor& tensor, int root, ReduceOp op) override {
-    const bool is_root = rank_ == root;
-    return begin("reduce", {tensor}, is_root ? after_reduction(tensor, op) : nullptr,
-        [&](MPI_Request* request) {
-          const auto type = tensor.scalar_type();
-          return MPI_Ireduce(is_root ? MPI_IN_PLACE : tensor.data_ptr(),
-              is_root ? tensor.data_ptr() : nullptr, count_of(tensor), type_to_reduce(type),
-              operation_of(op), root, group_, request);
-        });
+ protected:
+  Work begin(const CollectiveCall& call) override {
+    PendingCall pending{.what = call.name(), .tensors = {call.output, call.input}};
+    pending.timeout = timeout_;
+    if (call.op == ReduceOp::kMean && call.output.defined())
+      pending.finish = [sum = call.output, size = size_] { sum.div_(size); };
+    check_call(pending.what, start(call, &pending.request));
+    return Work(std::make_shared<CallState>(std::move(pending)));
   }
 
-  Work broadcast(const torch::Tensor& tensor, int root) override {
-    return begin("broadcast", {tensor}, nullptr, [&](MPI_Request* request) {
-      return MPI_Ibcast(
-          tensor.data_ptr(), count_of(tensor), type_to_move(tensor), root, group_, request);
-    });
-  }
-
-  Work all_gather(const torch::Tensor& output, const torch::Tensor& input) override {
-    return begin("all_gather", {output, input}, nullptr, [&](MPI_Request* request) {
-      return MPI_Iallgather(input.data_ptr(), count_of(input), type_to_move(input),
-          output.data_ptr(), count_of(input), type_to_move(input), group_, request);
-    });
-  }
-
-  Work gather(const torch::Tensor& output, const torch::Tensor& input, int root) override {
-    return begin("gather", {output, input}, nullptr, [&](MPI_Request* request) {
-      return MPI_Igather(input.data_ptr(), count_of(input), type_to_move(input),
-          rank_ == root ? output.data_ptr() : nullptr, count_of(input), type_to_move(input), root,
-          group_, request);
-    });
-  }
-
-  Work scatter(const torch::Tensor& output, const torch::Tensor& input, int root) override {
-    return begin("scatter", {output, input}, nullptr, [&](MPI_Request* request) {
-      return MPI_Iscatter(rank_ == root ? input.data_ptr() : nullptr, count_of(output),
-          type_to_move(output), output.data_ptr(), count_of(output), type_to_move(output), root,
-          group_, request);
-    });
-  }
-
-  Work reduce_scatter(
-      const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) override {
-    return begin(
-        "reduce_scatter", {output, input}, after_reduction(output, op), [&](MPI_Request* request) {
-          const auto type = input.scalar_type();
-          return MPI_Ireduce_scatter_block(input.data_ptr(), output.data_ptr(), count_of(output),
-              type_to_reduce(type), operation_of(op), group_, request);
-        });
-  }
-
-  Work all_to_all(const torch::Tensor& output, const torch::Tensor& input) override {
-    return begin("all_to_all", {output, input}, nullptr, [&](MPI_Request* request) {
-      const int count = count_of(input, size_);
-      return MPI_Ialltoall(input.data_ptr(), count, type_to_move(input), output.data_ptr(), count,
-          type_to_move(output), group_, request);
-    });
-  }
-
-  Work send(const torch::Tensor& tensor, int to, int tag) override {
-    return begin("send", {tensor}, nullptr, [&](MPI_Request* request) {
-      return MPI_Isend(
-          tensor.data_ptr(), count_of(tensor), type_to_move(tensor), to, tag, group_, request);
-    });
-  }
-
-  Work recv(const torch::Tensor& tensor, int from, int tag) override {
-    return begin("recv", {tensor}, nullptr, [&](MPI_Request* request) {
-      return MPI_Irecv(
-          tensor.data_ptr(), count_of(tensor), type_to_move(tensor), from, tag, group_, request);
-    });
-  }
-
-  Work barrier() override {
-    return begin("barrier", {}, nullptr,
-        [&](MPI_Request* request) { return MPI_Ibarrier(group_, request); });
-  }
-
-  std::shared_ptr<Backend> subgroup(const std::vector<int>& members) override {
+  std::shared_ptr<Backend> make_subgroup(const std::vector<int>& members) override {
     MPI_Group all = MPI_GROUP_NULL, some = MPI_GROUP_NULL;
     MPI_Comm part = MPI_COMM_NULL;
     check_call("subgroup", MPI_Comm_group(group_, &all));
@@ -150,42 +240,50 @@ class MpiBackend final : public Backend {
     MPI_Group_free(&some);
     MPI_Group_free(&all);
     check_call("subgroup", code);
-    return std::make_shared<MpiBackend>(part, timeout_);
+    return std::make_shared<MpiBackend>(part, timeout());
   }
-
-  torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options) override {
-    return torch::empty({elements}, options);
-  }
-
-  void abort(const std::string& reason) override {
-    std::cerr << "lockstep: " << reason << "; all ranks end by MPI_Abort" << std::endl;
-    MPI_Abort(MPI_COMM_WORLD, static_cast<int>(ExitCode::kPeersLost));
-  }
-
-  std::chrono::milliseconds timeout() const override { return timeout_; }
-  void set_timeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
 
  private:
-  template <typename Begin>
-  Work begin(const char* what, std::vector<torch::Tensor> tensors, std::function<void()> finish,
-      Begin begin) {
-    Call call{.what = what,
-        .tensors = std::move(tensors),
-        .finish = std::move(finish),
-        .timeout = timeout_};
-    check_call(what, begin(&call.request));
-    return work_of(std::move(call));
-  }
-
-  // Divides sums into means.
-  std::function<void()> after_reduction(const torch::Tensor& result, ReduceOp op) const {
-    if (op != ReduceOp::kMean) return nullptr;
-    return [result, size = size_] { result.div_(size); };
+  int start(const CollectiveCall& call, MPI_Request* request) const {
+    if (call.kind == Operation::kBarrier) return MPI_Ibarrier(group_, request);
+    const void* const from = call.input.defined() ? call.input.data_ptr() : nullptr;
+    void* const to = call.output.defined() ? call.output.data_ptr() : nullptr;
+    const MPI_Datatype type =
+        call.reduces() ? type_to_reduce(call.tensor().scalar_type()) : type_to_move(call.tensor());
+    const bool is_piece_written =
+        call.kind == Operation::kScatter || call.kind == Operation::kReduceScatter;
+    const int count = count_of(is_piece_written ? call.output : call.tensor(),
+        call.kind == Operation::kAllToAll ? size_ : 1);
+    switch (call.kind) {
+      case Operation::kAllReduce:
+        return MPI_Iallreduce(
+            MPI_IN_PLACE, to, count, type, operation_of(call.op), group_, request);
+      case Operation::kReduce:
+        return MPI_Ireduce(call.output.defined() ? MPI_IN_PLACE : from, to, count, type,
+            operation_of(call.op), call.root, group_, request);
+      case Operation::kBroadcast:
+        return MPI_Ibcast(call.tensor().data_ptr(), count, type, call.root, group_, request);
+      case Operation::kAllGather:
+        return MPI_Iallgather(from, count, type, to, count, type, group_, request);
+      case Operation::kGather:
+        return MPI_Igather(from, count, type, to, count, type, call.root, group_, request);
+      case Operation::kScatter:
+        return MPI_Iscatter(from, count, type, to, count, type, call.root, group_, request);
+      case Operation::kReduceScatter:
+        return MPI_Ireduce_scatter_block(
+            from, to, count, type, operation_of(call.op), group_, request);
+      case Operation::kAllToAll:
+        return MPI_Ialltoall(from, count, type, to, count, type, group_, request);
+      case Operation::kSend:
+        return MPI_Isend(from, count, type, call.peer, call.tag, group_, request);
+      case Operation::kRecv:
+        return MPI_Irecv(to, count, type, call.peer, call.tag, group_, request);
+      default:
+        throw Error(concat("mpi: not a call of a group: ", call.name()));
+    }
   }
 
   MPI_Comm group_;
-  int rank_, size_;
-  std::chrono::milliseconds timeout_;
 };
 
 void finalize() { MPI_Finalize(); }

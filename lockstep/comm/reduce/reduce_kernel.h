@@ -41,10 +41,7 @@ void reduce_plain(const Job& job);
 void reduce_avx2(const Job& job);
 void reduce_avx512(const Job& job);
 
-/// Returns the fastest kernel that this processor runs; LOCKSTEP_SIMD=plain|avx2|avx512 picks one.
+/// Returns the fastest kernel of simd::instructions_in_use().
 Kernel best_kernel();
-
-/// Names the kernel that best_kernel() gives: `plain`, `avx2` or `avx512`.
-const char* best_kernel_name();
 
 }  // namespace lockstep::reduce

@@ -2,9 +2,10 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
-#include "lockstep/data/pixels/pixel_kernel.h"
+#include "lockstep/simd/instructions.h"
 
 namespace lockstep::data {
 
@@ -24,10 +25,10 @@ struct Normalization {
 /// last place of the three operations done one by one. bf16 is rounded to nearest, ties to even.
 class PixelScale {
  public:
-  /// A mean or std that is not finite or not one per channel, or a kernel that is not there, is an
-  /// InvalidArgument.
+  /// A mean or std that is not finite or not one per channel, or instructions that the processor
+  /// lacks, are an InvalidArgument.
   explicit PixelScale(std::int64_t channels, const Normalization& normalization = {},
-      PixelKernel kernel = fastest_pixel_kernel());
+      simd::InstructionSet instructions = simd::instructions_in_use());
 
   std::int64_t channels() const { return channels_; }
 
@@ -42,12 +43,17 @@ class PixelScale {
   void fill_block();
 
   std::int64_t channels_;
-  PixelKernel kernel_;
+  simd::InstructionSet instructions_;
   // One value per element of a block, so that the channel need not be computed from the position.
   std::vector<float> scale_;
   std::vector<float> bias_;
   std::vector<std::array<float, 256>> float_table_;
   std::vector<std::array<std::uint16_t, 256>> bfloat16_table_;
 };
+
+/// Returns the pixels of which PixelScale made these numbers, channels together. Numbers that no
+/// pixel has, as random erasing writes them, become the nearest.
+std::vector<std::uint8_t> pixels_of(
+    std::span<const float> numbers, std::int64_t channels, const Normalization& normalization);
 
 }  // namespace lockstep::data

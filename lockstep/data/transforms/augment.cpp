@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/transforms/crop.h"
-#include "lockstep/data/transforms/rand_augment.h"
 
 namespace lockstep::data {
 namespace {

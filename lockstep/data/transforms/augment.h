@@ -5,10 +5,8 @@
 #include <string>
 
 #include "lockstep/data/pixels/pixel_scale.h"
-#include "lockstep/data/transforms/augment_step.h"
 #include "lockstep/data/transforms/crop.h"
-#include "lockstep/data/transforms/ops/resample.h"
-#include "lockstep/data/transforms/random_erasing.h"
+#include "lockstep/data/transforms/rand_augment.h"
 #include "lockstep/data/transforms/transform.h"
 
 namespace lockstep::data {

@@ -1,8 +1,9 @@
-#include "lockstep/data/transforms/normal_numbers.h"
-
 #include <bit>
 #include <cmath>
 #include <numbers>
+
+#include "lockstep/data/transforms/random_stream.h"
+#include "lockstep/simd/instructions.h"
 
 // Compiled once for every processor and once for those with AVX2: a lane is a place of the
 // sequence.
@@ -129,8 +130,6 @@ LOCKSTEP_INLINE NormalNumbers numbers_of(const Counter& counter, const Key& key)
 [[gnu::target("avx2")]] NormalNumbers avx2_normal_numbers(const Counter& counter, const Key& key) {
   return numbers_of(counter, key);
 }
-
-bool has_avx2() { return __builtin_cpu_supports("avx2"); }
 #endif
 
 }  // namespace
@@ -141,7 +140,7 @@ NormalNumbers plain_normal_numbers(const Counter& counter, const Key& key) {
 
 NormalNumbers normal_numbers(const Counter& counter, const Key& key) {
 #if defined(__x86_64__)
-  static const bool kHasAvx2 = has_avx2();
+  static const bool kHasAvx2 = simd::instructions_in_use() >= simd::InstructionSet::kAvx2;
   if (kHasAvx2) return avx2_normal_numbers(counter, key);
 #endif
   return plain_normal_numbers(counter, key);

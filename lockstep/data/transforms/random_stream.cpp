@@ -5,7 +5,6 @@
 #include <numbers>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/transforms/normal_numbers.h"
 
 namespace lockstep::data {
 namespace {

@@ -16,6 +16,24 @@ enum class Draw : std::uint64_t { kCrop, kFlip, kColour, kErasing };
 std::array<std::uint32_t, 4> philox(
     std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
 
+/// Places of Philox's sequence whose words become normal numbers together.
+inline constexpr std::size_t kNormalBlocks = 8;
+
+/// The normal numbers of kNormalBlocks places: four each, in order.
+using NormalNumbers = std::array<float, 4 * kNormalBlocks>;
+
+/// Computes normal numbers from the words of philox() at this counter and those that follow it, two
+/// from each two words (Box and Muller).
+///
+/// The bits are the same on every processor: no function of the C library is asked, only additions,
+/// multiplications and square roots, which are rounded alike everywhere.
+NormalNumbers normal_numbers(
+    const std::array<std::uint32_t, 4>& counter, const std::array<std::uint32_t, 2>& key);
+
+/// Does the same without the processor's newer instructions.
+NormalNumbers plain_normal_numbers(
+    const std::array<std::uint32_t, 4>& counter, const std::array<std::uint32_t, 2>& key);
+
 /// The stream of random numbers for one look at one sample and one part of its transform.
 ///
 /// The numbers depend on key and part alone, not on what was drawn before or on which thread.

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "lockstep/formats/weights/element_type.h"
+#include "lockstep/formats/weights/tensor_file.h"
 
 // What a pickle builds while it is read. Values may be shared, and a hostile pickle makes lists
 // that contain themselves, so the objects belong to an arena and refer to each other.

@@ -18,8 +18,7 @@
 #include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/mapped_file.h"
 #include "lockstep/formats/output_file.h"
-#include "lockstep/formats/weights/element_type.h"
-#include "lockstep/formats/weights/tensor_bytes.h"
+#include "lockstep/formats/weights/tensor_file.h"
 
 namespace lockstep {
 namespace {
@@ -38,10 +37,6 @@ struct SafetensorsHeader {
   std::vector<SafetensorsTensor> tensors;
   std::map<std::string, std::string> metadata;
 };
-
-/// Reads the JSON of a header. What is no JSON, deeper or other than the format says, or has a key
-/// twice is a DataError that begins with `file`; the places of the tensors are not yet checked.
-SafetensorsHeader parse_safetensors_header(std::string_view json, const std::string& file);
 
 using nlohmann::json;
 
@@ -197,6 +192,8 @@ class HeaderReader final : public nlohmann::json_sax<json> {
   std::set<std::string> keys_;
 };
 
+/// Reads the JSON of a header. What is no JSON, deeper or other than the format says, or has a key
+/// twice is a DataError that begins with `file`; the places of the tensors are not yet checked.
 SafetensorsHeader parse_safetensors_header(std::string_view text, const std::string& file) {
   HeaderReader reader(file);
   json::sax_parse(text, &reader);
@@ -284,8 +281,6 @@ TensorFile parse_whole(
   }
   return TensorFile(std::move(entries), std::move(header.metadata), std::move(memory));
 }
-
-using nlohmann::json;
 
 constexpr std::size_t kAlignment = 8;
 

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,9 +12,49 @@
 #include <vector>
 
 #include "lockstep/formats/mapped_file.h"
-#include "lockstep/formats/weights/element_type.h"
 
 namespace lockstep {
+
+/// The type of a tensor's elements in a file.
+///
+/// The order is that in which safetensors lists its types: its writers put later ones first.
+enum class ElementType : std::uint8_t {
+  kBool,
+  kUint8,
+  kInt8,
+  kFloat8E5m2,
+  kFloat8E4m3fn,
+  kFloat8E8m0fnu,
+  kFloat8E4m3fnuz,
+  kFloat8E5m2fnuz,
+  kInt16,
+  kUint16,
+  kFloat16,
+  kBfloat16,
+  kInt32,
+  kUint32,
+  kFloat32,
+  kComplex64,
+  kFloat64,
+  kInt64,
+  kUint64,
+  kComplex128,  ///< safetensors has no name for it
+};
+
+/// Returns the bytes of one element.
+std::size_t bytes_of(ElementType type);
+
+/// Returns PyTorch's name, such as `float32`.
+std::string_view torch_name(ElementType type);
+
+/// Returns safetensors' name, such as `F32`; nothing for complex128.
+std::optional<std::string_view> safetensors_name(ElementType type);
+
+/// Finds the type that PyTorch calls so.
+std::optional<ElementType> element_type_of_torch(std::string_view name);
+
+/// Finds the type that safetensors calls so.
+std::optional<ElementType> element_type_of_safetensors(std::string_view name);
 
 /// One tensor of a file: row-major without gaps, little-endian.
 ///
@@ -74,5 +116,33 @@ class TensorFile {
   std::map<std::string, std::size_t, std::less<>> places_;
   FileMemory memory_;
 };
+
+/// The most dimensions that a tensor of PyTorch can have in its iterators.
+inline constexpr std::size_t kMostDimensions = 64;
+
+/// Returns the bytes of a tensor; nothing if a size is negative, their product has no place in 63
+/// bits, or there are more than kMostDimensions.
+///
+/// Sizes of 0 count as 1 for that bound: the strides of an empty tensor must not overflow, either.
+std::optional<std::uint64_t> tensor_bytes(ElementType type, std::span<const std::int64_t> shape);
+
+/// Returns a shape as `(2, 3)`.
+std::string shape_text(std::span<const std::int64_t> shape);
+
+/// Checks what a writer is given: bytes that fit type and shape, names in UTF-8, none twice.
+/// Otherwise throws InvalidArgument that begins with `operation`.
+void check_entries(const char* operation, std::span<const TensorEntry> entries);
+
+/// Returns whether elements of that shape and with these strides lie row-major without gaps.
+bool is_contiguous(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides);
+
+/// Copies the elements of a view row-major without gaps, such as those of channels last.
+///
+/// `from` begins with the view's first element; the caller has checked that shape and strides (in
+/// elements, none negative) stay within it, and that `to` has the bytes of all elements. One
+/// thread, no LibTorch: it runs beside a training step.
+void copy_row_major(std::span<std::uint8_t> to, std::span<const std::uint8_t> from,
+    std::span<const std::int64_t> shape, std::span<const std::int64_t> strides,
+    std::size_t element_bytes);
 
 }  // namespace lockstep

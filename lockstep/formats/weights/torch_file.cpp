@@ -2,14 +2,20 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <set>
+#include <span>
+#include <utility>
+#include <variant>
 
+#include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/mapped_file.h"
+#include "lockstep/formats/output_file.h"
 #include "lockstep/formats/weights/pickle.h"
-#include "lockstep/formats/weights/tensor_bytes.h"
+#include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/formats/weights/torch_rules.h"
 #include "lockstep/formats/weights/zip_archive.h"
 
@@ -20,23 +26,6 @@ namespace {
 struct TorchRecord {
   std::span<const std::uint8_t> bytes;
   std::uint64_t offset = 0;
-};
-
-/// The parts of a file that torch.save wrote: `data.pkl`, and one for each storage.
-class TorchArchive {
- public:
-  /// Refuses what is no such file: of PyTorch before 1.6, TorchScript, another byte order, a
-  /// version that is not known. The bytes must outlive it.
-  TorchArchive(std::span<const std::uint8_t> bytes, const std::string& file);
-
-  /// Finds a part by its name below the archive's own folder; null if there is none.
-  const TorchRecord* find(std::string_view name) const;
-
- private:
-  void check_byte_order(const std::string& file) const;
-  void check_version(const std::string& file) const;
-
-  std::map<std::string, TorchRecord, std::less<>> records_;
 };
 
 // PyTorch reads versions 1 to 10 and has written 3 for state dictionaries since 1.6.
@@ -71,49 +60,59 @@ int version_in(std::string_view text) {
   return text.size() > 2 ? 0 : static_cast<int>(parse_number<std::uint64_t>(text).value_or(0));
 }
 
-TorchArchive::TorchArchive(std::span<const std::uint8_t> bytes, const std::string& file) {
-  refuse_other_formats(bytes, file);
-  const auto entries = read_zip(bytes, file);
-  const std::string folder = folder_of(entries, file);
-  for (const ZipEntry& entry : entries) {
-    if (!entry.name.starts_with(folder)) {
-      refuse_at(file, entry.offset, printable(entry.name), " is not in the folder ", folder);
+/// The parts of a file that torch.save wrote: `data.pkl`, and one for each storage.
+class TorchArchive {
+ public:
+  /// Refuses what is no such file: of PyTorch before 1.6, TorchScript, another byte order, a
+  /// version that is not known. The bytes must outlive it.
+  TorchArchive(std::span<const std::uint8_t> bytes, const std::string& file) {
+    refuse_other_formats(bytes, file);
+    const auto entries = read_zip(bytes, file);
+    const std::string folder = folder_of(entries, file);
+    for (const ZipEntry& entry : entries) {
+      if (!entry.name.starts_with(folder)) {
+        refuse_at(file, entry.offset, printable(entry.name), " is not in the folder ", folder);
+      }
+      // The code of modules that C++ saved; it is not read.
+      if (entry.name.starts_with(folder + "code/")) continue;
+      if (entry.method != 0) {
+        refuse_at(file, entry.offset, printable(entry.name), " is compressed (method ",
+            entry.method, "): packed again; torch.save a state_dict()");
+      }
+      records_.emplace(entry.name.substr(folder.size()), TorchRecord{entry.bytes, entry.offset});
     }
-    // The code of modules that C++ saved; it is not read.
-    if (entry.name.starts_with(folder + "code/")) continue;
-    if (entry.method != 0) {
-      refuse_at(file, entry.offset, printable(entry.name), " is compressed (method ", entry.method,
-          "): packed again; torch.save a state_dict()");
+    check_byte_order(file);
+    check_version(file);
+  }
+
+  /// Finds a part by its name below the archive's own folder; null if there is none.
+  const TorchRecord* find(std::string_view name) const {
+    const auto record = records_.find(name);
+    return record == records_.end() ? nullptr : &record->second;
+  }
+
+ private:
+  void check_byte_order(const std::string& file) const {
+    const TorchRecord* order = find("byteorder");
+    if (order != nullptr && text_of(order->bytes) != "little") {
+      refuse_at(file, order->offset, "the byte order is ", printable(text_of(order->bytes)),
+          "; only little-endian files are read: save it on a little-endian machine");
     }
-    records_.emplace(entry.name.substr(folder.size()), TorchRecord{entry.bytes, entry.offset});
   }
-  check_byte_order(file);
-  check_version(file);
-}
 
-const TorchRecord* TorchArchive::find(std::string_view name) const {
-  const auto record = records_.find(name);
-  return record == records_.end() ? nullptr : &record->second;
-}
-
-void TorchArchive::check_byte_order(const std::string& file) const {
-  const TorchRecord* order = find("byteorder");
-  if (order != nullptr && text_of(order->bytes) != "little") {
-    refuse_at(file, order->offset, "the byte order is ", printable(text_of(order->bytes)),
-        "; only little-endian files are read: save it on a little-endian machine");
+  void check_version(const std::string& file) const {
+    const TorchRecord* record = find("version");
+    if (record == nullptr)
+      refuse_at(file, 0, "the zip archive has no version: no file of torch.save");
+    const int version = version_in(text_of(record->bytes));
+    if (version < kOldestVersion || version > kNewestVersion) {
+      refuse_at(file, record->offset, "version ", printable(text_of(record->bytes)), "; ",
+          kOldestVersion, " to ", kNewestVersion, " are known");
+    }
   }
-}
 
-void TorchArchive::check_version(const std::string& file) const {
-  const TorchRecord* record = find("version");
-  if (record == nullptr)
-    refuse_at(file, 0, "the zip archive has no version: no file of torch.save");
-  const int version = version_in(text_of(record->bytes));
-  if (version < kOldestVersion || version > kNewestVersion) {
-    refuse_at(file, record->offset, "version ", printable(text_of(record->bytes)), "; ",
-        kOldestVersion, " to ", kNewestVersion, " are known");
-  }
-}
+  std::map<std::string, TorchRecord, std::less<>> records_;
+};
 
 constexpr int kDeepest = 100;
 // Each takes some 60 bytes here, and one byte of the pickle.
@@ -241,8 +240,9 @@ class TreeBuilder {
           " in Python, save tensor.contiguous()");
     }
     copies_left_ -= size;
-    return memory_.copies.emplace_back(
-        strided_copy(bytes, tensor.shape, tensor.strides, bytes_of(tensor.type)));
+    auto& copy = memory_.copies.emplace_back(size);
+    copy_row_major(copy, bytes, tensor.shape, tensor.strides, bytes_of(tensor.type));
+    return copy;
   }
 
   const TorchArchive& archive_;
@@ -277,6 +277,285 @@ TorchFile read_torch_file(const std::filesystem::path& path) {
 
 TorchFile parse_torch_file(std::span<const std::uint8_t> bytes, const std::string& name) {
   return parse_archive(bytes, name, std::make_shared<TorchMemory>());
+}
+
+namespace {
+
+constexpr std::size_t kMostNameBytes = 256 << 20;
+constexpr std::size_t kMostOthersListed = 3;
+
+/// A dict that holds tensors and dicts of tensors, nothing else.
+struct TensorPart {
+  std::string name;
+  int depth = 0;
+  std::size_t tensors = 0;
+};
+
+/// A walk through a tree of values that collects the tensors below a prefix, and what else is
+/// there.
+class Collector {
+ public:
+  Collector(const TorchFile& file, std::string_view only) : file_(file), only_(only) {
+    if (!only_.empty()) only_ += '.';
+  }
+
+  TensorFile collect() {
+    visit("", file_.value);
+    if (others_ > 0) refuse_others();
+    check(only_.empty() || !tensors_.empty(), file_.name, ": no tensor's name begins with ", only_,
+        " (at the top are: ", top_names(), ')');
+    return TensorFile(std::move(tensors_), {}, file_.memory);
+  }
+
+ private:
+  void visit(const std::string& name, const TorchValue& value) {
+    std::visit([&](const auto& content) { add(name, content); }, value.content);
+  }
+
+  void add(const std::string& name, const TorchDict& dict) {
+    if (dict.items.empty() && !name.empty()) add_other(name, "an empty dict");
+    const std::size_t tensors = tensors_.size(), others = others_;
+    ++depth_;
+    for (const auto& [key, value] : dict.items) visit(below(name, text_of(key)), value);
+    --depth_;
+    if (others_ == others && tensors_.size() > tensors)
+      parts_.push_back({name, depth_, tensors_.size() - tensors});
+  }
+
+  void add(const std::string& name, const TorchList& list) {
+    if (list.items.empty()) add_other(name, "an empty list");
+    for (std::size_t i = 0; i < list.items.size(); ++i) {
+      visit(below(name, std::to_string(i)), list.items[i]);
+    }
+  }
+
+  void add(const std::string& name, const TorchTensor& tensor) {
+    if (!name.starts_with(only_)) return;
+    const std::string own = name.substr(only_.size());
+    if (own.empty())
+      throw DataError(
+          concat(file_.name, ": holds a tensor without a name; in Python, save a dict of tensors"));
+    if (!names_.insert(own).second) {
+      throw DataError(concat(file_.name, ": two tensors have the name ", printable(own)));
+    }
+    tensors_.push_back({own, tensor.type, tensor.shape, tensor.bytes});
+  }
+
+  void add(const std::string& name, std::monostate) { add_other(name, "None"); }
+  void add(const std::string& name, bool) { add_other(name, "a bool"); }
+  void add(const std::string& name, std::int64_t) { add_other(name, "an integer"); }
+  void add(const std::string& name, double) { add_other(name, "a float"); }
+  void add(const std::string& name, const std::string&) { add_other(name, "a text"); }
+  void add(const std::string& name, const TorchOther& other) {
+    add_other(name, concat(other.what, ", which is not read, let alone executed"));
+  }
+
+  void add_other(const std::string& name, const std::string& kind) {
+    if (!name.starts_with(only_)) return;
+    if (++others_ <= kMostOthersListed)
+      first_others_.push_back(
+          concat(name.empty() ? "the whole" : printable(name), " (", kind, ')'));
+  }
+
+  [[noreturn]] void refuse_others() const {
+    int least = std::numeric_limits<int>::max();
+    for (const TensorPart& part : parts_) least = std::min(least, part.depth);
+    std::vector<std::string> names;
+    for (const TensorPart& part : parts_)
+      if (part.depth == least && names.size() < kMostListed)
+        names.push_back(concat(printable(part.name), " (", part.tensors, " tensors)"));
+    throw MixedContent(file_.name, std::move(names),
+        concat(others_, " values are not tensors: ", first_of(first_others_, others_)));
+  }
+
+  std::string top_names() const {
+    std::vector<std::string> names;
+    const auto* dict = std::get_if<TorchDict>(&file_.value.content);
+    if (dict == nullptr) return "";
+    for (const auto& item : std::span(dict->items).first(std::min(kMostListed, dict->items.size())))
+      names.push_back(printable(text_of(item.key)));
+    return first_of(names, dict->items.size());
+  }
+
+  static std::string text_of(const TorchKey& key) {
+    const auto* number = std::get_if<std::int64_t>(&key);
+    return number != nullptr ? std::to_string(*number) : std::get<std::string>(key);
+  }
+
+  // A few long names, each within all others, would need far more memory than the file has.
+  std::string below(const std::string& name, const std::string& key) {
+    std::string result = name.empty() ? key : name + '.' + key;
+    name_bytes_ += result.size();
+    if (name_bytes_ > kMostNameBytes) {
+      throw DataError(concat(file_.name, ": names of more than ", kMostNameBytes, " bytes"));
+    }
+    return result;
+  }
+
+  const TorchFile& file_;
+  std::string only_;
+  std::vector<TensorEntry> tensors_;
+  std::set<std::string> names_;
+  std::vector<std::string> first_others_;
+  std::size_t others_ = 0;
+  std::vector<TensorPart> parts_;
+  int depth_ = 0;
+  std::size_t name_bytes_ = 0;
+};
+
+std::string advice_on(
+    const std::vector<std::string>& parts, const std::string& rest, const std::string& before) {
+  const std::string which = parts.empty() ? "no part holds tensors alone"
+                                          : concat("take a part that holds tensors alone: ", before,
+                                                joined(parts, concat(" or ", before)));
+  return concat(which, "; ", rest);
+}
+
+}  // namespace
+
+MixedContent::MixedContent(
+    const std::string& file, std::vector<std::string> which, std::string others)
+    : DataError(concat(file, ": ", advice_on(which, others, ""))),
+      parts(std::move(which)),
+      rest(std::move(others)) {}
+
+std::string MixedContent::advice(const std::string& flag) const {
+  return advice_on(parts, rest, concat(flag, ' '));
+}
+
+TensorFile tensors_of(const TorchFile& file, std::string_view only) {
+  return Collector(file, only).collect();
+}
+
+namespace {
+
+/// A writer of the pickle of an OrderedDict from names to tensors, the key of each storage being
+/// the place of its tensor. Opcodes and their order are those of torch.save, less the numbers under
+/// which it keeps values for later use.
+class PickleWriter {
+ public:
+  std::string write(std::span<const TensorEntry> entries) {
+    bytes_ = "\x80\x02";
+    empty_ordered_dict();
+    bytes_ += '(';
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      check(!entries[i].name.empty(), "write_torch_file: a tensor has no name");
+      text(entries[i].name);
+      tensor(entries[i], std::to_string(i));
+    }
+    bytes_ += "u.";
+    return std::move(bytes_);
+  }
+
+ private:
+  void tensor(const TensorEntry& entry, const std::string& key) {
+    const auto storage = pickle::storage_name(entry.type);
+    name(storage ? pickle::kTensorV2 : pickle::kTensorV3);
+    bytes_ += "((";
+    text("storage");
+    name(storage.value_or(pickle::kUntypedStorage));
+    text(key);
+    text("cpu");
+    const std::size_t element = bytes_of(entry.type);
+    integer(static_cast<std::int64_t>(storage ? entry.bytes.size() / element : entry.bytes.size()));
+    bytes_ += "tQ";
+    integer(0);
+    tuple(entry.shape);
+    tuple(row_major_strides(entry.shape));
+    bytes_ += '\x89';  // requires no gradient
+    empty_ordered_dict();
+    if (!storage) name(concat("torch ", torch_name(entry.type)));
+    bytes_ += "tR";
+  }
+
+  void empty_ordered_dict() {
+    name(pickle::kOrderedDict);
+    bytes_ += ")R";
+  }
+
+  void name(std::string_view module_and_name) {
+    const std::size_t blank = module_and_name.find(' ');
+    bytes_ += 'c';
+    bytes_.append(module_and_name.substr(0, blank)).append("\n");
+    bytes_.append(module_and_name.substr(blank + 1)).append("\n");
+  }
+
+  void text(const std::string& text) {
+    check(text.size() <= std::numeric_limits<std::uint32_t>::max(), "write_torch_file: a name of ",
+        text.size(), " bytes");
+    bytes_ += 'X';
+    append_little_endian(bytes_, text.size(), 4);
+    bytes_ += text;
+  }
+
+  void integer(std::int64_t number) {
+    if (0 <= number && number <= 0xff) {
+      bytes_ += 'K';
+      append_little_endian(bytes_, static_cast<std::uint64_t>(number), 1);
+    } else if (number <= std::numeric_limits<std::int32_t>::max()) {
+      bytes_ += 'J';
+      append_little_endian(bytes_, static_cast<std::uint64_t>(number), 4);
+    } else {
+      bytes_ += "\x8a\x08";
+      append_little_endian(bytes_, static_cast<std::uint64_t>(number), 8);
+    }
+  }
+
+  void tuple(std::span<const std::int64_t> numbers) {
+    bytes_ += '(';
+    for (const std::int64_t number : numbers) integer(number);
+    bytes_ += 't';
+  }
+
+  static std::vector<std::int64_t> row_major_strides(std::span<const std::int64_t> shape) {
+    std::vector<std::int64_t> strides(shape.size());
+    std::int64_t stride = 1;
+    for (std::size_t i = shape.size(); i-- > 0;) {
+      strides[i] = stride;
+      stride *= std::max<std::int64_t>(shape[i], 1);
+    }
+    return strides;
+  }
+
+  std::string bytes_;
+};
+
+// What is written can be read again: our reader's limits are those of the writer.
+void check_readable(const std::string& pickle, std::size_t tensors) {
+  check(pickle.size() <= pickle::kMostBytes, "write_torch_file: ", tensors,
+      " tensors need a data.pkl of ", pickle.size(), " bytes, and no more than ",
+      pickle::kMostBytes, " are read again; write .safetensors");
+  try {
+    const auto* const bytes = reinterpret_cast<const std::uint8_t*>(pickle.data());
+    pickle::read_pickle({bytes, pickle.size()}, "data.pkl", 0);
+  } catch (const DataError& error) {
+    throw InvalidArgument(concat("write_torch_file: ", tensors,
+        " tensors make a file that cannot be read again: ", error.what(), "; write .safetensors"));
+  }
+}
+
+}  // namespace
+
+void write_torch_file(ByteSink& sink, std::span<const TensorEntry> entries) {
+  check_entries("write_torch_file", entries);
+  const std::string pickle = PickleWriter().write(entries);
+  check_readable(pickle, entries.size());
+  ZipWriter zip(sink);
+  zip.add("archive/data.pkl", pickle);
+  zip.add("archive/.format_version", "1");
+  zip.add("archive/.storage_alignment", "64");
+  zip.add("archive/byteorder", "little");
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    zip.add(concat("archive/data/", i), entries[i].bytes);
+  }
+  zip.add("archive/version", "3\n");
+  zip.finish();
+}
+
+void write_torch_file(const std::filesystem::path& path, std::span<const TensorEntry> entries) {
+  AtomicFile file(path);
+  write_torch_file(file, entries);
+  file.commit();
 }
 
 }  // namespace lockstep

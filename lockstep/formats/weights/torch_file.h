@@ -11,7 +11,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/byte_stream.h"
-#include "lockstep/formats/weights/element_type.h"
 #include "lockstep/formats/weights/tensor_file.h"
 
 namespace lockstep {

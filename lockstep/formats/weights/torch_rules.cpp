@@ -8,7 +8,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/formats/weights/tensor_bytes.h"
+#include "lockstep/formats/weights/tensor_file.h"
 
 namespace lockstep::pickle {
 namespace {
@@ -28,8 +28,24 @@ constexpr std::array<std::pair<std::string_view, ElementType>, 12> kStorages{{
     {"torch ComplexDoubleStorage", ElementType::kComplex128},
 }};
 
+constexpr const char* kDefaultDict = "collections defaultdict";
 constexpr const char* kParameter = "torch._utils _rebuild_parameter";
 constexpr std::string_view kScript = "__torch__";
+
+// Of the elements of such a storage.
+std::optional<ElementType> storage_type_named(std::string_view name) {
+  for (const auto& [known, type] : kStorages) {
+    if (name == known) return type;
+  }
+  return std::nullopt;
+}
+
+// By a name such as `torch float32`.
+std::optional<ElementType> element_type_named(std::string_view name) {
+  constexpr std::string_view kModule = "torch ";
+  if (!name.starts_with(kModule)) return std::nullopt;
+  return element_type_of_torch(name.substr(kModule.size()));
+}
 
 template <typename... Parts>
 [[noreturn]] void reject(const Parts&... reason) {
@@ -155,24 +171,11 @@ Value make_module(const Value& arguments, Arena& arena) {
 
 }  // namespace
 
-std::optional<ElementType> storage_type_named(std::string_view name) {
-  for (const auto& [known, type] : kStorages) {
-    if (name == known) return type;
-  }
-  return std::nullopt;
-}
-
 std::optional<std::string_view> storage_name(ElementType type) {
   for (const auto& [name, known] : kStorages) {
     if (type == known) return name;
   }
   return std::nullopt;
-}
-
-std::optional<ElementType> element_type_named(std::string_view name) {
-  constexpr std::string_view kModule = "torch ";
-  if (!name.starts_with(kModule)) return std::nullopt;
-  return element_type_of_torch(name.substr(kModule.size()));
 }
 
 bool is_known(std::string_view name) {

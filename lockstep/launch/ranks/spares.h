@@ -15,7 +15,7 @@ namespace lockstep::launch {
 
 struct LaunchOptions;
 
-/// A process that has the program loaded and waits for a rank (core/launcher/spare.h).
+/// A process that has the program loaded and waits for a rank (liveness/spare.h).
 struct Spare {
   ChildProcess process;
   FileDescriptor pipe;  ///< in which its rank's variables go

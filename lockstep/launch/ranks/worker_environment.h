@@ -23,7 +23,7 @@ struct WorkerPlace {
   int restart = 0;
   int max_restarts = 0;
   std::int64_t death_ns = 0;  ///< of the attempt before, on the monotonic clock; 0: there was none
-  std::string progress;       ///< where a worker may report how far it is (core/progress_page.h)
+  std::string progress;       ///< where a worker may report how far it is (liveness/progress_page.h)
   std::string error_file;     ///< where a worker may write what failed, as torch's `record` does
   std::string signals_to_handle;  ///< names, separated by commas
   std::optional<RankSpan> span = {};

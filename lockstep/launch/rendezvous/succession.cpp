@@ -9,7 +9,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr int kTries = 4;  // of one that refuses: it listens as long as it lives
+constexpr int kMostRefusals = 4;  // of one that listens as long as it lives
 
 }  // namespace
 
@@ -44,6 +44,13 @@ void Succession::stand_by() {
   if (!listener) return;
   standby_ = *std::move(listener);
   facts_.standby_port = net::port_of_socket(standby_);
+}
+
+void Succession::leave() {
+  is_leaving_ = true;
+  const std::lock_guard lock(mutex_);
+  standby_ = FileDescriptor();
+  facts_.standby_port = 0;
 }
 
 void Succession::note(const NodePlan& plan) {
@@ -90,7 +97,8 @@ std::optional<net::Client> Succession::next() {
 std::optional<net::Client> Succession::connect(const std::string& heir) {
   net::ClientOptions options = server_;
   options.timeout = patience::for_an_heir(meeting_.dead_after);
-  options.gives_up = [this, tries = 0]() mutable { return ++tries >= kTries || is_leaving_; };
+  options.most_refusals = kMostRefusals;
+  options.gives_up = [this] { return is_leaving_.load(); };
   try {
     return net::Client(options);
   } catch (const std::exception& error) {

@@ -38,8 +38,9 @@ class Succession {
   void move_to(const std::string& endpoint);
   /// This process stood still for so long that the others have gone on without it.
   void note_absence(bool was_away) { was_away_ = was_away; }
-  /// This node is ending and follows no server.
-  void leave() { is_leaving_ = true; }
+  /// This node is ending and follows no server; whoever would follow it is refused at once, and
+  /// goes on to the next.
+  void leave();
   /// As that, and whoever is in next() returns.
   void stop() { leave(); }
 

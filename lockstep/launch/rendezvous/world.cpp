@@ -266,6 +266,7 @@ bool lost_its_peers(const NodeEnd& end) { return end.failure->result() == kPeers
 /// Decides what follows when all ranks of a generation have ended. Whoever was ordered to end says
 /// nothing by its code.
 void World::conclude(Time now) {
+  refuse_strangers();  // else one that only waited would be told that its run ended well
   AttemptEnd end = sum_up();
   end.seconds = std::chrono::duration<double>(now - started_).count();
   const bool is_done = phase_ == Phase::kRunning && failed_.empty() && lost_.empty();

@@ -1,31 +1,82 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
+
 #include <ATen/core/Tensor.h>
 
-#include "lockstep/nn/conv/choice.h"
-#include "lockstep/nn/conv/convolution_call.h"
-#include "lockstep/nn/conv/winograd_kernel.h"
 #include "lockstep/nn/kernels.h"
+#include "lockstep/simd/instructions.h"
 
 namespace lockstep::nn::conv {
 
-/// Returns whether our convolution can compute it: fp32 or bf16 on the CPU, channels-last, 3x3,
-/// stride 1, padding 0 or 1, no dilation, one group.
-bool is_covered(const ConvolutionCall& call);
+/// The arguments of a call of conv2d.
+struct ConvolutionCall {
+  const at::Tensor& images;  ///< [N, C, H, W], or [C, H, W]
+  const at::Tensor& weight;  ///< [K, C / groups, h, w]
+  const at::Tensor& bias;    ///< [K], or undefined
+  at::IntArrayRef stride, padding, dilation;
+  std::int64_t groups;
+};
 
-/// Computes a covered convolution in Winograd's form, whose output is channels-last. A backward
-/// that is to be differentiated again is LibTorch's.
-at::Tensor own_conv2d(const ConvolutionCall& call, const WinogradKernel& kernel);
+/// The kinds of calls that are told apart.
+///
+/// All but kOther have at least one image, fp32 or bf16 on the CPU, one group, no dilation, an
+/// output that is channels-last by LibTorch's rule, and sizes that LibTorch does not refuse.
+enum class ConvolutionKind {
+  kSinglePixel,  ///< the output has one pixel; any kernel, stride and padding
+  kWinograd,     ///< 3x3, stride 1, padding 0 or 1
+  kPointwise,    ///< 1x1, stride 1, no padding, in fp32
+  kOther,        ///< LibTorch's
+};
+ConvolutionKind kind_of(const ConvolutionCall& call);
 
-/// Computes it by `who`. What is not covered is LibTorch's; unless only that is asked for,
-/// convolutions to a single pixel are matrix products, and oneDNN within LibTorch computes 1x1
-/// convolutions of few images too.
+/// Computes it by `who`. Unless that is LibTorch, convolutions to a single pixel are matrix
+/// products, kWinograd is computed in Winograd's form, and kPointwise of few images by oneDNN
+/// within LibTorch. A backward that is to be differentiated again is LibTorch's.
 at::Tensor conv2d(const ConvolutionCall& call, Kernels who);
 
-/// Returns the fastest build that this processor runs.
-const WinogradBuild& fastest_winograd();
+/// LibTorch's conv2d on the CPU, computed by kernels_in_use().
+at::Tensor dispatched_conv2d(const at::Tensor& images, const at::Tensor& weight,
+    const std::optional<at::Tensor>& bias, at::IntArrayRef stride, at::IntArrayRef padding,
+    at::IntArrayRef dilation, std::int64_t groups);
 
-/// Lets conv2d() compute all conv2d of this process on the CPU from now on, by kernels_in_use().
-void take_place_of_conv2d();
+/// Computes a call of kSinglePixel as one matrix product, as often differentiable as LibTorch's:
+/// its output is [N, K, 1, 1]. See Note [Convolutions to a single pixel].
+at::Tensor single_pixel_conv2d(const ConvolutionCall& call);
+
+/// Returns into how many parts of rows an image is cut so that at least 16 parts come about; 1 if
+/// there are so many images, or no such number divides the height.
+std::int64_t parts_of_image(std::int64_t images, std::int64_t height);
+
+/// Views channels-last images [N, C, H, W] as [N * parts, C, H / parts, W].
+at::Tensor cut_rows(const at::Tensor& images, std::int64_t parts);
+
+/// Views the parts as images again.
+at::Tensor join_rows(const at::Tensor& parts_of_images, std::int64_t parts);
+
+/// A convolution as the choice sees it: what it multiplies.
+struct ConvolutionShape {
+  std::int64_t images, inputs, outputs;
+  std::int64_t out_height, out_width;
+};
+
+/// The way oneDNN multiplies: floats, or bf16 by AMX's tiles, by AVX-512's own instructions, or by
+/// converting to floats.
+enum class Multiplier { kFloat, kAmx, kAvx512Bf16, kConverted };
+
+/// Returns what oneDNN has for bf16 on a processor of these simd::processor_features().
+Multiplier bf16_multiplier(const std::string& features);
+
+/// Returns which of our tiles, 2 or 4 pixels wide, needs fewer products.
+std::int64_t fitting_tile(const ConvolutionShape& shape);
+
+/// Says whether our convolution is faster than oneDNN's, forward and backward together, by what
+/// was measured on layers of 4 to 512 channels and 1 to 56 pixels (benchmarks/README.md).
+///
+/// The number of threads does not matter, so that a run can go on with another one: neither the
+/// choice nor the results of our convolutions depend on it.
+bool is_own_faster(const ConvolutionShape& shape, simd::InstructionSet ours, Multiplier theirs);
 
 }  // namespace lockstep::nn::conv

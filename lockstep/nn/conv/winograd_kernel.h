@@ -97,11 +97,4 @@ const WinogradBuild& winograd_plain();
 const WinogradBuild& winograd_avx2();
 const WinogradBuild& winograd_avx512();
 
-/// Lists the builds that this processor can run, the fastest last.
-struct WinogradBuilds {
-  const WinogradBuild* builds[3];
-  int count;
-};
-WinogradBuilds winograd_builds();
-
 }  // namespace lockstep::nn::conv

@@ -83,11 +83,4 @@ const BatchNormKernel& batch_norm_plain();
 const BatchNormKernel& batch_norm_avx2();
 const BatchNormKernel& batch_norm_avx512();
 
-/// Lists the builds that this processor can run, the fastest last.
-struct BatchNormKernels {
-  const BatchNormKernel* kernels[3];
-  int count;
-};
-BatchNormKernels batch_norm_kernels();
-
 }  // namespace lockstep::nn::fused

@@ -1,11 +1,13 @@
 #include "lockstep/nn/fused/batch_norm_relu.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/batch_norm_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/native_batch_norm_backward.h>
@@ -13,10 +15,19 @@
 #include <c10/util/FunctionRef.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
-#include "lockstep/nn/fused/batch_norm_kernel.h"
 #include "lockstep/nn/in_parallel.h"
+#include "lockstep/simd/instructions.h"
 
+// Note [Batch norm before ReLU]
+//
+// Batch norm in training is ours wherever it covers a call. A block computes
+// relu(norm(x) + shortcut) by three operators. It says beforehand, for its thread, that an addend
+// and ReLU follow the next batch norm; LibTorch's layer then does all that it does in training, and
+// the operator that it calls at last is ours (see Note [Operators of any module]).
+// Operator rules stand above: what they compute without that operator, such as batch norm over all
+// ranks, leaves the announcement unread, and the block adds and rectifies by itself.
 namespace lockstep::nn::fused {
 namespace {
 
@@ -30,8 +41,6 @@ struct BatchStatistics {
 struct BatchNormAffine {
   at::Tensor scale, shift, inverse_deviation;
 };
-BatchNormAffine affine_of(const BatchStatistics& statistics, const at::Tensor& weight,
-    const at::Tensor& bias, double eps);
 
 /// The start of the backward pass; `output` only if there was an addend.
 struct BatchNormBackward {
@@ -45,27 +54,6 @@ struct BatchNormBackward {
 
 struct BatchNormGradients {
   at::Tensor input, weight, bias, addend;
-};
-
-/// Runs the kernels over one layer's input, [N, C, H, W] in channels-last order, on all threads.
-/// Sums are those of fixed parts of the rows, added in order: the number of threads changes no bit.
-struct BatchNormPasses {
-  const BatchNormKernel& kernel;
-  const at::Tensor& input;
-
-  BatchStatistics statistics() const;
-  at::Tensor normalised(
-      const BatchNormAffine& affine, const at::Tensor& addend, bool rectifies) const;
-  BatchNormGradients gradients(const BatchNormBackward& given) const;
-
-  /// Moves running statistics towards a batch's, the variance unbiased. Their versions stay, as
-  /// LibTorch's do: a graph of an earlier call that saved them can still run backward.
-  void update(const at::Tensor& running_mean, const at::Tensor& running_var,
-      const BatchStatistics& statistics, double momentum) const;
-
- private:
-  std::int64_t row_count() const { return input.numel() / input.size(1); }
-  PixelRows rows() const;
 };
 
 constexpr std::int64_t kRowsOfAPart = 256, kMostParts = 32;
@@ -173,85 +161,96 @@ BatchNormAffine affine_of(const BatchStatistics& statistics, const at::Tensor& w
   return {scale.to(at::kFloat), shift.to(at::kFloat), inverse.to(at::kFloat)};
 }
 
-PixelRows BatchNormPasses::rows() const {
-  const bool is_float = input.scalar_type() == at::kFloat;
-  return {is_float ? Element::kFloat : Element::kBFloat16, input.size(1)};
-}
+/// Runs the kernels over one layer's input, [N, C, H, W] in channels-last order, on all threads.
+/// Sums are those of fixed parts of the rows, added in order: the number of threads changes no bit.
+struct BatchNormPasses {
+  const BatchNormKernel& kernel;
+  const at::Tensor& input;
 
-BatchStatistics BatchNormPasses::statistics() const {
-  const std::int64_t channels = input.size(1);
-  PartialSums sums(kernel, row_count(), channels);
-  sums.compute([&](RowRange range, double* mean, double* squares, float* scratch) {
-    kernel.collect(rows(), input.const_data_ptr(), range, {mean, squares}, scratch);
-  });
-  auto mean = doubles({channels}).zero_(), squares = doubles({channels}).zero_();
-  std::int64_t before = 0;
-  for (std::int64_t part = 0; part < sums.parts(); before += sums.rows_of(part++))
-    merge(sums, part, before, channels, mean.mutable_data_ptr<double>(),
-        squares.mutable_data_ptr<double>());
-  return {mean, squares, row_count()};
-}
+  BatchStatistics statistics() const {
+    const std::int64_t channels = input.size(1);
+    PartialSums sums(kernel, row_count(), channels);
+    sums.compute([&](RowRange range, double* mean, double* squares, float* scratch) {
+      kernel.collect(rows(), input.const_data_ptr(), range, {mean, squares}, scratch);
+    });
+    auto mean = doubles({channels}).zero_(), squares = doubles({channels}).zero_();
+    std::int64_t before = 0;
+    for (std::int64_t part = 0; part < sums.parts(); before += sums.rows_of(part++))
+      merge(sums, part, before, channels, mean.mutable_data_ptr<double>(),
+          squares.mutable_data_ptr<double>());
+    return {mean, squares, row_count()};
+  }
 
-void BatchNormPasses::update(const at::Tensor& running_mean, const at::Tensor& running_var,
-    const BatchStatistics& statistics, double momentum) const {
-  const at::AutoDispatchBelowADInplaceOrView without_new_versions;
-  const auto variance = statistics.squares / static_cast<double>(statistics.count - 1);
-  running_mean.mul_(1 - momentum).add_(statistics.mean.to(at::kFloat), momentum);
-  running_var.mul_(1 - momentum).add_(variance.to(at::kFloat), momentum);
-}
+  at::Tensor normalised(
+      const BatchNormAffine& affine, const at::Tensor& addend, bool rectifies) const {
+    auto output = at::empty_like(input, input.options(), at::MemoryFormat::ChannelsLast);
+    const NormaliseJob job{.rows = rows(),
+        .inputs = input.const_data_ptr(),
+        .addends = addend.defined() ? addend.const_data_ptr() : nullptr,
+        .rectifies = rectifies,
+        .scale = floats(affine.scale),
+        .shift = floats(affine.shift),
+        .outputs = output.mutable_data_ptr()};
+    over_rows(row_count(), [&](RowRange range) { kernel.normalise(job, range); });
+    return output;
+  }
 
-at::Tensor BatchNormPasses::normalised(
-    const BatchNormAffine& affine, const at::Tensor& addend, bool rectifies) const {
-  auto output = at::empty_like(input, input.options(), at::MemoryFormat::ChannelsLast);
-  const NormaliseJob job{.rows = rows(),
-      .inputs = input.const_data_ptr(),
-      .addends = addend.defined() ? addend.const_data_ptr() : nullptr,
-      .rectifies = rectifies,
-      .scale = floats(affine.scale),
-      .shift = floats(affine.shift),
-      .outputs = output.mutable_data_ptr()};
-  over_rows(row_count(), [&](RowRange range) { kernel.normalise(job, range); });
-  return output;
-}
+  BatchNormGradients gradients(const BatchNormBackward& given) const {
+    const bool has_addend = given.output.defined();
+    const Passing by_relu = has_addend ? Passing::kByOutputs : Passing::kByInputs;
+    const auto gradient = channels_last(given.gradient);
+    auto passed = has_addend ? at::empty_like(input) : at::Tensor();
+    const auto mean = given.mean.to(at::kFloat);
+    const ReduceJob reduced{.rows = rows(),
+        .passing = given.rectifies ? by_relu : Passing::kAll,
+        .inputs = input.const_data_ptr(),
+        .gradients = gradient.const_data_ptr(),
+        .outputs = has_addend ? given.output.const_data_ptr() : nullptr,
+        .scale = floats(given.affine.scale),
+        .shift = floats(given.affine.shift),
+        .mean = floats(mean),
+        .passed = has_addend ? passed.mutable_data_ptr() : nullptr};
+    PartialSums parts(kernel, row_count(), input.size(1));
+    parts.compute([&](RowRange range, double* gradients, double* products, float* scratch) {
+      kernel.reduce(reduced, range, {gradients, products}, scratch);
+    });
+    const auto sums = parts.total();
+    sums[1] -= sums[0] * (given.mean - mean);  // what the float is off by
+    const auto factors = factors_of(given, sums[0], sums[1], mean, row_count());
+    auto result = at::empty_like(input);
+    const InputGradientJob job{.rows = rows(),
+        .inputs = input.const_data_ptr(),
+        .gradients = has_addend ? passed.const_data_ptr() : gradient.const_data_ptr(),
+        .have_passed = has_addend || !given.rectifies,
+        .scale = floats(given.affine.scale),
+        .shift = floats(given.affine.shift),
+        .mean = floats(mean),
+        .of_gradient = floats(factors.of_gradient),
+        .of_input = floats(factors.of_input),
+        .constant = floats(factors.constant),
+        .input_gradients = result.mutable_data_ptr()};
+    over_rows(row_count(), [&](RowRange range) { kernel.differentiate(job, range); });
+    const auto weight = sums[1] * given.affine.inverse_deviation.to(at::kDouble);
+    return {result, weight.to(at::kFloat), sums[0].to(at::kFloat), passed};
+  }
 
-BatchNormGradients BatchNormPasses::gradients(const BatchNormBackward& given) const {
-  const bool has_addend = given.output.defined();
-  const Passing by_relu = has_addend ? Passing::kByOutputs : Passing::kByInputs;
-  const auto gradient = channels_last(given.gradient);
-  auto passed = has_addend ? at::empty_like(input) : at::Tensor();
-  const auto mean = given.mean.to(at::kFloat);
-  const ReduceJob reduced{.rows = rows(),
-      .passing = given.rectifies ? by_relu : Passing::kAll,
-      .inputs = input.const_data_ptr(),
-      .gradients = gradient.const_data_ptr(),
-      .outputs = has_addend ? given.output.const_data_ptr() : nullptr,
-      .scale = floats(given.affine.scale),
-      .shift = floats(given.affine.shift),
-      .mean = floats(mean),
-      .passed = has_addend ? passed.mutable_data_ptr() : nullptr};
-  PartialSums parts(kernel, row_count(), input.size(1));
-  parts.compute([&](RowRange range, double* gradients, double* products, float* scratch) {
-    kernel.reduce(reduced, range, {gradients, products}, scratch);
-  });
-  const auto sums = parts.total();
-  sums[1] -= sums[0] * (given.mean - mean);  // what the float is off by
-  const auto factors = factors_of(given, sums[0], sums[1], mean, row_count());
-  auto result = at::empty_like(input);
-  const InputGradientJob job{.rows = rows(),
-      .inputs = input.const_data_ptr(),
-      .gradients = has_addend ? passed.const_data_ptr() : gradient.const_data_ptr(),
-      .have_passed = has_addend || !given.rectifies,
-      .scale = floats(given.affine.scale),
-      .shift = floats(given.affine.shift),
-      .mean = floats(mean),
-      .of_gradient = floats(factors.of_gradient),
-      .of_input = floats(factors.of_input),
-      .constant = floats(factors.constant),
-      .input_gradients = result.mutable_data_ptr()};
-  over_rows(row_count(), [&](RowRange range) { kernel.differentiate(job, range); });
-  const auto weight = sums[1] * given.affine.inverse_deviation.to(at::kDouble);
-  return {result, weight.to(at::kFloat), sums[0].to(at::kFloat), passed};
-}
+  /// Moves running statistics towards a batch's, the variance unbiased. Their versions stay, as
+  /// LibTorch's do: a graph of an earlier call that saved them can still run backward.
+  void update(const at::Tensor& running_mean, const at::Tensor& running_var,
+      const BatchStatistics& statistics, double momentum) const {
+    const at::AutoDispatchBelowADInplaceOrView without_new_versions;
+    const auto variance = statistics.squares / static_cast<double>(statistics.count - 1);
+    running_mean.mul_(1 - momentum).add_(statistics.mean.to(at::kFloat), momentum);
+    running_var.mul_(1 - momentum).add_(variance.to(at::kFloat), momentum);
+  }
+
+ private:
+  std::int64_t row_count() const { return input.numel() / input.size(1); }
+  PixelRows rows() const {
+    const bool is_float = input.scalar_type() == at::kFloat;
+    return {is_float ? Element::kFloat : Element::kBFloat16, input.size(1)};
+  }
+};
 
 bool is_layer_value(const at::Tensor& tensor) {
   const auto type = tensor.scalar_type();
@@ -351,7 +350,39 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
   }
 };
 
+/// The operators behind the next batch norm of this thread.
+class Following {
+ public:
+  explicit Following(const at::Tensor& addend)
+      : addend_(addend), before_(std::exchange(current(), this)) {}
+  ~Following() { current() = before_; }
+  Following(const Following&) = delete;
+  Following& operator=(const Following&) = delete;
+
+  static Following*& current() {
+    static thread_local Following* newest = nullptr;
+    return newest;
+  }
+
+  const at::Tensor& addend() const { return addend_; }
+  const at::Tensor& result() const { return result_; }
+  void set_result(at::Tensor result) { result_ = std::move(result); }
+
+ private:
+  const at::Tensor& addend_;
+  Following* before_;
+  at::Tensor result_;
+};
+
+at::Tensor given(const std::optional<at::Tensor>& tensor) { return tensor.value_or(at::Tensor()); }
+
 }  // namespace
+
+std::span<const BatchNormKernel* const> batch_norm_kernels() {
+  static const BatchNormKernel* const kBuilds[] = {
+      &batch_norm_plain(), &batch_norm_avx2(), &batch_norm_avx512()};
+  return simd::usable(kBuilds);
+}
 
 bool is_batch_norm_fused(const BatchNormArguments& given, const at::Tensor& addend) {
   if (!given.input.defined() || !is_layer_value(given.input)) return false;
@@ -375,6 +406,44 @@ at::Tensor fused_batch_norm(
   return FusedBatchNorm::apply(given.input, given.weight, given.bias, optional(after.addend),
       optional(given.running_mean), optional(given.running_var), given.momentum, given.eps,
       after.rectifies, &kernel);
+}
+
+at::Tensor dispatched_batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
+    const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps,
+    bool cudnn_enabled) {
+  // An announcement is for one batch norm.
+  Following* following = Following::current();
+  if (following != nullptr && following->result().defined()) following = nullptr;
+  const AfterBatchNorm after{.rectifies = following != nullptr,
+      .addend = following != nullptr ? following->addend() : at::Tensor()};
+  const BatchNormArguments arguments{.input = input,
+      .weight = given(weight),
+      .bias = given(bias),
+      .running_mean = given(running_mean),
+      .running_var = given(running_var),
+      .momentum = momentum,
+      .eps = eps};
+  const bool is_ours = training && kernels_in_use() != Kernels::kLibTorch &&
+                       is_batch_norm_fused(arguments, after.addend);
+  if (!is_ours)
+    return at::native::batch_norm(
+        input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled);
+  static const BatchNormKernel& kFastest = *batch_norm_kernels().back();
+  auto result = fused_batch_norm(kFastest, arguments, after);
+  if (following != nullptr) following->set_result(result);
+  return result;
+}
+
+at::Tensor batch_norm_relu(
+    torch::nn::BatchNorm2d& norm, const at::Tensor& input, const at::Tensor& addend) {
+  Following following(addend);
+  auto maps = norm->forward(input);
+  if (following.result().is_same(maps)) return maps;
+  if (following.result().defined())
+    throw Error("batch_norm_relu: a rule for batch norm changes what the layer's operator gives");
+  if (addend.defined()) maps.add_(addend);
+  return maps.relu_();
 }
 
 }  // namespace lockstep::nn::fused

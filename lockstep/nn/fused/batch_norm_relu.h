@@ -1,5 +1,8 @@
 #pragma once
 
+#include <optional>
+#include <span>
+
 #include <ATen/core/Tensor.h>
 #include <torch/nn/modules/batchnorm.h>
 
@@ -20,9 +23,15 @@ namespace lockstep::nn::fused {
 at::Tensor batch_norm_relu(
     torch::nn::BatchNorm2d& norm, const at::Tensor& input, const at::Tensor& addend = {});
 
-/// Lets the batch norm of this process on the CPU call the kernels, without ReLU where no
-/// batch_norm_relu() asks for it.
-void take_place_of_batch_norm();
+/// LibTorch's batch norm on the CPU, by the kernels where they can and kernels_in_use() says so;
+/// without ReLU where no batch_norm_relu() asks for it.
+at::Tensor dispatched_batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& weight,
+    const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
+    const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps,
+    bool cudnn_enabled);
+
+/// Returns the kernels that may run, the fastest last.
+std::span<const BatchNormKernel* const> batch_norm_kernels();
 
 /// A call of LibTorch's batch norm in training.
 struct BatchNormArguments {

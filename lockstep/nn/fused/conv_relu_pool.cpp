@@ -16,8 +16,8 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "lockstep/nn/fused/conv_relu_pool_kernel.h"
 #include "lockstep/nn/in_parallel.h"
+#include "lockstep/simd/instructions.h"
 
 namespace lockstep::nn::fused {
 namespace {
@@ -26,8 +26,8 @@ namespace {
 constexpr std::int64_t kImagesAtOnce = 32;
 
 const ConvReluPoolKernel& fastest_kernel() {
-  static const ConvReluPoolKernels kFound = conv_relu_pool_kernels();
-  return *kFound.kernels[kFound.count - 1];
+  static const ConvReluPoolKernel& kFastest = *conv_relu_pool_kernels().back();
+  return kFastest;
 }
 
 Element element_of(const at::Tensor& tensor) {
@@ -173,6 +173,12 @@ at::Tensor as_channels_last(const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+std::span<const ConvReluPoolKernel* const> conv_relu_pool_kernels() {
+  static const ConvReluPoolKernel* const kBuilds[] = {
+      &conv_relu_pool_plain(), &conv_relu_pool_avx2(), &conv_relu_pool_avx512()};
+  return simd::usable(kBuilds);
+}
 
 bool is_conv_relu_pool_fused(
     const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias) {

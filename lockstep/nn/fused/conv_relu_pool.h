@@ -1,6 +1,10 @@
 #pragma once
 
+#include <span>
+
 #include <ATen/core/Tensor.h>
+
+#include "lockstep/nn/fused/conv_relu_pool_kernel.h"
 
 namespace lockstep::nn::fused {
 
@@ -21,6 +25,9 @@ at::Tensor conv_relu_pool(
 /// autocast.
 bool is_conv_relu_pool_fused(
     const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias);
+
+/// Returns the kernels that may run, the fastest last.
+std::span<const ConvReluPoolKernel* const> conv_relu_pool_kernels();
 
 /// Computes the same by ATen's operations, on any device and type.
 at::Tensor conv_relu_pool_by_aten(

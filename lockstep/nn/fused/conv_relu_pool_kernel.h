@@ -58,11 +58,4 @@ const ConvReluPoolKernel& conv_relu_pool_plain();
 const ConvReluPoolKernel& conv_relu_pool_avx2();
 const ConvReluPoolKernel& conv_relu_pool_avx512();
 
-/// Lists the builds that this processor can run, the fastest last.
-struct ConvReluPoolKernels {
-  const ConvReluPoolKernel* kernels[3];
-  int count;
-};
-ConvReluPoolKernels conv_relu_pool_kernels();
-
 }  // namespace lockstep::nn::fused

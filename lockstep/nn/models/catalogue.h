@@ -1,6 +1,7 @@
 #pragma once
 
-// The nets that make_model() knows. Without LibTorch: the command lists them before it loads any.
+// The nets that make_model() knows, and the losses. Without LibTorch: the command lists them before
+// it loads any.
 
 #include <array>
 #include <cstdint>
@@ -84,5 +85,11 @@ inline std::vector<std::string> model_names() {
   for (const VggShape& shape : kVggs) names.emplace_back(shape.name);
   return names;
 }
+
+inline constexpr const char* kCrossEntropy = "cross-entropy";
+inline constexpr const char* kMeanSquaredError = "mse";  ///< of scores and one-hot labels
+
+/// Returns the names of the losses that need no plugin.
+inline std::vector<std::string> loss_names() { return {kCrossEntropy, kMeanSquaredError}; }
 
 }  // namespace lockstep::nn

@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <tuple>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/max_pool2d.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
@@ -17,71 +19,54 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/nn/fused/conv_relu_pool.h"
-#include "lockstep/nn/models/clone.h"
 #include "lockstep/nn/models/plugin_library.h"
-#include "lockstep/nn/models/plugin_model.h"
-#include "lockstep/nn/models/resnet.h"
-#include "lockstep/nn/models/vgg.h"
+#include "lockstep/nn/models/torchvision.h"
+#include "lockstep/nn/named_state.h"
 
 namespace lockstep::nn {
 namespace {
 
-/// A 3x3 convolution with padding 1, ReLU and a pool of 2 as one layer, [N, inputs, H, W] to
-/// [N, outputs, H/2, W/2]; with one input channel one fused kernel.
-///
-/// A Conv2d, so that `weight` and `bias` are its own and Python's names come out.
-class MnistBlockImpl final : public torch::nn::Conv2dImpl {
- public:
-  MnistBlockImpl(std::int64_t inputs, std::int64_t outputs);
+void check_alike(bool alike, const std::string& what) {
+  if (alike) return;
+  throw Error(concat("clone: the module differs from what its constructor makes: ", what,
+      "; clone it before it is changed"));
+}
 
-  torch::Tensor forward(const torch::Tensor& images);
+torch::Tensor own_copy(const torch::Tensor& tensor, const std::optional<at::Device>& device) {
+  return device ? tensor.detach().to(*device, tensor.scalar_type(), false, true)
+                : tensor.detach().clone();
+}
 
-  std::shared_ptr<torch::nn::Module> clone(
-      const std::optional<at::Device>& device = std::nullopt) const override;
-};
-TORCH_MODULE(MnistBlock);
+void copy_tensors(
+    const NamedTensors& source, NamedTensors target, const std::optional<at::Device>& device) {
+  check_alike(source.keys() == target.keys(), "other names of parameters or buffers");
+  for (const auto& item : source) {
+    torch::Tensor& tensor = target[item.key()];
+    tensor.set_data(own_copy(item.value(), device));
+    tensor.requires_grad_(item.value().requires_grad());
+  }
+}
 
-/// The study's small net, 402,442 parameters with 10 classes. Takes [N, 1, 28, 28].
-///
-///     0 conv 1-32 3x3 padding 1, ReLU, pool 2   3 flatten   4 linear 6272-64, 5 ReLU   6 linear
-///     64-classes
-///
-/// Its layers: input and those numbers.
-class MnistSmallImpl final : public CloneByArguments<MnistSmallImpl, ModelImpl> {
- public:
-  explicit MnistSmallImpl(std::int64_t classes);
-  std::tuple<std::int64_t> arguments() const { return {classes_}; }
+// A converter may have replaced one of our modules.
+void copy_training(const torch::nn::Module& source, torch::nn::Module& target) {
+  check_alike(typeid(source) == typeid(target), source.name());
+  target.train(source.is_training());
+  const auto from = source.children(), to = target.children();
+  check_alike(from.size() == to.size(), source.name());
+  for (std::size_t i = 0; i < from.size(); ++i) copy_training(*from[i], *to[i]);
+}
 
- private:
-  std::int64_t classes_;
-};
+}  // namespace
 
-/// The study's large net, 4,104,202 parameters with 10 classes. Takes [N, 1, 28, 28].
-///
-///     0, 3, 6 conv 1-128-256-512 3x3 padding 1, each with ReLU and pool 2   9 flatten
-///     10 linear 4608-512, 11 ReLU   12 linear 512-512, 13 ReLU   14 linear 512-classes
-///
-/// Its layers: input and those numbers.
-class MnistLargeImpl final : public CloneByArguments<MnistLargeImpl, ModelImpl> {
- public:
-  explicit MnistLargeImpl(std::int64_t classes);
-  std::tuple<std::int64_t> arguments() const { return {classes_}; }
+void copy_state(const torch::nn::Module& source, torch::nn::Module& target,
+    const std::optional<at::Device>& device) {
+  const at::NoGradGuard no_grad;
+  copy_tensors(source.named_parameters(), target.named_parameters(), device);
+  copy_tensors(source.named_buffers(), target.named_buffers(), device);
+  copy_training(source, target);
+}
 
- private:
-  std::int64_t classes_;
-};
-
-/// The net of PyTorch's DDP tutorial: linear 10-10, ReLU, linear 10-classes (5 there).
-///
-/// Takes [N, 10] or anything that flattens to it. Its layers: input, net1, relu, net2.
-class ToyImpl final : public CloneByArguments<ToyImpl, ModelImpl> {
- public:
-  explicit ToyImpl(std::int64_t classes);
-  std::tuple<std::int64_t> arguments() const { return {classes_}; }
-
- private:
-  std::int64_t classes_;
-};
+namespace {
 
 torch::Tensor checked_images(torch::Tensor images) {
   check(images.dim() == 4 && images.size(1) == 1 && images.size(2) == 28 && images.size(3) == 28,
@@ -96,53 +81,100 @@ torch::Tensor checked_rows(torch::Tensor features) {
   return rows;
 }
 
-MnistBlockImpl::MnistBlockImpl(std::int64_t inputs, std::int64_t outputs)
-    : Conv2dImpl(torch::nn::Conv2dOptions(inputs, outputs, 3).padding(1)) {
-  // oneDNN computes channels-last convolutions without reordering their weights at every step.
-  if (inputs > 1) weight.set_data(weight.contiguous(at::MemoryFormat::ChannelsLast));
-}
+/// A 3x3 convolution with padding 1, ReLU and a pool of 2 as one layer, [N, inputs, H, W] to
+/// [N, outputs, H/2, W/2]; with one input channel one fused kernel.
+///
+/// A Conv2d, so that `weight` and `bias` are its own and Python's names come out.
+class MnistBlockImpl final : public torch::nn::Conv2dImpl {
+ public:
+  MnistBlockImpl(std::int64_t inputs, std::int64_t outputs)
+      : Conv2dImpl(torch::nn::Conv2dOptions(inputs, outputs, 3).padding(1)) {
+    // oneDNN computes channels-last convolutions without reordering their weights at every step.
+    if (inputs > 1) weight.set_data(weight.contiguous(at::MemoryFormat::ChannelsLast));
+  }
 
-torch::Tensor MnistBlockImpl::forward(const torch::Tensor& images) {
-  if (options.in_channels() == 1) return fused::conv_relu_pool(images, weight, bias);
-  const auto maps = Conv2dImpl::forward(images.contiguous(at::MemoryFormat::ChannelsLast));
-  return at::max_pool2d(maps.relu_(), {2, 2});
-}
+  torch::Tensor forward(const torch::Tensor& images) {
+    if (options.in_channels() == 1) return fused::conv_relu_pool(images, weight, bias);
+    const auto maps = Conv2dImpl::forward(images.contiguous(at::MemoryFormat::ChannelsLast));
+    return at::max_pool2d(maps.relu_(), {2, 2});
+  }
 
-std::shared_ptr<torch::nn::Module> MnistBlockImpl::clone(
-    const std::optional<at::Device>& device) const {
-  auto copy = std::make_shared<MnistBlockImpl>(options.in_channels(), options.out_channels());
-  copy_state(*this, *copy, device);
-  return copy;
-}
+  std::shared_ptr<torch::nn::Module> clone(
+      const std::optional<at::Device>& device = std::nullopt) const override {
+    auto copy = std::make_shared<MnistBlockImpl>(options.in_channels(), options.out_channels());
+    copy_state(*this, *copy, device);
+    return copy;
+  }
+};
+TORCH_MODULE(MnistBlock);
 
-MnistSmallImpl::MnistSmallImpl(std::int64_t classes) : classes_(classes) {
-  append("input", layer_of(checked_images));
-  append_module("0", MnistBlock(1, 32));
-  append("3", layer_of(flatten_layer));
-  append_module("4", torch::nn::Linear(6272, 64));
-  append("5", layer_of(relu_layer));
-  append_module("6", torch::nn::Linear(64, classes));
-}
+/// The study's small net, 402,442 parameters with 10 classes. Takes [N, 1, 28, 28].
+///
+///     0 conv 1-32 3x3 padding 1, ReLU, pool 2   3 flatten   4 linear 6272-64, 5 ReLU   6 linear
+///     64-classes
+///
+/// Its layers: input and those numbers.
+class MnistSmallImpl final : public CloneByArguments<MnistSmallImpl, ModelImpl> {
+ public:
+  explicit MnistSmallImpl(std::int64_t classes) : classes_(classes) {
+    append("input", layer_of(checked_images));
+    append_module("0", MnistBlock(1, 32));
+    append("3", layer_of(flatten_layer));
+    append_module("4", torch::nn::Linear(6272, 64));
+    append("5", layer_of(relu_layer));
+    append_module("6", torch::nn::Linear(64, classes));
+  }
 
-MnistLargeImpl::MnistLargeImpl(std::int64_t classes) : classes_(classes) {
-  append("input", layer_of(checked_images));
-  append_module("0", MnistBlock(1, 128));
-  append_module("3", MnistBlock(128, 256));
-  append_module("6", MnistBlock(256, 512));
-  append("9", layer_of(flatten_layer));
-  append_module("10", torch::nn::Linear(4608, 512));
-  append("11", layer_of(relu_layer));
-  append_module("12", torch::nn::Linear(512, 512));
-  append("13", layer_of(relu_layer));
-  append_module("14", torch::nn::Linear(512, classes));
-}
+  std::tuple<std::int64_t> arguments() const { return {classes_}; }
 
-ToyImpl::ToyImpl(std::int64_t classes) : classes_(classes) {
-  append("input", layer_of(checked_rows));
-  append_module("net1", torch::nn::Linear(10, 10));
-  append("relu", layer_of(relu_layer));
-  append_module("net2", torch::nn::Linear(10, classes));
-}
+ private:
+  std::int64_t classes_;
+};
+
+/// The study's large net, 4,104,202 parameters with 10 classes. Takes [N, 1, 28, 28].
+///
+///     0, 3, 6 conv 1-128-256-512 3x3 padding 1, each with ReLU and pool 2   9 flatten
+///     10 linear 4608-512, 11 ReLU   12 linear 512-512, 13 ReLU   14 linear 512-classes
+///
+/// Its layers: input and those numbers.
+class MnistLargeImpl final : public CloneByArguments<MnistLargeImpl, ModelImpl> {
+ public:
+  explicit MnistLargeImpl(std::int64_t classes) : classes_(classes) {
+    append("input", layer_of(checked_images));
+    append_module("0", MnistBlock(1, 128));
+    append_module("3", MnistBlock(128, 256));
+    append_module("6", MnistBlock(256, 512));
+    append("9", layer_of(flatten_layer));
+    append_module("10", torch::nn::Linear(4608, 512));
+    append("11", layer_of(relu_layer));
+    append_module("12", torch::nn::Linear(512, 512));
+    append("13", layer_of(relu_layer));
+    append_module("14", torch::nn::Linear(512, classes));
+  }
+
+  std::tuple<std::int64_t> arguments() const { return {classes_}; }
+
+ private:
+  std::int64_t classes_;
+};
+
+/// The net of PyTorch's DDP tutorial: linear 10-10, ReLU, linear 10-classes (5 there).
+///
+/// Takes [N, 10] or anything that flattens to it. Its layers: input, net1, relu, net2.
+class ToyImpl final : public CloneByArguments<ToyImpl, ModelImpl> {
+ public:
+  explicit ToyImpl(std::int64_t classes) : classes_(classes) {
+    append("input", layer_of(checked_rows));
+    append_module("net1", torch::nn::Linear(10, 10));
+    append("relu", layer_of(relu_layer));
+    append_module("net2", torch::nn::Linear(10, classes));
+  }
+
+  std::tuple<std::int64_t> arguments() const { return {classes_}; }
+
+ private:
+  std::int64_t classes_;
+};
 
 template <typename Impl>
 std::shared_ptr<ModelImpl> make(std::int64_t classes) {

@@ -2,15 +2,163 @@
 
 #include <algorithm>
 #include <dlfcn.h>
+#include <exception>
 #include <filesystem>
+#include <functional>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/device/memory_error.h"
+#include "lockstep/nn/autocast.h"
 #include "lockstep/nn/models/catalogue.h"
-#include "lockstep/nn/models/loss_names.h"
+#include "lockstep/nn/models/model.h"
 
 namespace lockstep::nn {
+namespace {
+
+using Tensors = std::vector<torch::Tensor>;
+
+// A lack of memory, a device or another rank that fails are not the net's mistake.
+bool is_from_outside(const c10::Error& error) {
+  return as_memory_error(error) || dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr ||
+         dynamic_cast<const c10::DistError*>(&error) != nullptr;
+}
+
+std::string inputs_text(const Tensors& inputs) {
+  std::vector<std::string> texts;
+  for (const torch::Tensor& input : inputs)
+    texts.push_back(concat(input.sizes(), " of ", input.scalar_type()));
+  return joined(texts);
+}
+
+// Batches have channels last in memory, which is faster than LibTorch's usual order. What
+// convolutions make of them has so too, and there view() throws.
+torch::Tensor explained(const std::string& name,
+    const std::function<torch::Tensor(Tensors)>& forward, const Tensors& inputs) {
+  try {
+    return forward(inputs);
+  } catch (const c10::Error& error) {
+    if (is_from_outside(error)) throw;
+    const std::string why = error.what_without_backtrace();
+    const bool is_view = why.find("view size is not compatible") != std::string::npos;
+    check(!is_view, "plugin: ", name,
+        " calls view() on a tensor with channels last in memory, as batches are: call reshape() in "
+        "its place, or contiguous() before it");
+    throw InvalidArgument(concat("plugin: ", name, " fails on ", inputs_text(inputs), ": ", why));
+  }
+}
+
+PluginNet made(const PluginModel& plugin, std::int64_t classes) {
+  const auto refuse = [&](const std::string& why) {
+    throw InvalidArgument(
+        concat("plugin: ", plugin.name, " for ", classes, " classes cannot be made: ", why));
+  };
+  PluginNet net;
+  try {
+    net = plugin.make(classes);
+  } catch (const std::exception& error) {
+    refuse(error.what());
+  } catch (...) {
+    refuse("it threw what is no std::exception");
+  }
+  check(net.module != nullptr, "plugin: ", plugin.name, " is an empty module");
+  net.forward = [name = plugin.name, forward = std::move(net.forward)](
+                    const Tensors& inputs) { return explained(name, forward, inputs); };
+  return net;
+}
+
+}  // namespace
+
+PluginModelImpl::PluginModelImpl(const PluginModel& plugin, std::int64_t classes)
+    : plugin_(plugin), classes_(classes), net_(made(plugin, classes)) {
+  for (const auto& item : net_.module->named_parameters(false))
+    register_parameter(item.key(), item.value(), item.value().requires_grad());
+  for (const auto& item : net_.module->named_buffers(false))
+    register_buffer(item.key(), item.value());
+  for (const auto& item : net_.module->named_children()) register_module(item.key(), item.value());
+}
+
+torch::Tensor PluginModelImpl::checked(torch::Tensor scores, std::int64_t batch) const {
+  check(scores.defined() && scores.dim() == 2 && scores.size(0) == batch &&
+            scores.size(1) == classes_,
+      "plugin: ", plugin_.name, " must return scores of [", batch, ", ", classes_, "], not ",
+      scores.defined() ? concat(scores.sizes()) : std::string("an undefined tensor"));
+  return scores;
+}
+
+torch::Tensor PluginModelImpl::forward_all(std::vector<torch::Tensor> inputs) {
+  const std::int64_t batch = inputs.front().size(0);
+  return checked(net_.forward(std::move(inputs)), batch);
+}
+
+Layers PluginModelImpl::layers() const {
+  if (!net_.layers.is_empty()) return net_.layers;
+  Layers whole;
+  whole.insert("net", layer_of([forward = net_.forward](
+                                   torch::Tensor images) { return forward({std::move(images)}); }));
+  return whole;
+}
+
+void PluginModelImpl::train(bool on) {
+  ModelImpl::train(on);
+  net_.module->train(on);
+}
+
+std::shared_ptr<torch::nn::Module> PluginModelImpl::clone(
+    const std::optional<at::Device>& device) const {
+  auto copy = std::make_shared<PluginModelImpl>(plugin_, classes_);
+  copy_state(*this, *copy, device);
+  return copy;
+}
+
+namespace {
+
+torch::Tensor value_of_function(
+    const PluginLoss& loss, const torch::Tensor& scores, const torch::Tensor& labels) {
+  const auto refuse = [&](const std::string& why) {
+    throw InvalidArgument(concat("plugin: the loss ", loss.name, " of scores ", scores.sizes(),
+        " and labels ", labels.sizes(), " failed: ", why));
+  };
+  try {
+    return loss.mean(scores, labels);
+  } catch (const std::exception& error) {
+    if (as_memory_error(error)) throw;
+    refuse(error.what());
+  } catch (...) {
+    refuse("it threw what is no std::exception");
+  }
+  return {};
+}
+
+std::string text_of(const torch::Tensor& value) {
+  if (!value.defined()) return "an undefined tensor";
+  return concat("a tensor of ", value.sizes(), ", ", value.scalar_type(), ", on ", value.device());
+}
+
+}  // namespace
+
+torch::Tensor loss_by(
+    const PluginLoss& loss, const torch::Tensor& scores, const torch::Tensor& labels) {
+  const Autocast whole(scores.device().type(), at::kBFloat16, /*enabled=*/false);
+  torch::Tensor value = value_of_function(loss, scores, labels);
+  check(value.defined() && value.dim() == 0 && at::isFloatingType(value.scalar_type()) &&
+            value.device() == scores.device(),
+      "plugin: the loss ", loss.name, " must return the mean over the batch, one number on ",
+      scores.device(), " as a tensor of [], not ", text_of(value));
+  check(value.requires_grad() || !scores.requires_grad() || !at::GradMode::is_enabled(),
+      "plugin: the loss ", loss.name,
+      " has no gradient: compute it from the scores by LibTorch's operators, without item() or "
+      "detach()");
+  return value;
+}
+
 namespace {
 
 struct Loaded {

@@ -36,88 +36,64 @@
 namespace lockstep {
 namespace {
 
-struct SavedTensor {
-  torch::Tensor tensor;
-  torch::Tensor value;
-  std::uint32_t version;
-};
+using torch::Tensor;
 
-struct SavedMode {
-  torch::nn::Module* module;
-  bool training;
-};
-
-struct SavedGenerator {
-  at::Generator generator;
-  torch::Tensor state;
-};
-
-std::uint32_t version_of(const torch::Tensor& tensor) {
+std::uint32_t version_of(const Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->version_counter().current_version();
 }
 
-// Only what was written to is put back, so that graphs which hold the rest stay usable. The version
-// alone is not enough: batch norm writes its statistics without counting.
-bool was_written(const SavedTensor& saved) {
-  return version_of(saved.tensor) != saved.version || !saved.tensor.equal(saved.value);
-}
-
+/// The state that measuring may change: values of parameters and buffers, the modules' modes, the
+/// random numbers of the CPU and of the device.
 class PreservedState {
  public:
-  PreservedState(const std::vector<torch::nn::Module*>& modules, const c10::Device& device) {
-    for (torch::nn::Module* module : modules) {
-      for (const torch::Tensor& tensor : module->parameters()) save(tensor);
-      for (const torch::Tensor& tensor : module->buffers()) save(tensor);
-      save_mode(*module);
-      for (const auto& child : module->modules(/*include_self=*/false)) save_mode(*child);
+  PreservedState(const Layers& layers, const c10::Device& device) {
+    for (const auto& layer : layers) {
+      torch::nn::Module& module = *layer.value().ptr();
+      for (const Tensor& tensor : module.parameters()) save(tensor);
+      for (const Tensor& tensor : module.buffers()) save(tensor);
+      modes_.emplace_back(&module, module.is_training());
+      for (const auto& child : module.modules(/*include_self=*/false))
+        modes_.emplace_back(child.get(), child->is_training());
     }
     save(at::globalContext().defaultGenerator(c10::Device(c10::kCPU)));
     if (!device.is_cpu()) save(at::globalContext().defaultGenerator(device));
   }
 
+  // Only what was written to is put back, so that graphs which hold the rest stay usable. The
+  // version alone is not enough: batch norm writes its statistics without counting.
   void restore() {
     const torch::NoGradGuard no_gradients;
     for (SavedTensor& saved : tensors_) {
-      if (was_written(saved)) saved.tensor.copy_(saved.value);
+      if (version_of(saved.tensor) != saved.version || !saved.tensor.equal(saved.value))
+        saved.tensor.copy_(saved.value);
     }
-    for (const SavedMode& saved : modes_) saved.module->train(saved.training);
-    for (SavedGenerator& saved : generators_) {
-      const std::lock_guard lock(saved.generator.mutex());
-      saved.generator.set_state(saved.state);
+    for (const auto& [module, is_training] : modes_) module->train(is_training);
+    for (auto& [generator, state] : generators_) {
+      const std::lock_guard lock(generator.mutex());
+      generator.set_state(state);
     }
   }
 
  private:
-  void save(const torch::Tensor& tensor) {
-    if (!tensor.defined()) return;
-    tensors_.push_back({tensor, tensor.detach().clone(), version_of(tensor)});
-  }
+  struct SavedTensor {
+    Tensor tensor, value;
+    std::uint32_t version;
+  };
 
-  void save_mode(torch::nn::Module& module) { modes_.push_back({&module, module.is_training()}); }
+  void save(const Tensor& tensor) {
+    if (tensor.defined()) tensors_.push_back({tensor, tensor.detach().clone(), version_of(tensor)});
+  }
 
   void save(at::Generator generator) {
     const std::lock_guard lock(generator.mutex());
-    generators_.push_back({generator, generator.get_state()});
+    generators_.emplace_back(generator, generator.get_state());
   }
 
   std::vector<SavedTensor> tensors_;
-  std::vector<SavedMode> modes_;  // a parent before its children: train() reaches down
-  std::vector<SavedGenerator> generators_;
+  // A parent before its children: train() reaches down.
+  std::vector<std::pair<torch::nn::Module*, bool>> modes_;
+  std::vector<std::pair<at::Generator, Tensor>> generators_;
 };
-
-/// Runs a body and puts back what it changed, also if it throws: values of parameters and buffers,
-/// the modules' modes, the random numbers of the CPU and of the device.
-void with_preserved_state(const std::vector<torch::nn::Module*>& modules, const c10::Device& device,
-    const std::function<void()>& body) {
-  PreservedState state(modules, device);
-  try {
-    body();
-  } catch (...) {
-    state.restore();
-    throw;
-  }
-  state.restore();
-}
 
 /// A layer between its forward and its backward, by the calls that a stage of a pipeline makes:
 /// what is measured of them is what a pipeline will execute. Autocast is for forward alone.
@@ -125,77 +101,56 @@ class LayerPass {
  public:
   /// The input shares its memory, as between layers of one net, and gets a gradient if it requires
   /// one. `name` is for messages.
-  LayerPass(std::string name, torch::nn::AnyModule layer, const torch::Tensor& input);
+  LayerPass(std::string name, torch::nn::AnyModule layer, const Tensor& input)
+      : name_(std::move(name)), layer_(std::move(layer)), input_({input}, input.device()) {}
 
   torch::Device device() const { return input_.leaves.front().device(); }
 
   /// Throws InvalidArgument if the layer gives no tensor.
-  void forward();
+  void forward() {
+    auto output = layer_.any_forward(input_.seen.front());
+    const Tensor* const tensor = output.try_get<Tensor>();
+    check(tensor != nullptr, "balance: layer ", name_, " must return a tensor to be measured");
+    output_ = *tensor;
+  }
 
   /// Returns what the next layer takes.
-  torch::Tensor output() const;
+  Tensor output() const { return output_.detach().requires_grad_(output_.requires_grad()); }
 
   /// Return whether there is something to compute in backward, and what.
   bool has_backward() const { return output_.requires_grad(); }
-  bool has_input_gradient() const;
-  bool has_parameter_gradients() const;
+  bool has_input_gradient() const { return has_backward() && !input_.wanting().empty(); }
+  bool has_parameter_gradients() const {
+    return has_backward() &&
+           std::ranges::any_of(layer_.ptr()->parameters(), &Tensor::requires_grad);
+  }
 
   /// Accumulates all gradients; the argument is that of the output. Once.
-  void backward(const torch::Tensor& gradient);
+  void backward(const Tensor& gradient) {
+    const AutocastOff off;
+    torch::autograd::backward({output_}, {gradient});
+  }
 
   /// Accumulate that of the input, then those of the parameters; see Note [Backward in two parts].
-  void backward_input(const torch::Tensor& gradient);
-  void backward_weight();
+  void backward_input(const Tensor& gradient) {
+    const AutocastOff off;
+    weights_ = backward_inputs({output_}, {gradient}, input_.wanting());
+  }
+  void backward_weight() {
+    const AutocastOff off;
+    weights_.run();
+  }
 
   /// Returns the gradient of the input, undefined if there is none.
-  torch::Tensor input_gradient() const { return input_.leaves.front().grad(); }
+  Tensor input_gradient() const { return input_.leaves.front().grad(); }
 
  private:
   std::string name_;
   torch::nn::AnyModule layer_;
   StageInput input_;
-  torch::Tensor output_;  // with its graph
+  Tensor output_;  // with its graph
   WeightBackward weights_;
 };
-
-LayerPass::LayerPass(std::string name, torch::nn::AnyModule layer, const torch::Tensor& input)
-    : name_(std::move(name)), layer_(std::move(layer)), input_({input}, input.device()) {}
-
-void LayerPass::forward() {
-  auto output = layer_.any_forward(input_.seen.front());
-  const torch::Tensor* const tensor = output.try_get<torch::Tensor>();
-  check(tensor != nullptr, "balance: layer ", name_, " must return a tensor to be measured");
-  output_ = *tensor;
-}
-
-torch::Tensor LayerPass::output() const {
-  return output_.detach().requires_grad_(output_.requires_grad());
-}
-
-bool LayerPass::has_input_gradient() const { return has_backward() && !input_.wanting().empty(); }
-
-bool LayerPass::has_parameter_gradients() const {
-  const auto parameters = layer_.ptr()->parameters();
-  const auto is_trained = [](const torch::Tensor& parameter) { return parameter.requires_grad(); };
-  return has_backward() && std::ranges::any_of(parameters, is_trained);
-}
-
-void LayerPass::backward(const torch::Tensor& gradient) {
-  const AutocastOff off;
-  torch::autograd::backward({output_}, {gradient});
-}
-
-void LayerPass::backward_input(const torch::Tensor& gradient) {
-  const AutocastOff off;
-  weights_ = backward_inputs({output_}, {gradient}, input_.wanting());
-}
-
-void LayerPass::backward_weight() {
-  const AutocastOff off;
-  weights_.run();
-}
-
-using torch::Tensor;
 
 void check_no_gradients(const Layers& layers) {
   for (const auto& layer : layers) {
@@ -207,12 +162,17 @@ void check_no_gradients(const Layers& layers) {
   }
 }
 
-// Runs a body that may change the layers' state, and leaves it as it was.
+// Runs a body and puts back what it changed, also if it throws.
 void measure(const Layers& layers, const Tensor& sample, const std::function<void()>& body) {
   check_no_gradients(layers);
-  std::vector<torch::nn::Module*> modules;
-  for (const auto& layer : layers) modules.push_back(layer.value().ptr().get());
-  with_preserved_state(modules, sample.device(), body);
+  PreservedState state(layers, sample.device());
+  try {
+    body();
+  } catch (...) {
+    state.restore();
+    throw;
+  }
+  state.restore();
 }
 
 void train(const Layers& layers) {
@@ -276,48 +236,41 @@ class ChainStep {
   /// Return the times of forward and of backward: of all of it at once, or, as in zero-bubble
   /// schedules, of the inputs' gradients first, then of the parameters'. What there is nothing of
   /// takes no time. Once.
-  std::vector<LayerCosts> backward();
-  std::vector<LayerCosts> backward_in_two_parts();
+  std::vector<LayerCosts> backward() {
+    go_back(false, [](LayerPass& pass, LayerCosts& times, const Tensor& gradient) {
+      times.backward = seconds_of(pass, [&] { pass.backward(gradient); });
+    });
+    return times_;
+  }
+  std::vector<LayerCosts> backward_in_two_parts() {
+    go_back(true, [](LayerPass& pass, LayerCosts& times, const Tensor& gradient) {
+      const double seconds = seconds_of(pass, [&] { pass.backward_input(gradient); });
+      if (pass.has_input_gradient()) times.backward_input = seconds;
+    });
+    go_back(false, [](LayerPass& pass, LayerCosts& times, const Tensor&) {
+      const double seconds = seconds_of(pass, [&] { pass.backward_weight(); });
+      if (pass.has_parameter_gradients()) times.backward_weight = seconds;
+    });
+    return times_;
+  }
 
  private:
-  using Visit = std::function<void(LayerPass& pass, LayerCosts& times, const Tensor& gradient)>;
-  void go_back(bool keeps, const Visit& visit);
+  // Gives each layer the gradient that the one behind it has computed.
+  void go_back(bool keeps, const auto& visit) {
+    Tensor gradient;
+    for (std::size_t index = passes_.size(); index-- > 0;) {
+      LayerPass& pass = *passes_[index];
+      if (!gradient.defined()) gradient = at::ones_like(pass.output());
+      if (pass.has_backward()) visit(pass, times_[index], gradient);
+      gradient = pass.input_gradient();
+      if (!keeps) passes_.pop_back();
+    }
+  }
 
   NewGradients gradients_;
   std::vector<LayerCosts> times_;
   std::vector<PassPointer> passes_;
 };
-
-// Gives each layer the gradient that the one behind it has computed.
-void ChainStep::go_back(bool keeps, const Visit& visit) {
-  Tensor gradient;
-  for (std::size_t index = passes_.size(); index-- > 0;) {
-    LayerPass& pass = *passes_[index];
-    if (!gradient.defined()) gradient = at::ones_like(pass.output());
-    if (pass.has_backward()) visit(pass, times_[index], gradient);
-    gradient = pass.input_gradient();
-    if (!keeps) passes_.pop_back();
-  }
-}
-
-std::vector<LayerCosts> ChainStep::backward() {
-  go_back(false, [](LayerPass& pass, LayerCosts& times, const Tensor& gradient) {
-    times.backward = seconds_of(pass, [&] { pass.backward(gradient); });
-  });
-  return times_;
-}
-
-std::vector<LayerCosts> ChainStep::backward_in_two_parts() {
-  go_back(true, [](LayerPass& pass, LayerCosts& times, const Tensor& gradient) {
-    const double seconds = seconds_of(pass, [&] { pass.backward_input(gradient); });
-    if (pass.has_input_gradient()) times.backward_input = seconds;
-  });
-  go_back(false, [](LayerPass& pass, LayerCosts& times, const Tensor&) {
-    const double seconds = seconds_of(pass, [&] { pass.backward_weight(); });
-    if (pass.has_parameter_gradients()) times.backward_weight = seconds;
-  });
-  return times_;
-}
 
 std::vector<LayerCosts> bytes_of(const Layers& layers, const Tensor& sample) {
   std::vector<LayerCosts> costs(layers.size());

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,19 +7,9 @@
 #include <torch/ordered_dict.h>
 #include <torch/types.h>
 
-namespace lockstep {
+#include "lockstep/parallel/schedule/partition.h"
 
-/// The costs of one layer in training, on a sample; times in seconds.
-struct LayerCosts {
-  std::string name;
-  double forward = 0;
-  double backward_input = 0;   ///< of the gradient of its input alone; 0 if it needs none
-  double backward_weight = 0;  ///< of those of its parameters, after that; 0 if there are none
-  double backward = 0;         ///< of all of them in one pass
-  std::int64_t activation_bytes = 0;  ///< that forward leaves allocated, its output among them
-  std::int64_t output_bytes = 0;      ///< also if it is the input, changed in place
-  std::vector<std::int64_t> parameter_bytes;  ///< of each parameter, in order
-};
+namespace lockstep {
 
 /// Measures all costs of each layer on a sample, each computed as a stage of its own: forward,
 /// backward at once, and backward in two parts, by the calls of Note [Backward in two parts].

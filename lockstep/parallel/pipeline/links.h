@@ -13,7 +13,7 @@
 #include <c10/core/Stream.h>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/device/peer_copier.h"
+#include "lockstep/device/accelerator.h"
 #include "lockstep/parallel/pipeline/payload.h"
 #include "lockstep/parallel/place/place.h"
 

@@ -8,7 +8,7 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/device/peer_copier.h"
+#include "lockstep/device/accelerator.h"
 #include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/pipeline_options.h"
 #include "lockstep/parallel/pipeline/runner.h"

@@ -13,6 +13,11 @@ bool has_transfers(const Schedule& schedule);
 /// Returns whether the stages before and after an edge (stage, stage + 1) are on different ranks.
 bool crosses_ranks(const Schedule& schedule, int stage);
 
+/// Returns whether the action is a receive.
+constexpr bool is_receive(ActionKind kind) {
+  return kind == ActionKind::kReceiveForward || kind == ActionKind::kReceiveBackward;
+}
+
 /// Numbers what can happen to a micro-batch in a stage, so that it can index a vector of
 /// number_of_events(). Both kinds of backward that make the input's gradient are one event.
 std::size_t event_of(const Schedule& schedule, const Action& action);

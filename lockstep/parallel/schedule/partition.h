@@ -1,9 +1,23 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 namespace lockstep {
+
+/// The costs of one layer in training, on a sample; times in seconds.
+struct LayerCosts {
+  std::string name;
+  double forward = 0;
+  double backward_input = 0;   ///< of the gradient of its input alone; 0 if it needs none
+  double backward_weight = 0;  ///< of those of its parameters, after that; 0 if there are none
+  double backward = 0;         ///< of all of them in one pass
+  std::int64_t activation_bytes = 0;  ///< that forward leaves allocated, its output among them
+  std::int64_t output_bytes = 0;      ///< also if it is the input, changed in place
+  std::vector<std::int64_t> parameter_bytes;  ///< of each parameter, in order
+};
 
 /// Cuts a chain of layers into blocks so that the largest block costs as little as possible;
 /// returns the number of layers of each block, at least 1.

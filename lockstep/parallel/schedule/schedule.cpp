@@ -131,6 +131,25 @@ void check_numbers(ScheduleKind kind, int ranks, int stages, int micro_batches) 
 
 }  // namespace
 
+std::string to_string(const Action& action) {
+  return concat(action.stage, name_of(action.kind), action.micro_batch);
+}
+
+Action parse_action(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789";
+  const std::size_t kind_at = std::min(text.find_first_not_of(kDigits), text.size());
+  const std::size_t kind_end = text.find_last_not_of(kDigits) + 1;  // npos + 1 is 0
+  const std::size_t kind_size = kind_end > kind_at ? kind_end - kind_at : 0;
+  const auto stage = parse_number<int>(text.substr(0, kind_at));
+  const auto kinds = names_of(ActionKind{});
+  const auto* const kind = std::ranges::find(
+      kinds, text.substr(kind_at, kind_size), [](const auto& entry) { return entry.name; });
+  const auto micro_batch = parse_number<int>(text.substr(kind_at + kind_size));
+  check(stage && kind != kinds.end() && micro_batch, "parse_action: not an action: '", text,
+      "'; write stage, kind (F, B, I, W, SEND_F, RECV_F, SEND_B, RECV_B) and micro-batch, as 1F0");
+  return {*stage, kind->value, *micro_batch};
+}
+
 ScheduleKind schedule_kind(std::string_view name) {
   for (const auto& entry : names_of(ScheduleKind{}))
     if (entry.name == name) return entry.value;

@@ -1,13 +1,53 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/core/enum_names.h"
-#include "lockstep/parallel/schedule/action.h"
 
 namespace lockstep {
+
+/// The work of a rank on one micro-batch in one stage of a pipeline.
+enum class ActionKind {
+  kForward,
+  kBackward,        ///< the gradients of input and weights together
+  kBackwardInput,   ///< the gradient of the stage's input, which the stage before waits for
+  kBackwardWeight,  ///< the gradients of the weights, which nobody waits for
+  kSendForward,     ///< the stage's output, to the stage after
+  kReceiveForward,  ///< the stage's input, from the stage before
+  kSendBackward,    ///< the gradient of the stage's input, to the stage before
+  kReceiveBackward  ///< the gradient of the stage's output, from the stage after
+};
+
+/// As PyTorch writes them.
+constexpr auto names_of(ActionKind) {
+  using K = ActionKind;
+  return std::array{EnumName{K::kForward, "F"}, EnumName{K::kBackward, "B"},
+      EnumName{K::kBackwardInput, "I"}, EnumName{K::kBackwardWeight, "W"},
+      EnumName{K::kSendForward, "SEND_F"}, EnumName{K::kReceiveForward, "RECV_F"},
+      EnumName{K::kSendBackward, "SEND_B"}, EnumName{K::kReceiveBackward, "RECV_B"}};
+}
+
+/// One entry of a schedule. The stage is the one that acts, also for transfers: the stage that
+/// sends, the stage that receives.
+struct Action {
+  int stage = 0;
+  ActionKind kind = ActionKind::kForward;
+  int micro_batch = 0;
+
+  friend bool operator==(const Action&, const Action&) = default;
+};
+
+/// Returns whether the action computes; the others transfer.
+constexpr bool is_compute(ActionKind kind) { return kind <= ActionKind::kBackwardWeight; }
+
+/// Returns an action as PyTorch writes it: `1F0`, `2I1`, `0W3`, `0B3`, `2SEND_B2`, `1RECV_F1`.
+std::string to_string(const Action& action);
+
+/// Reads what to_string writes. Throws InvalidArgument that repeats the text.
+Action parse_action(std::string_view text);
 
 /// The order in which the stages of a pipeline take the micro-batches.
 enum class ScheduleKind {

@@ -45,15 +45,13 @@ double cost_of(const StageCosts& stages, const Action& action) {
   }
 }
 
-// A receive may begin while its send is still under way.
-bool is_receive(ActionKind kind) { return kind == kReceiveForward || kind == kReceiveBackward; }
-
 // When the input of an action is there.
 double ready_at(const Schedule& schedule, bool transfers, const StageCosts& stages,
     const Action& action, const std::vector<TimedAction>& events) {
   double ready = 0;
   for (const Action& need : needs_of(schedule, transfers, action)) {
     const TimedAction& event = events[event_of(schedule, need)];
+    // A receive may begin while its send is still under way.
     if (is_receive(action.kind)) return event.start;
     const bool comes_over = schedule.rank_of(need.stage) != schedule.rank_of(action.stage);
     const double transfer = comes_over ? transfer_between(stages, need.stage, action.stage) : 0;

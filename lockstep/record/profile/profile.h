@@ -9,6 +9,7 @@
 
 #include "lockstep/core/enum_names.h"
 #include "lockstep/core/spans.h"
+#include "lockstep/parallel/schedule/partition.h"
 
 namespace lockstep {
 
@@ -59,18 +60,6 @@ struct OperatorProfile {
   double milliseconds = 0;
 };
 
-/// The costs of one layer of the model's chain on a batch, computed alone; times in milliseconds.
-struct ChainLayer {
-  std::string name;
-  double forward = 0;
-  double backward_input = 0;   ///< of the gradient of its input alone; 0 if it needs none
-  double backward_weight = 0;  ///< of those of its parameters, after that; 0 if there are none
-  double backward = 0;         ///< of all of them in one pass
-  std::int64_t activation_bytes = 0;  ///< that forward leaves allocated, its output among them
-  std::int64_t output_bytes = 0;
-  std::vector<std::int64_t> parameters;  ///< bytes of each, in order
-};
-
 /// A box of the picture of one step, in milliseconds from its begin.
 struct TimelineSpan {
   std::size_t lane = 0;  ///< of RankProfile::lanes; their number: gradients on their way
@@ -94,7 +83,7 @@ struct RankProfile {
   std::optional<double> peak = {};         ///< FLOP/s that matrix products reached here
   std::vector<TimelineSpan> timeline;      ///< of the step whose time is the median
   std::int64_t batch = 0;                  ///< samples that the chain was measured with
-  std::vector<ChainLayer> chain;           ///< empty: no place of the rank has the whole model
+  std::vector<LayerCosts> chain;           ///< each computed alone; empty: no place has all layers
 };
 
 /// Analyses the spans of one rank. Throws DataError if there is no whole step among them.
@@ -122,5 +111,12 @@ std::string profile_text(const RunProfile& profile);
 
 /// Returns a line: the arithmetic of a step and the share of the peak; empty if there is none.
 std::string arithmetic_text(const RunProfile& profile);
+
+/// Writes the spans of one rank as events of Chrome's trace format, separated by commas, without
+/// the list around them; `start` is time 0.
+std::string trace_events(int rank, const std::vector<SpanLane>& lanes, std::int64_t start);
+
+/// Puts the events of all ranks into a whole file, which chrome://tracing and Perfetto open.
+std::string trace_file(const std::vector<std::string>& events);
 
 }  // namespace lockstep

@@ -1,139 +1,25 @@
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/json_fields.h"
+#include "lockstep/formats/json_object.h"
 #include "lockstep/record/profile/profile.h"
 
 namespace lockstep {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = JsonWriter::Json;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 28;
 
-Json lane_json(const LaneProfile& lane) {
-  Json object = {{"thread", lane.thread}, {"main", lane.is_main}};
-  for (const auto& phase : names_of(StepPhase{}))
-    object[std::string(phase.name) + "_ms"] = lane.of(phase.value);
-  return object;
-}
-
-LaneProfile read_lane(const JsonFields& fields) {
-  LaneProfile lane{.thread = fields.text("thread"), .is_main = fields.flag("main")};
-  for (const auto& phase : names_of(StepPhase{}))
-    lane.of(phase.value) = fields.number((std::string(phase.name) + "_ms").c_str());
-  return lane;
-}
-
-Json layer_json(const LayerProfile& layer) {
-  return {{"name", layer.name}, {"forward_ms", layer.forward}, {"backward_ms", layer.backward},
-      {"flops", layer.flops}};
-}
-
-LayerProfile read_layer(const JsonFields& fields) {
-  return {.name = fields.text("name"),
-      .forward = fields.number("forward_ms"),
-      .backward = fields.number("backward_ms"),
-      .flops = fields.number("flops")};
-}
-
-Json operator_json(const OperatorProfile& each) {
-  return {{"name", each.name}, {"backward", each.is_backward}, {"calls", each.calls},
-      {"ms", each.milliseconds}};
-}
-
-OperatorProfile read_operator(const JsonFields& fields) {
-  return {.name = fields.text("name"),
-      .is_backward = fields.flag("backward"),
-      .calls = fields.number("calls"),
-      .milliseconds = fields.number("ms")};
-}
-
-Json box_json(const TimelineSpan& box) {
-  return {{"lane", box.lane}, {"phase", name_of(box.phase)}, {"name", box.name},
-      {"begin_ms", box.begin}, {"end_ms", box.end}};
-}
-
-TimelineSpan read_box(const JsonFields& fields) {
-  TimelineSpan box{.lane = static_cast<std::size_t>(fields.count("lane")),
-      .name = fields.text("name"),
-      .begin = fields.number("begin_ms"),
-      .end = fields.number("end_ms")};
-  const std::string phase = fields.text("phase");
-  bool is_known = false;
-  for (const auto& each : names_of(StepPhase{})) {
-    if (each.name != phase) continue;
-    box.phase = each.value;
-    is_known = true;
-  }
-  if (!is_known) fields.refuse("phase", "be a phase of a step");
-  return box;
-}
-
-Json chain_layer_json(const ChainLayer& layer) {
-  return {{"name", layer.name}, {"forward_ms", layer.forward},
-      {"backward_input_ms", layer.backward_input}, {"backward_weight_ms", layer.backward_weight},
-      {"backward_ms", layer.backward}, {"activation_bytes", layer.activation_bytes},
-      {"output_bytes", layer.output_bytes}, {"parameters", layer.parameters}};
-}
-
-std::vector<std::int64_t> read_bytes(const JsonFields& fields, const char* key) {
-  constexpr double kMost = 1e15;  // which a double holds exactly
-  std::vector<std::int64_t> bytes;
-  for (const double number : fields.numbers(key)) {
-    if (number < 0 || number > kMost || number != std::floor(number))
-      fields.refuse(key, "be whole numbers from 0 to 1e15");
-    bytes.push_back(static_cast<std::int64_t>(number));
-  }
-  return bytes;
-}
-
-ChainLayer read_chain_layer(const JsonFields& fields) {
-  return {.name = fields.text("name"),
-      .forward = fields.seconds("forward_ms"),
-      .backward_input = fields.seconds("backward_input_ms"),
-      .backward_weight = fields.seconds("backward_weight_ms"),
-      .backward = fields.seconds("backward_ms"),
-      .activation_bytes = fields.count("activation_bytes"),
-      .output_bytes = fields.count("output_bytes"),
-      .parameters = read_bytes(fields, "parameters")};
-}
-
-template <typename Item, typename Write>
-Json list_of(const std::vector<Item>& items, const Write& write) {
-  Json list = Json::array();
-  for (const Item& item : items) list.push_back(write(item));
-  return list;
-}
-
-template <typename Item, typename Read>
-void read_list(std::vector<Item>& items, const std::vector<JsonFields>& list, const Read& read) {
-  for (const JsonFields& fields : list) items.push_back(read(fields));
-}
-
-Json rank_json(const RankProfile& rank) {
-  Json object = {{"rank", rank.rank}, {"steps", rank.steps}, {"step_ms", rank.step},
-      {"lanes", list_of(rank.lanes, lane_json)}, {"layers", list_of(rank.layers, layer_json)},
-      {"operators", list_of(rank.operators, operator_json)}, {"reduction_ms", rank.reduction},
-      {"exposed_ms", rank.exposed}, {"flops", rank.flops},
-      {"peak_flops_per_s", rank.peak ? Json(*rank.peak) : Json(nullptr)},
-      {"timeline", list_of(rank.timeline, box_json)}};
-  if (rank.unwaited_step) object["unwaited_step_ms"] = *rank.unwaited_step;
-  if (rank.chain.empty()) return object;
-  object["batch"] = rank.batch;
-  object["chain"] = list_of(rank.chain, chain_layer_json);
-  return object;
-}
-
-// Absent where no place has the whole model, and in files of versions that did not measure it.
-void read_chain(RankProfile& rank, const JsonFields& fields) {
+// Absent where no place has the whole model.
+void read_chain(RankProfile& rank, JsonReader& object) {
+  const JsonFields& fields = object.fields();
   if (!fields.has("chain")) {
     if (fields.has("batch")) fields.refuse("batch", "come with a chain");
     return;
   }
   rank.batch = fields.count("batch", 1);
-  read_list(rank.chain, fields.objects("chain"), read_chain_layer);
+  object("chain", rank.chain);
   if (rank.chain.empty()) fields.refuse("chain", "have a layer");
 }
 
@@ -147,29 +33,131 @@ void check_rank(const RankProfile& rank, const JsonFields& fields) {
       fields.refuse("timeline", "have boxes within its lanes that end after they begin");
 }
 
-RankProfile read_rank(const JsonFields& fields) {
-  RankProfile rank{.rank = fields.small_count("rank"),
-      .steps = fields.count("steps", 1),
-      .step = fields.seconds("step_ms"),
-      .reduction = fields.seconds("reduction_ms"),
-      .exposed = fields.seconds("exposed_ms"),
-      .flops = fields.seconds("flops"),
-      .peak = fields.number_if("peak_flops_per_s")};
-  read_list(rank.lanes, fields.objects("lanes"), read_lane);
-  read_list(rank.layers, fields.objects("layers"), read_layer);
-  read_list(rank.operators, fields.objects("operators"), read_operator);
-  read_list(rank.timeline, fields.objects("timeline"), read_box);
-  if (fields.has("unwaited_step_ms")) rank.unwaited_step = fields.seconds("unwaited_step_ms");
-  read_chain(rank, fields);
-  check_rank(rank, fields);
-  return rank;
+void list_more(JsonWriter& object, const RankProfile& rank) {
+  if (rank.unwaited_step) object("unwaited_step_ms", *rank.unwaited_step);
+  if (rank.chain.empty()) return;
+  object("batch", rank.batch);
+  object("chain", rank.chain);
+}
+
+void list_more(JsonReader& object, RankProfile& rank) {
+  if (object.fields().has("unwaited_step_ms"))
+    rank.unwaited_step = object.fields().seconds("unwaited_step_ms");
+  read_chain(rank, object);
+  check_rank(rank, object.fields());
+}
+
+const char* category_of(Activity activity) {
+  switch (activity) {
+    case Activity::kLayer:
+      return "layer";
+    case Activity::kOperator:
+      return "operator";
+    case Activity::kGradientNode:
+      return "gradient";
+    case Activity::kCommunication:
+    case Activity::kReduction:
+      return "communication";
+    case Activity::kIdle:
+      return "idle";
+    default:
+      return "phase";
+  }
+}
+
+double microseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e3; }
+
+void add(std::string& text, const Json& event) {
+  text += (text.empty() ? "" : ",\n") + event.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void add_name(
+    std::string& text, const char* what, int rank, std::size_t lane, const std::string& name) {
+  add(text,
+      {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", lane}, {"args", {{"name", name}}}});
+}
+
+Json complete(const Span& span, int rank, std::size_t lane, std::int64_t start) {
+  Json event = {{"ph", "X"}, {"name", span.name}, {"cat", category_of(span.activity)},
+      {"pid", rank}, {"tid", lane}, {"ts", microseconds(span.begin - start)},
+      {"dur", microseconds(span.end - span.begin)}};
+  if (!span.layer.empty()) event["args"]["layer"] = span.layer;
+  if (span.flops > 0) event["args"]["flops"] = span.flops;
+  return event;
 }
 
 }  // namespace
 
+template <typename Object>
+void list_fields(Object& object, LaneProfile& lane) {
+  object("thread", lane.thread);
+  object("main", lane.is_main);
+  for (const auto& phase : names_of(StepPhase{}))
+    object.number((std::string(phase.name) + "_ms").c_str(), lane.of(phase.value));
+}
+
+template <typename Object>
+void list_fields(Object& object, LayerProfile& layer) {
+  object("name", layer.name);
+  object.number("forward_ms", layer.forward);
+  object.number("backward_ms", layer.backward);
+  object.number("flops", layer.flops);
+}
+
+template <typename Object>
+void list_fields(Object& object, OperatorProfile& each) {
+  object("name", each.name);
+  object("backward", each.is_backward);
+  object.number("calls", each.calls);
+  object.number("ms", each.milliseconds);
+}
+
+template <typename Object>
+void list_fields(Object& object, TimelineSpan& box) {
+  object("lane", box.lane);
+  object.choice("phase", box.phase, "be a phase of a step");
+  object("name", box.name);
+  object.number("begin_ms", box.begin);
+  object.number("end_ms", box.end);
+}
+
+template <typename Object>
+void list_fields(Object& object, LayerCosts& layer) {
+  object("name", layer.name);
+  object.milliseconds("forward_ms", layer.forward);
+  object.milliseconds("backward_input_ms", layer.backward_input);
+  object.milliseconds("backward_weight_ms", layer.backward_weight);
+  object.milliseconds("backward_ms", layer.backward);
+  object("activation_bytes", layer.activation_bytes);
+  object("output_bytes", layer.output_bytes);
+  object("parameters", layer.parameter_bytes);
+}
+
+template <typename Object>
+void list_fields(Object& object, RankProfile& rank) {
+  object("rank", rank.rank);
+  object("steps", rank.steps, 1);
+  object("step_ms", rank.step);
+  object("lanes", rank.lanes);
+  object("layers", rank.layers);
+  object("operators", rank.operators);
+  object("reduction_ms", rank.reduction);
+  object("exposed_ms", rank.exposed);
+  object("flops", rank.flops);
+  object("peak_flops_per_s", rank.peak);
+  object("timeline", rank.timeline);
+  list_more(object, rank);
+}
+
+template <typename Object>
+void list_fields(Object& object, RunProfile& profile) {
+  object("precision", profile.precision);
+  object("ranks", profile.ranks);
+}
+
 std::string profile_json(const RunProfile& profile) {
-  const Json object = {
-      {"v", 1}, {"precision", profile.precision}, {"ranks", list_of(profile.ranks, rank_json)}};
+  Json object = {{"v", 1}};
+  object.update(JsonWriter::json_of(profile));
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -177,10 +165,34 @@ RunProfile read_profile(const std::string& text, const std::string& file) {
   const nlohmann::json object = parse_strict_json(text, file, {.bytes = kMostBytes});
   const JsonFields fields(object, file);
   fields.count("v", 1, 1);
-  RunProfile profile{.precision = fields.text("precision")};
-  read_list(profile.ranks, fields.objects("ranks"), read_rank);
+  auto profile = JsonReader::read<RunProfile>(fields);
   if (profile.ranks.empty()) fields.refuse("ranks", "have a rank");
   return profile;
+}
+
+// Reductions overlap with what their thread does, so they have a row of their own.
+std::string trace_events(int rank, const std::vector<SpanLane>& lanes, std::int64_t start) {
+  std::string text;
+  add_name(text, "process_name", rank, 0, concat("rank ", rank));
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    const std::size_t reductions = lanes.size() + lane;
+    bool has_reductions = false;
+    add_name(text, "thread_name", rank, lane, lanes[lane].is_main ? "main" : lanes[lane].thread);
+    for (const Span& span : lanes[lane].spans) {
+      const bool is_reduction = span.activity == Activity::kReduction;
+      has_reductions = has_reductions || is_reduction;
+      add(text, complete(span, rank, is_reduction ? reductions : lane, start));
+    }
+    if (has_reductions) add_name(text, "thread_name", rank, reductions, "gradients on their way");
+  }
+  return text;
+}
+
+std::string trace_file(const std::vector<std::string>& events) {
+  std::string text;
+  for (const std::string& of_rank : events)
+    if (!of_rank.empty()) text += (text.empty() ? "" : ",\n") + of_rank;
+  return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + text + "\n]}\n";
 }
 
 }  // namespace lockstep

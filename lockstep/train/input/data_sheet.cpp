@@ -15,7 +15,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/data/batch.h"
 #include "lockstep/data/distributed_sampler.h"
-#include "lockstep/data/pixels/pixels_of.h"
+#include "lockstep/data/pixels/pixel_scale.h"
 #include "lockstep/formats/image/image_encoder.h"
 #include "lockstep/train/input/datasets.h"
 
@@ -102,7 +102,7 @@ struct Looks {
 void look_plainly(const Looks& looks, const data::SampleKey& key, SheetSample& sample) {
   const auto inputs = looks.plain.inputs();
   const auto [channels, height, width] = looks.plain.shape();
-  const auto tensors = read_one(looks.plain, key).inputs();
+  const auto tensors = read_one(looks.plain, key).input_tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const bool is_named = !inputs.empty();
     const auto shape = is_named ? inputs[i].sizes : std::vector{channels, height, width};
@@ -127,7 +127,7 @@ SheetSample sample_of(const Looks& looks, std::int64_t index) {
   try {
     look_plainly(looks, key, sample);
     for (; key.epoch < looks.draws; ++key.epoch)
-      sample.draws.push_back(picture_of(read_one(looks.part, key).data[0], looks.normalization));
+      sample.draws.push_back(picture_of(read_one(looks.part, key).input()[0], looks.normalization));
   } catch (const DataError& error) {
     sample.failure = error.what();
   }
@@ -220,7 +220,7 @@ std::vector<std::uint8_t> sample_picture(
       inputs, [](const data::InputForm& input) { return is_pictured(input.sizes); });
   if (!inputs.empty() && found == inputs.end()) return {};
   const auto place = static_cast<std::size_t>(found - inputs.begin());
-  torch::Tensor image = read_one(set, {.index = index}).inputs()[place][0].to(torch::kFloat);
+  torch::Tensor image = read_one(set, {.index = index}).input_tensors()[place][0].to(torch::kFloat);
   if (image.size(0) != 3) image = image.slice(0, 0, 1);
   spread_if_no_pixels(image, normalization);
   const std::int64_t longest = std::max(image.size(1), image.size(2));

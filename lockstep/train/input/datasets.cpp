@@ -20,7 +20,7 @@
 #include "lockstep/data/split.h"
 #include "lockstep/data/transforms/augment.h"
 #include "lockstep/nn/models/catalogue.h"
-#include "lockstep/train/state/parameters_hash.h"
+#include "lockstep/train/state/whole_model.h"
 
 namespace lockstep {
 namespace {
@@ -274,7 +274,7 @@ std::vector<torch::Tensor> some_samples(const data::Samples& set) {
   const Batch batch = data::empty_batch(
       std::ssize(keys), {.shape = set.shape(), .channels_last = true, .inputs = inputs});
   set.read(keys, batch);
-  std::vector<torch::Tensor> content = batch.inputs();
+  std::vector<torch::Tensor> content = batch.input_tensors();
   std::string forms;
   for (const data::InputForm& input : inputs) forms += input.text() + '\n';
   if (!inputs.empty()) content.insert(content.begin(), bytes_of(forms));

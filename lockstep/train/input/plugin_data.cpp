@@ -122,7 +122,7 @@ class PluginInputSamples final : public data::Samples {
               data::has_form(out, count, {.dtype = torch::kBFloat16, .inputs = inputs_}),
         "plugin: ", name_, ": the batch must be one of its ", inputs_.size(), " inputs");
     std::vector<InputRows> rows;
-    const auto tensors = out.inputs();
+    const auto tensors = out.input_tensors();
     for (std::size_t i = 0; i < inputs_.size(); ++i) rows.emplace_back(tensors[i], inputs_[i]);
     std::vector<void*> memory(rows.size());
     for (std::size_t i = 0; i < keys.size(); ++i) {
@@ -130,7 +130,7 @@ class PluginInputSamples final : public data::Samples {
       std::ranges::transform(rows, memory.begin(), [i](InputRows& row) { return row.begin(i); });
       read_one(keys[i].index, memory);
       for (const InputRows& row : rows) row.end(i);
-      out.target.data_ptr<std::int64_t>()[i] = *label(keys[i].index);
+      out.target().data_ptr<std::int64_t>()[i] = *label(keys[i].index);
     }
   }
 

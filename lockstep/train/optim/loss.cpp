@@ -13,7 +13,6 @@
 #include "lockstep/core/text.h"
 #include "lockstep/data/batch.h"
 #include "lockstep/nn/models/plugin_library.h"
-#include "lockstep/nn/models/plugin_loss.h"
 
 namespace lockstep {
 namespace {

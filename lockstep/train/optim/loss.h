@@ -5,7 +5,7 @@
 
 #include <torch/types.h>
 
-#include "lockstep/nn/models/loss_names.h"
+#include "lockstep/nn/models/catalogue.h"
 #include "lockstep/nn/models/plugin.h"
 
 namespace lockstep {

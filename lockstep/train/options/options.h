@@ -7,16 +7,89 @@
 
 #include "lockstep/core/enum_names.h"
 #include "lockstep/nn/kernels.h"
-#include "lockstep/nn/models/loss_names.h"
+#include "lockstep/nn/models/catalogue.h"
 #include "lockstep/parallel/schedule/schedule.h"
 #include "lockstep/record/metrics.h"
 #include "lockstep/snapshot/snapshot_interval.h"
-#include "lockstep/train/options/gradient_settings.h"
-#include "lockstep/train/options/lr_settings.h"
 #include "lockstep/train/options/optimizer_settings.h"
-#include "lockstep/train/options/precision.h"
 
 namespace lockstep {
+
+/// The types in which a model computes; parameters and optimizer stay float32.
+enum class Precision {
+  k32,
+  kBf16Mixed,  ///< autocast to bfloat16
+  k16Mixed     ///< autocast to float16, with a GradScaler
+};
+constexpr auto names_of(Precision) {
+  return std::array{EnumName{Precision::k32, "32"}, EnumName{Precision::kBf16Mixed, "bf16-mixed"},
+      EnumName{Precision::k16Mixed, "16-mixed"}};
+}
+
+/// The float32 products that NVIDIA's GPUs may round to TF32, of 10 bits of mantissa, which is
+/// several times as fast.
+enum class Tf32 {
+  kAuto,  ///< convolutions, not matrix products: LibTorch's own choice
+  kOn,
+  kOff
+};
+constexpr auto names_of(Tf32) {
+  return std::array{
+      EnumName{Tf32::kAuto, "auto"}, EnumName{Tf32::kOn, "on"}, EnumName{Tf32::kOff, "off"}};
+}
+
+/// The request of --precision.
+struct PrecisionRequest {
+  bool is_auto = false;
+  bool is_given = false;  ///< on the command line
+  Precision precision = Precision::k32;
+};
+
+/// The precision of a run, and the remarks on it.
+struct PrecisionChoice {
+  Precision precision = Precision::k32;
+  std::string hint;     ///< that another would be quicker; may be empty
+  std::string warning;  ///< of a slow one; may be empty
+};
+
+/// The hardware on which all ranks of a run compute.
+struct Computing {
+  double bf16_speed = 0;  ///< of products in bfloat16, float32's being 1; the least of all
+  bool on_accelerators = false;
+};
+
+/// Decides in what to compute; `resumed` is what the snapshot has that a run goes on from, which
+/// `auto` keeps.
+PrecisionChoice choose_precision(
+    const PrecisionRequest& asked, const Computing& on, std::optional<Precision> resumed);
+
+/// The way in which the ranks of `ddp` send each other gradients.
+enum class CommHookKind { kNone, kFp16, kBf16, kPowerSgd };
+constexpr auto names_of(CommHookKind) {
+  return std::array{EnumName{CommHookKind::kNone, "none"}, EnumName{CommHookKind::kFp16, "fp16"},
+      EnumName{CommHookKind::kBf16, "bf16"}, EnumName{CommHookKind::kPowerSgd, "powersgd"}};
+}
+
+/// The settings of a communication hook; the numbers are PowerSGD's, as PyTorch's.
+struct CommHookSettings {
+  CommHookKind kind = CommHookKind::kNone;
+  std::int64_t rank = 1;
+  std::int64_t start_step = 1000;  ///< how many steps are exact, each time the run is started
+};
+
+/// The settings of how gradients are averaged over the ranks of `ddp`.
+struct GradientSettings {
+  std::optional<double> bucket_mb = {};  ///< MiB
+  CommHookSettings comm_hook = {};
+  bool find_unused_parameters = false;  ///< backward may leave some without a gradient
+};
+
+/// Reads `none`, `fp16`, `bf16`, `powersgd`, `powersgd:RANK` or `powersgd:RANK:STEP`. Throws
+/// InvalidArgument whose words go on after the flag's name.
+CommHookSettings parse_comm_hook(const std::string& text);
+
+/// Writes it so that it can be read.
+std::string comm_hook_text(const CommHookSettings& settings);
 
 enum class Augment { kNone, kCropFlip, kTimm };
 constexpr auto names_of(Augment) {

@@ -24,13 +24,19 @@ std::string toml_of(const FlagValue& value) {
   return text.str();
 }
 
-// Another version may have written the same value in another way.
-bool is_same(const std::string& a, const std::string& b) {
-  if (a == b || a == kAbsent || b == kAbsent) return a == b;
+FlagValue value_of(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  if (const auto whole = node.value_exact<std::int64_t>()) return *whole;
+  if (const auto is_on = node.value_exact<bool>()) return *is_on;
+  return node.value<double>().value_or(0);
+}
+
+toml::table parsed_toml(const std::string& toml, const std::string& file) {
   try {
-    return toml::parse("x = " + a) == toml::parse("x = " + b);
-  } catch (const toml::parse_error&) {
-    return false;
+    return toml::parse(toml);
+  } catch (const toml::parse_error& error) {
+    throw DataError(
+        concat(file, ": line ", error.source().begin.line, ": is not TOML: ", error.description()));
   }
 }
 
@@ -85,34 +91,10 @@ Configuration begun_configuration(const TrainOptions& options) {
   return found;
 }
 
-namespace {
-
-toml::table parsed_toml(const std::string& toml, const std::string& file) {
-  try {
-    return toml::parse(toml);
-  } catch (const toml::parse_error& error) {
-    throw DataError(
-        concat(file, ": line ", error.source().begin.line, ": is not TOML: ", error.description()));
-  }
-}
-
-// The text that the flag would be given.
-std::string text_given(const toml::node& value) {
-  if (const auto text = value.value_exact<std::string>()) return *text;
-  if (const auto whole = value.value_exact<std::int64_t>()) return text_of(*whole);
-  return text_of(value.value<double>().value_or(0));
-}
-
-}  // namespace
-
 Configuration parse_configuration(const std::string& toml, const std::string& file) {
   Configuration found;
-  for (const auto& [key, value] : parsed_toml(toml, file)) {
-    if (!is_decisive(std::string(key))) continue;
-    std::ostringstream text;
-    text << toml::toml_formatter(value, toml::format_flags::none);
-    found.emplace_back(key, text.str());
-  }
+  for (const auto& [key, value] : parsed_toml(toml, file))
+    if (is_decisive(std::string(key))) found.emplace_back(key, toml_of(value_of(value)));
   return found;
 }
 
@@ -125,7 +107,7 @@ TrainOptions recorded_options(const std::string& toml, const std::string& file) 
     if (value == nullptr || !flag.read || !flag.write) continue;
     if (value->value_exact<bool>() == false) continue;
     try {
-      flag.read(options, flag.spec, text_given(*value));
+      flag.read(options, flag.spec, text_of(value_of(*value)));
     } catch (const InvalidArgument& error) {
       throw DataError(concat(file, ": ", error.what()));
     }
@@ -156,7 +138,7 @@ std::vector<std::string> differences(
   std::vector<std::string> found;
   const auto compare = [&](const std::string& flag) {
     const std::string then = value_in(before, flag), today = value_in(now, flag);
-    if (!is_same(then, today))
+    if (then != today)
       found.push_back(concat("--", flag, ": ", name, " has ", then, ", now ", today));
   };
   for (const auto& [flag, value] : now) compare(flag);

@@ -1,30 +1,31 @@
 #pragma once
 
+#include <chrono>
+#include <optional>
+#include <string>
+
 #include "lockstep/flags/flag_table.h"
 #include "lockstep/train/options/options.h"
 
 namespace lockstep {
 
-/// Upper limits. Products of several of them fit into 64 bits.
-inline constexpr double kMostEpochs = 1'000'000;
-inline constexpr double kMostSteps = 1'000'000'000'000;
-inline constexpr double kMostBatches = 100'000'000;
-
 /// All flags of `lockstep train`. The command line, its help, config.toml, the comparison before a
-/// run is resumed, the plan of a dry run and the table in docs/training.md are made from it.
+/// run is resumed and the plan of a dry run are made from it.
 ///
-/// Flags that concern the start of the ranks, and --dry-run and --json, have no reader: the caller
-/// asks GivenFlags for them.
+/// Those of launch_flags(), --nproc-per-node, --dry-run and --json have no reader here.
 const FlagTable<TrainOptions>& train_flags();
 
-/// The flags of `lockstep train` that say where and how a model is spread, and how ranks start.
-FlagGroup<TrainOptions> spreading_group();
-FlagGroup<TrainOptions> stages_group();
-FlagGroup<TrainOptions> launch_group();
+/// The launcher's part of the command line of `lockstep train`.
+struct LaunchFlags {
+  std::string log_dir;
+  std::optional<int> max_restarts;
+  bool spares = false;
+  std::string hang_timeout;
+  std::chrono::milliseconds grace_period{30'000};
+  bool pin = true;
+  bool oversubscribe = false;
+};
 
-/// Those that say how a model learns.
-FlagGroup<TrainOptions> optimizer_group();
-FlagGroup<TrainOptions> rate_group();
-FlagGroup<TrainOptions> average_group();
+const FlagTable<LaunchFlags>& launch_flags();
 
 }  // namespace lockstep

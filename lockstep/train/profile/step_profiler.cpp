@@ -10,12 +10,25 @@
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/arithmetic.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/device/parameters.h"
+#include "lockstep/parallel/balance/layer_costs.h"
+#include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/place/place_worker.h"
-#include "lockstep/record/profile/trace.h"
 #include "lockstep/snapshot/group_values.h"
 
 namespace lockstep {
 namespace {
+
+constexpr int kTimedPasses = 5;
+
+// A chain that lacks parameters is a function around a net that cannot be cut.
+nn::Layers chain_of(const nn::Model& model) {
+  nn::Layers layers = model->layers();
+  if (parameters_of(layers).size() == parameters_of(*model).size()) return layers;
+  nn::Layers whole;
+  whole.insert("net", torch::nn::AnyModule(model));
+  return whole;
+}
 
 // As --precision names them.
 const char* name_of_type(torch::ScalarType type) {
@@ -29,6 +42,10 @@ torch::Device device_of(const std::vector<Place>& places) {
 }
 
 }  // namespace
+
+std::vector<LayerCosts> chain_costs(const nn::Model& model, const torch::Tensor& images) {
+  return layer_costs(chain_of(model), images, kTimedPasses);
+}
 
 StepProfiler::StepProfiler(const nn::NamedTensors& state, ProcessGroup world,
     std::vector<Place> places, torch::ScalarType type)
@@ -123,7 +140,7 @@ std::optional<ProfileFiles> StepProfiler::finish(const ChainMeasurement& chain) 
   }
   const double peak_here = peak_of_process();
   world_.barrier().wait();
-  const std::vector<ChainLayer> layers = chain(images_);
+  const std::vector<LayerCosts> layers = chain(images_);
   if (is_recorder_) {
     RankProfile& rank = own.ranks.front();
     rank.peak = peak_here;

@@ -9,6 +9,7 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/nn/models/model.h"
 #include "lockstep/nn/named_state.h"
 #include "lockstep/parallel/place/place.h"
 #include "lockstep/record/profile/profile.h"
@@ -23,7 +24,13 @@ struct ProfileFiles {
 };
 
 /// Measures the chain of a rank's model with a batch; gives nothing if no place has all of it.
-using ChainMeasurement = std::function<std::vector<ChainLayer>(const torch::Tensor& images)>;
+using ChainMeasurement = std::function<std::vector<LayerCosts>(const torch::Tensor& images)>;
+
+/// Measures what the layers of a whole model cost on a batch, in the modes of the calling thread
+/// and of the model's modules. A net that is no chain is one layer, `net`.
+///
+/// The model's parameters must have no gradients yet, and no hooks: a copy's have none.
+std::vector<LayerCosts> chain_costs(const nn::Model& model, const torch::Tensor& images);
 
 /// Measures some steps of a training on every rank; of ranks that are threads the first alone. The
 /// thread that makes the steps makes and calls it.

@@ -8,8 +8,9 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/snapshot/apart/newest_of_hosts.h"
 #include "lockstep/snapshot/group_values.h"
+#include "lockstep/snapshot/snapshot_folder.h"
+#include "lockstep/snapshot/snapshot_hosts.h"
 #include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/snapshot_reader.h"
 #include "lockstep/snapshot/state_fields.h"
@@ -197,8 +198,7 @@ StartingPoint starting_point(
 // That of the snapshot, if the run goes on in the same folder; a branch is a run of its own.
 std::string run_id_of(const StartingPoint& start, const TrainOptions& options) {
   const bool goes_on = start.snapshot && is_of_output(start.snapshot->path(), options);
-  const std::string& before = start.state.setup.run;
-  return goes_on && !before.empty() ? before : new_run_id();
+  return goes_on ? start.state.setup.run : new_run_id();
 }
 
 }  // namespace

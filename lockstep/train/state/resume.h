@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/snapshot/apart/snapshot_hosts.h"
+#include "lockstep/snapshot/snapshot_hosts.h"
 #include "lockstep/snapshot/snapshot_reader.h"
 #include "lockstep/train/options/options.h"
 #include "lockstep/train/state/run_state.h"

@@ -29,13 +29,13 @@ struct DataIdentity {
 
 /// The facts settled before the first step: what is trained, and how it is spread.
 struct RunSetup {
-  std::string run = {};  ///< its id: random, of all its starts and copies; empty: of an older one
+  std::string run = {};  ///< its id: random, of all its starts and copies
   std::int64_t seed = 0;
   int world_size = 1;
   int replicas = 1;
   int stages = 1;
   std::vector<int> balance = {};    ///< layers of each stage
-  std::int64_t batches_a_step = 0;  ///< of all replicas together; 0: an older one does not say
+  std::int64_t batches_a_step = 0;  ///< of all replicas together
   Configuration configuration = {};
   DataIdentity data = {};
 

@@ -91,8 +91,8 @@ void check_same_on_ranks(
   maximize({&differs}, world);
   if (differs == 0) return;
   std::vector<Configuration> ranks;
-  for (const std::string& each : gather_texts(text, 0, world)) ranks.push_back(values_of(each));
-  do_on_root([&] { throw InvalidArgument(message_of(headline, ranks)); }, world);
+  for (const std::string& each : all_texts(text, world)) ranks.push_back(values_of(each));
+  throw InvalidArgument(message_of(headline, ranks));
 }
 
 void check_same_flags(const TrainOptions& options, const ProcessGroup& world) {

@@ -11,7 +11,7 @@
 #include "lockstep/parallel/pipeline/pipeline_stage.h"
 #include "lockstep/train/optim/optimizer.h"
 #include "lockstep/train/optim/set_lr.h"
-#include "lockstep/train/profile/chain_costs.h"
+#include "lockstep/train/profile/step_profiler.h"
 #include "lockstep/train/strategy/replica_kinds.h"
 #include "lockstep/train/strategy/stage_balance.h"
 
@@ -74,7 +74,7 @@ void Replica::share_buffers() {
 
 // A copy draws its first weights, which LibTorch's generator must not notice: it belongs to all
 // threads, and snapshots have it.
-std::vector<ChainLayer> Replica::chain_costs(const torch::Tensor& images) {
+std::vector<LayerCosts> Replica::chain_costs(const torch::Tensor& images) {
   const RandomStream stream(make_stream_generator(static_cast<std::uint64_t>(options_.seed),
       static_cast<std::size_t>(groups_.replicas.rank()), 0));
   const nn::Model copy = copy_of_whole_model();
@@ -97,7 +97,7 @@ nn::Autocast Replica::autocast() const { return autocast_of(options_.precision, 
 
 torch::Tensor Replica::scores(const Batch& batch) {
   const nn::Autocast shorter = autocast();
-  std::vector<torch::Tensor> inputs = batch.inputs();
+  std::vector<torch::Tensor> inputs = batch.input_tensors();
   for (torch::Tensor& input : inputs) input = copier_(input);
   return evaluate(inputs).to(torch::kFloat);
 }
@@ -124,9 +124,7 @@ torch::Tensor Replica::backward(const Batch& batch, const StepPart& part, std::i
 
 Batch Replica::copied(const Batch& batch) {
   const SpanScope span(Activity::kCopy, "copy");
-  Batch copy{copier_(batch.data), copier_(batch.target)};
-  for (const torch::Tensor& input : batch.more) copy.more.push_back(copier_(input));
-  return copy;
+  return changed(batch, copier_);
 }
 
 torch::Tensor Replica::update(double lr) {

@@ -77,7 +77,7 @@ class Replica {
   /// Measures what the layers of the model cost on such images, in the modes of training; nothing
   /// if no place has all of it. A copy is measured: the model, its gradients and the random numbers
   /// stay as they are, and other ranks hear nothing of it.
-  std::vector<ChainLayer> chain_costs(const torch::Tensor& images);
+  std::vector<LayerCosts> chain_costs(const torch::Tensor& images);
 
   torch::optim::Optimizer& optimizer() { return *optimizer_; }
 

@@ -56,8 +56,8 @@ torch::Tensor ModuleReplica::forward_and_backward(
   const auto forward = [&] {
     const nn::Autocast shorter = autocast();
     const SpanScope span(Activity::kForward, "forward");
-    const auto inputs = batch.inputs();
-    return loss(parallel_ ? (*parallel_)(inputs) : model_->forward(inputs), batch.target);
+    const auto inputs = batch.input_tensors();
+    return loss(parallel_ ? (*parallel_)(inputs) : model_->forward(inputs), batch.target());
   };
   const torch::Tensor value = forward();
   run_backward(value);
@@ -81,7 +81,7 @@ torch::Tensor DataParallelReplica::forward_and_backward(
   const auto forward = [&] {
     const nn::Autocast shorter = autocast();
     const SpanScope span(Activity::kForward, "forward");
-    return loss(parallel_(batch.inputs()), batch.target);
+    return loss(parallel_(batch.input_tensors()), batch.target());
   };
   const torch::Tensor value = forward();
   run_backward(value);
@@ -101,7 +101,7 @@ torch::Tensor PipelineReplica::forward_and_backward(
   std::optional<StageReplicas::Accumulation> accumulation;
   if (!is_last_part) accumulation.emplace(pipeline_.no_sync());
   const nn::Autocast shorter = autocast();  // each stage ends it in its backward
-  return pipeline_.step(batch.data, batch.target, loss);
+  return pipeline_.step(batch.input(), batch.target(), loss);
 }
 
 StageReplica::StageReplica(const TrainOptions& options, const RankGroups& groups,
@@ -117,7 +117,7 @@ torch::Tensor StageReplica::forward_and_backward(
   std::optional<StageReplicas::Accumulation> accumulation;
   if (!is_last_part) accumulation.emplace(stage_.no_sync());
   const nn::Autocast shorter = autocast();  // as above
-  torch::Tensor value = stage_.step(batch.data, batch.target, loss);
+  torch::Tensor value = stage_.step(batch.input(), batch.target(), loss);
   waited_seconds_ += stage_.timing().waited;
   return value;
 }

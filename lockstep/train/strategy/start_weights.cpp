@@ -8,7 +8,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/device/parameters.h"
-#include "lockstep/formats/weights/element_type.h"
+#include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/parallel/ddp/replicated_state.h"

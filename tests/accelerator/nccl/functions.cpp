@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/accelerator/nccl/meeting.h"
+#include "tests/accelerator/nccl/ring.h"
 #include "tests/accelerator/runtime.h"
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>

@@ -13,7 +13,7 @@
 #include "tests/accelerator/runtime.h"
 #include <ATen/Context.h>
 
-#include "lockstep/comm/device/routed_backend.h"
+#include "lockstep/comm/device/device_backends.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/arithmetic.h"
 

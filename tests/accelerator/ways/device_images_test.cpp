@@ -53,10 +53,10 @@ void expect_the_hosts_batches(const SamplesPointer& samples, LoaderOptions optio
   const Loader device(samples, all_of(samples), 8, options);
   auto expected = host.begin();
   for (auto& batch : device) {
-    EXPECT_EQ(batch.data.device(), kSecondDevice);
-    EXPECT_EQ(batch.data.strides(), expected->data.strides());
-    EXPECT_TRUE(batch.data.cpu().equal(expected->data));
-    EXPECT_TRUE(batch.target.cpu().equal(expected->target));
+    EXPECT_EQ(batch.input().device(), kSecondDevice);
+    EXPECT_EQ(batch.input().strides(), expected->input().strides());
+    EXPECT_TRUE(batch.input().cpu().equal(expected->input()));
+    EXPECT_TRUE(batch.target().cpu().equal(expected->target()));
     ++expected;
   }
   EXPECT_EQ(expected, std::default_sentinel);
@@ -103,10 +103,10 @@ TEST_F(DeviceImagesTest, PinnedBatchesAreNotFilledAgainBeforeTheyAreCopied) {
         samples, all_of(samples), 8, LoaderOptions{.workers = workers, .pinned = true});
     DeviceCopier copier(kSecondDevice);
     std::vector<torch::Tensor> copies;
-    for (auto& batch : pinned) copies.push_back(copier(batch.data));
+    for (auto& batch : pinned) copies.push_back(copier(batch.input()));
     auto expected = plain.begin();
     for (const torch::Tensor& copy : copies) {
-      EXPECT_TRUE(copy.cpu().equal(expected->data));
+      EXPECT_TRUE(copy.cpu().equal(expected->input()));
       ++expected;
     }
   }

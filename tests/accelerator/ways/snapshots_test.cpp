@@ -16,7 +16,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/named_state.h"
-#include "lockstep/snapshot/snapshot_check.h"
+#include "lockstep/snapshot/manifest.h"
 #include "lockstep/snapshot/snapshot_folder.h"
 #include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/snapshot_reader.h"

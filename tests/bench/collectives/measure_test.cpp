@@ -19,24 +19,10 @@ class SpoilingBackend : public ThreadBackend {
  public:
   using ThreadBackend::ThreadBackend;
 
-  Work all_reduce(const torch::Tensor& tensor, ReduceOp op) override {
-    return spoil(tensor, ThreadBackend::all_reduce(tensor, op));
-  }
-  Work reduce(const torch::Tensor& tensor, int root, ReduceOp op) override {
-    return spoil(tensor, ThreadBackend::reduce(tensor, root, op));
-  }
-  Work broadcast(const torch::Tensor& tensor, int root) override {
-    return spoil(tensor, ThreadBackend::broadcast(tensor, root));
-  }
-  Work all_gather(const torch::Tensor& output, const torch::Tensor& input) override {
-    return spoil(output, ThreadBackend::all_gather(output, input));
-  }
-  Work reduce_scatter(
-      const torch::Tensor& output, const torch::Tensor& input, ReduceOp op) override {
-    return spoil(output, ThreadBackend::reduce_scatter(output, input, op));
-  }
-  Work all_to_all(const torch::Tensor& output, const torch::Tensor& input) override {
-    return spoil(output, ThreadBackend::all_to_all(output, input));
+  Work begin(const CollectiveCall& call) override {
+    Work work = ThreadBackend::begin(call);
+    if (call.is_message() || call.kind == Operation::kBarrier) return work;
+    return spoil(call.output.defined() ? call.output : call.input, std::move(work));
   }
 
  private:

@@ -6,10 +6,9 @@
 
 #include "tests/plan/profiles.h"
 
-#include "bench/planning/plan_tables.h"
-#include "bench/planning/way_flags.h"
+#include "bench/planning/measure_profile.h"
 #include "lockstep/core/text.h"
-#include "lockstep/plan/scenario.h"
+#include "lockstep/plan/answer.h"
 #include "lockstep/report/page/page.h"
 #include "lockstep/report/run/run_report.h"
 
@@ -51,17 +50,17 @@ TEST(PlanSection, SaysWhichBatchesWereNotMeasured) {
     const plan::Question question{.places = {1, 2}, .batch = 128};
     return page::to_text(section_of_plan({.answer = plan::answer(profile, question)}));
   };
-  for (plan::LayerCosts& layer : profile.layers) layer.forward = plan::CostCurve({{2, 2}});
+  for (plan::LayerCurves& layer : profile.layers) layer.forward = plan::CostCurve({{2, 2}});
   EXPECT_THAT(
       text(), HasSubstr("* Batches of 2 a place were measured, and time and memory of the "));
-  for (plan::LayerCosts& layer : profile.layers)
+  for (plan::LayerCurves& layer : profile.layers)
     layer.forward = plan::CostCurve({{1, 1}, {128, 128}});
   EXPECT_THAT(text(), ::testing::Not(HasSubstr("a place were measured")));
 }
 
 TEST(PlanSection, WritesTimesAndRatesForPeople) {
   plan::ModelProfile profile = uniform(6);
-  for (plan::LayerCosts& layer : profile.layers)
+  for (plan::LayerCurves& layer : profile.layers)
     layer.forward = layer.backward = plan::CostCurve({{1, 1e-6}});
   const auto text = [&](double samples) {
     plan::Question question{.places = {1}, .batch = 128, .samples = samples};

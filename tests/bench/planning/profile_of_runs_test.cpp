@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "bench/planning/compared_seconds.h"
+#include "tests/support/message_of.h"
+
 #include "bench/planning/measure_profile.h"
 #include "lockstep/core/error.h"
+#include "lockstep/plan/machine.h"
 #include "lockstep/plan/prediction.h"
 
 namespace lockstep::bench {
@@ -37,7 +39,7 @@ ProfiledRun made_run(double batch, double scale = 1) {
                     .backward = 5,
                     .activation_bytes = static_cast<std::int64_t>(300 * batch),
                     .output_bytes = static_cast<std::int64_t>(100 * batch),
-                    .parameters = {400, 40}},
+                    .parameter_bytes = {400, 40}},
       {.name = "second",
           .forward = 7.5,
           .backward_input = 8,
@@ -45,7 +47,7 @@ ProfiledRun made_run(double batch, double scale = 1) {
           .backward = 15,
           .activation_bytes = static_cast<std::int64_t>(100 * batch),
           .output_bytes = static_cast<std::int64_t>(10 * batch),
-          .parameters = {4000}}};
+          .parameter_bytes = {4000}}};
   return {.batch = batch,
       .profile = {.precision = "float32", .ranks = {rank}},
       .step_seconds = {0.09 * scale, 0.09 * scale, 0.099 * scale},
@@ -244,6 +246,55 @@ TEST(ProfileCells, AreOnOnePlaceAndOnPairsWhereThereAreCores) {
   EXPECT_EQ(profile_cells(request).size(), 5u + 5u + 3u + 3u + 1u + 1u);
   request.left_out = {MeasuredAs::kThreads, MeasuredAs::kSockets, MeasuredAs::kCrowd};
   EXPECT_EQ(profile_cells(request).size(), 5u + 5u + 3u) << "nobody asks about the others";
+}
+
+using ::testing::HasSubstr;
+
+SweepLine all_reduce(std::int64_t bytes, double seconds, const char* backend = "gloo") {
+  return {.backend = backend,
+      .ranks = 4,
+      .bytes = bytes,
+      .seconds = {seconds, 2 * seconds, seconds / 2},
+      .copy_seconds = {1e-6},
+      .core_seconds = seconds / 4};
+}
+
+std::string refusal(const std::vector<SweepLine>& lines) {
+  return lockstep::testing::message_of<DataError>([&] { link_of_sweep(lines, "sweep.jsonl"); });
+}
+
+TEST(MeasuredLink, GivesBackTheSecondsOfTheSweep) {
+  const std::vector<SweepLine> lines{
+      all_reduce(4096, 6e-3), all_reduce(1 << 20, 60e-3), all_reduce(64 << 20, 6)};
+  const plan::Link link = link_of_sweep(lines, "sweep.jsonl");
+  const plan::Machine machine{.nodes = 4, .places = 1, .between = link};
+  for (const SweepLine& line : lines) {
+    EXPECT_NEAR(plan::all_reduce_seconds(
+                    static_cast<double>(line.bytes), {4, 1}, machine, plan::AllReduce::kRing),
+        line.median_seconds(), 1e-9);
+  }
+  EXPECT_DOUBLE_EQ(link.latency, 1e-3);
+  EXPECT_DOUBLE_EQ(link.bytes_per_second, (16 << 20) / 1.0);
+  EXPECT_DOUBLE_EQ(link.core_share, 0.25);
+  EXPECT_THAT(plan::text_of(link), HasSubstr(",1000us, measured"));
+}
+
+TEST(MeasuredLink, IsThatOfGloo) {
+  const std::vector<SweepLine> lines{all_reduce(4096, 1, "shm"), all_reduce(8192, 2, "shm"),
+      all_reduce(4096, 3), all_reduce(8192, 4)};
+  EXPECT_DOUBLE_EQ(link_of_sweep(lines, "sweep.jsonl").latency, 0.5);
+  EXPECT_EQ(link_of_sweep({lines[0], lines[1]}, "sweep.jsonl").latency, 1.0 / 6);
+}
+
+TEST(MeasuredLink, RefusesASweepThatHasNone) {
+  EXPECT_THAT(refusal({}), HasSubstr("sweep.jsonl: has 0 backends"));
+  EXPECT_THAT(refusal({all_reduce(4096, 1)}), HasSubstr("two sizes"));
+  EXPECT_THAT(refusal({all_reduce(4096, 1), all_reduce(4096, 2)}), HasSubstr("twice"));
+  EXPECT_THAT(refusal({all_reduce(4096, 1, "shm"), all_reduce(4096, 1, "nccl")}),
+      HasSubstr("has 2 backends and no gloo"));
+  SweepLine other = all_reduce(4096, 1);
+  other.collective = Collective::kBroadcast;
+  EXPECT_THAT(refusal({other, other}), HasSubstr("two sizes"));
 }
 
 }  // namespace

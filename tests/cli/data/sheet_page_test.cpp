@@ -7,7 +7,7 @@
 
 #include "tests/support/data_uris.h"
 
-#include "lockstep/cli/data/data_verbs.h"
+#include "lockstep/cli/data/data.h"
 #include "lockstep/formats/image/image_reader.h"
 
 namespace lockstep::cli {

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/transforms/normal_numbers.h"
 
 namespace lockstep::data {
 namespace {

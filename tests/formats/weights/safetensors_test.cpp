@@ -1,11 +1,13 @@
 #include "lockstep/formats/weights/safetensors.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/formats/largest_allocation.h"
 #include "tests/formats/weights/expected_tensors.h"
-#include "tests/formats/weights/safetensors_bytes.h"
+#include "tests/formats/weights/mutation.h"
+#include "tests/formats/weights/safetensors_reference.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
@@ -14,9 +16,12 @@
 namespace lockstep {
 namespace {
 
+using testing::Dice;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using testing::message_of;
 using ::testing::Pair;
+using testing::ReferenceTensor;
 using testing::safetensors_bytes;
 
 std::string fault(const std::vector<std::uint8_t>& bytes) {
@@ -251,6 +256,170 @@ TEST(Safetensors, NamesTheFileThatItRefuses) {
       HasSubstr(path.string() + ": offset 0: "));
   EXPECT_THROW(read_safetensors(directory.path()), DataError);
   EXPECT_THROW(read_safetensors(directory.path() / "none"), DataError);
+}
+
+const std::vector<std::uint8_t> kBytes{1, 2, 3, 4, 5, 6, 7, 8};
+
+TensorEntry entry(
+    const std::string& name, ElementType type, std::vector<std::int64_t> shape, std::size_t bytes) {
+  return {name, type, std::move(shape), std::span(kBytes).first(bytes)};
+}
+
+class SafetensorsWriter : public ::testing::Test {
+ protected:
+  testing::TemporaryFolder directory_;
+  std::filesystem::path path_ = directory_.path() / "out.safetensors";
+};
+
+TEST_F(SafetensorsWriter, PutsTheWidestFirstAndKeepsTheOrderOfTheHeader) {
+  write_safetensors(path_,
+      std::vector{entry("b", ElementType::kUint8, {3}, 3), entry("z", ElementType::kInt64, {}, 8),
+          entry("a", ElementType::kUint8, {1, 1}, 1)},
+      {{"k", "\"\n"}});
+  const auto bytes = testing::file_bytes(path_);
+  const std::string text(bytes.begin() + 8, bytes.end());
+  EXPECT_THAT(text,
+      ::testing::StartsWith(
+          R"({"__metadata__":{"k":"\"\n"},"b":{"dtype":"U8","shape":[3],"data_offsets":[9,12]},)"
+          R"("z":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
+          R"("a":{"dtype":"U8","shape":[1,1],"data_offsets":[8,9]}} )"));
+  EXPECT_EQ((bytes.size() - 12) % 8, 0U);
+  EXPECT_THAT(text, ::testing::EndsWith("\x01\x02\x03\x04\x05\x06\x07\x08\x01\x01\x02\x03"));
+  const TensorFile again = read_safetensors(path_);
+  EXPECT_EQ(again.entries()[0].name, "b");
+  EXPECT_EQ(again.metadata().at("k"), "\"\n");
+}
+
+TEST_F(SafetensorsWriter, GivesPythonsFileByteForByte) {
+  const auto original = testing::python_file("types.safetensors");
+  const TensorFile file = read_safetensors(original);
+  write_safetensors(path_, file.entries(), {file.metadata().begin(), file.metadata().end()});
+  EXPECT_EQ(testing::file_bytes(path_), testing::file_bytes(original));
+}
+
+TEST_F(SafetensorsWriter, WritesWhatItReads) {
+  write_safetensors(path_, {});
+  const TensorFile none = read_safetensors(path_);
+  EXPECT_TRUE(none.entries().empty());
+  write_safetensors(path_, std::vector{entry("", ElementType::kUint8, {0}, 0)});
+  const TensorFile one = read_safetensors(path_);
+  EXPECT_EQ(one.entries().size(), 1U);
+}
+
+TEST_F(SafetensorsWriter, RefusesWhatTheFormatCannotHold) {
+  const auto writing = [&](const TensorEntry& bad,
+                           const std::map<std::string, std::string>& metadata = {}) {
+    return message_of<InvalidArgument>(
+        [&] { write_safetensors(path_, std::vector{bad}, metadata); });
+  };
+  EXPECT_EQ(writing(entry("a", ElementType::kFloat32, {3}, 8)),
+      "write_safetensors: tensor \"a\" has 8 bytes, which is not what float32 of shape (3) needs");
+  EXPECT_THAT(writing(entry("a", ElementType::kUint8, {-1}, 1)), HasSubstr("is not what uint8"));
+  EXPECT_THAT(writing(entry("a", ElementType::kComplex128, {0}, 0)),
+      HasSubstr("tensor \"a\" is complex128, which the format does not have"));
+  EXPECT_THAT(
+      writing(entry("\xff", ElementType::kUint8, {1}, 1)), HasSubstr("\"\\xff\" is not UTF-8"));
+  EXPECT_THAT(writing(entry("__metadata__", ElementType::kUint8, {1}, 1)),
+      HasSubstr("cannot be named __metadata__"));
+  EXPECT_THAT(writing(entry("a", ElementType::kUint8, {1}, 1), {{"k", "\xff"}}),
+      HasSubstr("metadata \"k\" is not UTF-8"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+    const auto same = entry("a", ElementType::kUint8, {1}, 1);
+    write_safetensors(path_, std::vector{same, same});
+  }),
+      HasSubstr("two tensors have the name \"a\""));
+  // JSON needs six bytes for each of these.
+  std::string long_name;
+  long_name.resize(17'000'000, '\1');
+  EXPECT_THAT(writing(entry(long_name, ElementType::kUint8, {1}, 1)),
+      HasSubstr("the format allows 100000000"));
+  EXPECT_TRUE(std::filesystem::is_empty(directory_.path()));
+}
+
+using Bytes = std::vector<std::uint8_t>;
+
+constexpr int kMutations = 5'000;
+constexpr std::size_t kMostAllocated = 64 * 1024;
+
+/// Returns what a file holds as the reference reader would; nothing if it is refused.
+std::optional<std::map<std::string, ReferenceTensor>> contents(const Bytes& bytes) {
+  testing::take_largest_allocation();
+  std::optional<std::map<std::string, ReferenceTensor>> result;
+  try {
+    const TensorFile file = parse_safetensors(bytes, "FILE");
+    result.emplace();
+    for (const TensorEntry& entry : file.entries()) {
+      result->emplace(entry.name, ReferenceTensor{std::string(*safetensors_name(entry.type)),
+                                      entry.shape, {entry.bytes.begin(), entry.bytes.end()}});
+    }
+  } catch (const DataError&) {
+  }
+  EXPECT_LE(testing::take_largest_allocation(), kMostAllocated);
+  return result;
+}
+
+std::string sample_header() {
+  return R"({"__metadata__":{"format":"pt","x":"y"},)"
+         R"("a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
+         R"("b":{"dtype":"BF16","shape":[2],"data_offsets":[24,28]},)"
+         R"("c":{"dtype":"I64","shape":[],"data_offsets":[28,36]},)"
+         R"("d":{"dtype":"U8","shape":[0,7],"data_offsets":[36,36]}} )";
+}
+
+/// Replaces one of the words of the format by another, so that the JSON stays whole.
+void mutate_words(std::string& header, Dice& dice) {
+  static const std::vector<std::string> kWords{"0", "2", "3", "24", "28", "36", "-1", "1.5", "1e1",
+      "18446744073709551615", "99999999999999999999", "4611686018427387904", "\"F32\"", "\"U8\"",
+      "\"I64\"", "\"F16\"", "\"F4\"", "\"a\"", "\"b\"", "\"dtype\"", "\"shape\"",
+      "\"data_offsets\"", "\"__metadata__\"", "[]", "[0,24]", "[24,28]", "[28,36]", "{}", "null",
+      "true", "\"\"", ",", "}", "{", "[", "]", ":", " "};
+  const std::string& from = dice.one_of(kWords);
+  std::vector<std::size_t> places;
+  for (std::size_t at = header.find(from); at != std::string::npos;
+       at = header.find(from, at + 1)) {
+    places.push_back(at);
+  }
+  if (!places.empty()) header.replace(dice.one_of(places), from.size(), dice.one_of(kWords));
+}
+
+void compare(const Bytes& bytes, int& read) {
+  const auto expected = testing::reference_safetensors(bytes);
+  const auto got = contents(bytes);
+  ASSERT_EQ(got.has_value(), expected.has_value());
+  if (!got) return;
+  EXPECT_TRUE(*got == *expected);
+  ++read;
+}
+
+TEST(SafetensorsMutation, HeadersOfOtherWordsReadAsTheFormatSaysOrNotAtAll) {
+  Dice dice(1);
+  int read = 0;
+  for (int i = 0; i < kMutations && !HasFailure(); ++i) {
+    std::string header = sample_header();
+    for (std::size_t changes = 1 + dice.below(2); changes > 0; --changes)
+      mutate_words(header, dice);
+    SCOPED_TRACE(concat("mutation ", i, ": ", header));
+    compare(testing::safetensors_bytes(header, 36), read);
+  }
+  EXPECT_GT(read, kMutations / 50);
+  EXPECT_LT(read, kMutations / 2);
+}
+
+TEST(SafetensorsMutation, FilesOfOtherBytesReadAsTheFormatSaysOrNotAtAll) {
+  Dice dice(2);
+  int read = 0;
+  const Bytes whole = testing::safetensors_bytes(sample_header(), 36);
+  const std::size_t header_end = whole.size() - 36;
+  for (int i = 0; i < kMutations && !HasFailure(); ++i) {
+    std::string bytes(whole.begin(), whole.end());
+    const bool in_length = dice.below(8) == 0;
+    testing::mutate_bytes(bytes, in_length ? 0 : 8, in_length ? 8 : header_end, dice);
+    if (dice.below(8) == 0) bytes.resize(dice.below(bytes.size() + 1));
+    SCOPED_TRACE(concat("mutation ", i));
+    compare(Bytes(bytes.begin(), bytes.end()), read);
+  }
+  EXPECT_GT(read, kMutations / 50);
+  EXPECT_LT(read, kMutations / 2);
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/formats/largest_allocation.h"
-#include "tests/formats/weights/zip_bytes.h"
+#include "tests/formats/weights/torch_bytes.h"
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"

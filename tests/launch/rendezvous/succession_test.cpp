@@ -1,9 +1,13 @@
 // Worlds that go on in the launcher of another node than the one that served them.
 
+#include "lockstep/launch/rendezvous/succession.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/launch/rendezvous/worlds.h"
+
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep::launch {
 namespace {
@@ -301,6 +305,20 @@ TEST_F(Succession, LeavesNothingToTheNodeThatStoodStill) {
   EXPECT_THAT(last_, IsEmpty());
   join(4);
   EXPECT_THAT(order_to(4).text, HasSubstr("over"));
+}
+
+// Else the others would wait at a socket that the kernel keeps open, while the rest goes on.
+TEST(SuccessionOfOneThatLeaves, RefusesThoseWhoWouldFollowIt) {
+  const RendezvousOptions meeting{.host = "127.0.0.1", .least_nodes = 1, .most_nodes = 3};
+  Service service({.least_nodes = 1, .most_nodes = 3}, seconds(5), net::Key{}, "job");
+  launch::Succession leaving(service, meeting, {.endpoint = {.host = "127.0.0.1", .port = 1}}, {});
+  leaving.settle("127.0.0.1", 2);
+  const net::Endpoint standby{.host = "127.0.0.1", .port = leaving.facts().standby_port};
+  ASSERT_GT(standby.port, 0);
+  EXPECT_EQ(net::connect_to(standby, seconds(5)).error, 0);
+  leaving.leave();
+  EXPECT_EQ(net::connect_to(standby, seconds(5)).error, ECONNREFUSED);
+  EXPECT_EQ(leaving.facts().standby_port, 0);
 }
 
 }  // namespace

@@ -148,6 +148,16 @@ TEST_F(WorldsOfRuns, KnowTheirsAfterTheServerIsLost) {
   EXPECT_THAT(told(Kind::kStart), ElementsAre(2));
 }
 
+TEST_F(WorldsOfRuns, RefuseASpareOfAnotherWhenTheirsIsDone) {
+  start_two(1, 2);
+  join_with(4, "other");
+  EXPECT_THAT(told(Kind::kWait), ElementsAre(4)) << "they have saved nothing so far";
+  end_with(2, "ours", 0);
+  end_with(3, "ours", 0);
+  expect_refused(4);
+  EXPECT_THAT(told(Kind::kFinish), ElementsAre(2, 3));
+}
+
 TEST_F(WorldsOfRuns, LeaveTheFirstStartToTheRanks) {
   make(2, 2);
   join_with(2, "ours");

@@ -8,8 +8,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 
-#include "lockstep/nn/conv/winograd_plan.h"
-
 namespace lockstep::nn::conv {
 namespace {
 
@@ -28,10 +26,9 @@ class Threads {
 // Every build and size of tile that this processor runs.
 std::vector<const WinogradKernel*> all_kernels() {
   std::vector<const WinogradKernel*> kernels;
-  const WinogradBuilds found = winograd_builds();
-  for (int index = 0; index < found.count; ++index) {
-    kernels.push_back(&found.builds[index]->small);
-    kernels.push_back(&found.builds[index]->large);
+  for (const auto* build : winograd_builds()) {
+    kernels.push_back(&build->small);
+    kernels.push_back(&build->large);
   }
   return kernels;
 }
@@ -95,7 +92,7 @@ TEST(Winograd, AgreesWithDoublePrecisionOnDrawnShapes) {
 // More tiles than a block has: first with sums for each part of them, then with one for all.
 TEST(Winograd, SumsWeightGradientsOverBlocks) {
   torch::manual_seed(9);
-  const auto& kernel = winograd_builds().builds[winograd_builds().count - 1]->large;
+  const auto& kernel = winograd_builds().back()->large;
   for (const TestShape& shape :
       {TestShape{7, 64, 64, 32, 32, 1}, TestShape{17, 144, 144, 32, 32, 1}}) {
     const auto plan =

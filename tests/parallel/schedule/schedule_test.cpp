@@ -1,14 +1,15 @@
-// The text of actions, case H3 (PyTorch's test_schedule.py, ActionTest).
-// The orders of single schedules and what is refused; unit-time pictures are in timetable_test.cpp.
-// Every schedule over many numbers of ranks, stages and micro-batches: valid (H1, H2), and as long
-// idle as its closed form says.
-// Our orders against those of PyTorch 2.15, which tests/conformance/schedules.py wrote: H2, and H4
-// with the content of PyTorch's zb1p_2rank_2stagep_{compute,comms}.csv.
+// Schedules: the text of actions, H3 (PyTorch's test_schedule.py, ActionTest); the orders of single
+// schedules and what is refused; every schedule over many numbers of ranks, stages and
+// micro-batches, valid (H1, H2) and as long idle as its closed form says; our orders against those
+// of PyTorch 2.15, which tests/conformance/schedules.py wrote, H2 and H4 (PyTorch's
+// zb1p_2rank_2stagep_{compute,comms}.csv); transfers, H5 (test_send_recv). Pictures in units of
+// time are in timetable_test.cpp.
 
 #include "lockstep/parallel/schedule/schedule.h"
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,11 +17,10 @@
 #include <string>
 #include <vector>
 
-#include "tests/parallel/schedule/schedule_text.h"
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/parallel/schedule/action.h"
+#include "lockstep/parallel/schedule/execution_order.h"
 #include "lockstep/parallel/schedule/timetable.h"
 
 namespace lockstep {
@@ -30,6 +30,16 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using enum ActionKind;
 using enum ScheduleKind;
+
+// Writes actions as the conformance cases do: `0F0 0SEND_F0 0F1`.
+std::string text_of(const std::vector<Action>& actions) {
+  std::string text;
+  for (const Action& action : actions) {
+    if (!text.empty()) text += ' ';
+    text += to_string(action);
+  }
+  return text;
+}
 
 TEST(Action, H3TextsParseAndPrintUnchanged) {
   for (const char* text :
@@ -249,14 +259,10 @@ std::vector<Action> parse_all(const std::string& text) {
   return actions;
 }
 
-bool is_receive(const Action& action) {
-  return action.kind == ActionKind::kReceiveForward || action.kind == ActionKind::kReceiveBackward;
-}
-
 // Sorts the receives to the end, all else stays in its order.
 std::string with_receives_last(std::vector<Action> actions) {
-  const auto receives = std::stable_partition(
-      actions.begin(), actions.end(), [](const Action& action) { return !is_receive(action); });
+  const auto receives = std::stable_partition(actions.begin(), actions.end(),
+      [](const Action& action) { return !is_receive(action.kind); });
   std::sort(receives, actions.end(),
       [](const Action& a, const Action& b) { return to_string(a) < to_string(b); });
   return text_of(actions);
@@ -272,6 +278,225 @@ TEST(ScheduleGolden, H4TransfersArePyTorchsButForThePlacesOfReceives) {
     EXPECT_EQ(with_receives_last(schedule.actions[static_cast<std::size_t>(line.rank)]),
         with_receives_last(parse_all(line.actions)));
   }
+}
+
+TEST(Transfers, H5OfTwoStagesAndTwoMicroBatches) {
+  const Schedule schedule = with_transfers(make_schedule(k1F1B, 2, 2, 2));
+  EXPECT_EQ(text_of(schedule.actions[0]), "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1");
+  EXPECT_EQ(text_of(schedule.actions[1]), "1RECV_F0 1RECV_F1 1F0 1B0 1SEND_B0 1F1 1B1 1SEND_B1");
+}
+
+TEST(Transfers, H5TakesElevenStepsIfATransferIsAStep) {
+  const Schedule schedule = with_transfers(make_schedule(k1F1B, 2, 2, 2));
+  EXPECT_EQ(simulate(schedule, {.backward = 1, .transfer = 1}).length, 11);
+}
+
+bool is_pair(const Action& send, const Action& receive) {
+  if (send.micro_batch != receive.micro_batch) return false;
+  if (send.kind == kSendForward) {
+    return receive.kind == kReceiveForward && receive.stage == send.stage + 1;
+  }
+  return send.kind == kSendBackward && receive.kind == kReceiveBackward &&
+         receive.stage == send.stage - 1;
+}
+
+// Runs the lists strictly in order with transfers that wait for each other at both ends: the
+// strictest way to execute them. Says whether all lists come to their end.
+class Meeting {
+ public:
+  explicit Meeting(const Schedule& schedule)
+      : schedule_(schedule), next_(schedule.actions.size()) {}
+
+  bool finishes() {
+    while (step()) {
+    }
+    for (std::size_t rank = 0; rank < next_.size(); ++rank) {
+      if (next_[rank] != schedule_.actions[rank].size()) return false;
+    }
+    return true;
+  }
+
+ private:
+  const Action* head(std::size_t rank) const {
+    const auto& actions = schedule_.actions[rank];
+    return next_[rank] < actions.size() ? &actions[next_[rank]] : nullptr;
+  }
+
+  bool step() {
+    for (std::size_t rank = 0; rank < next_.size(); ++rank) {
+      if (head(rank) == nullptr) continue;
+      if (is_compute(head(rank)->kind)) return ++next_[rank] > 0;
+      for (std::size_t other = 0; other < next_.size(); ++other) {
+        if (head(other) == nullptr || !is_pair(*head(rank), *head(other))) continue;
+        return ++next_[rank] > 0 && ++next_[other] > 0;
+      }
+    }
+    return false;
+  }
+
+  const Schedule& schedule_;
+  std::vector<std::size_t> next_;
+};
+
+TEST(Transfers, H5NeverDeadlockEvenIfASendWaitsForItsReceive) {
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    for (int per_rank = 1; per_rank <= 3; ++per_rank) {
+      for (int micro_batches = 1; micro_batches <= 9; ++micro_batches) {
+        for (const auto kind : {kSequential, kGPipe, k1F1B, kInterleaved, kZeroBubble}) {
+          if (per_rank > 1 && kind != kInterleaved && kind != kZeroBubble) continue;
+          const auto schedule =
+              with_transfers(make_schedule(kind, ranks, ranks * per_rank, micro_batches));
+          EXPECT_TRUE(Meeting(schedule).finishes())
+              << name_of(kind) << " " << ranks << " " << per_rank << " " << micro_batches;
+        }
+      }
+    }
+  }
+}
+
+TEST(Transfers, BlockingReceivesStandBeforeWhatNeedsThem) {
+  const Schedule schedule = with_transfers(make_schedule(k1F1B, 2, 2, 2), Receives::kBlocking);
+  EXPECT_EQ(text_of(schedule.actions[0]), "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1");
+  EXPECT_EQ(text_of(schedule.actions[1]), "1RECV_F0 1F0 1B0 1SEND_B0 1RECV_F1 1F1 1B1 1SEND_B1");
+}
+
+TEST(Transfers, BlockingReceivesCostNoTime) {
+  for (const auto kind : {kSequential, kGPipe, k1F1B, kInterleaved, kZeroBubble}) {
+    const Schedule schedule = make_schedule(kind, 3, 3, 7);
+    EXPECT_EQ(simulate(with_transfers(schedule, Receives::kBlocking), {}).length,
+        simulate(schedule, {}).length)
+        << name_of(kind);
+  }
+}
+
+// Why kBlocking exists: PyTorch's places are for receives that do not wait.
+TEST(Transfers, PostedReceivesWouldCostTimeIfTheyWaited) {
+  const Schedule schedule = make_schedule(k1F1B, 2, 2, 8);
+  EXPECT_EQ(simulate(schedule, {}).length, 27);
+  EXPECT_EQ(simulate(with_transfers(schedule), {}).length, 40);
+}
+
+TEST(Transfers, StagesOfOneRankExchangeNothing) {
+  const Schedule schedule = make_schedule(kInterleaved, 1, 3, 2);
+  EXPECT_EQ(with_transfers(schedule), schedule);
+}
+
+TEST(Transfers, AreInsertedOnce) {
+  const Schedule schedule = with_transfers(make_schedule(kGPipe, 2, 2, 2));
+  EXPECT_THROW(with_transfers(schedule), InvalidArgument);
+}
+
+TEST(Transfers, ASplitBackwardSendsAfterItsInputPart) {
+  const Schedule schedule = with_transfers(make_schedule(kZeroBubble, 2, 2, 1));
+  EXPECT_EQ(text_of(schedule.actions[1]), "1RECV_F0 1F0 1I0 1SEND_B0 1W0");
+}
+
+TEST(MergedBackward, JoinsOnlyNeighbours) {
+  const Schedule schedule = with_merged_backward(make_schedule(kZeroBubble, 2, 2, 2));
+  EXPECT_EQ(text_of(schedule.actions[0]), "0F0 0F1 0B0 0B1");
+  EXPECT_EQ(text_of(schedule.actions[1]), "1F0 1I0 1F1 1I1 1W0 1W1");
+}
+
+std::string complaint_about(const Schedule& schedule) {
+  return testing::message_of<InvalidArgument>([&] { check_schedule(schedule); });
+}
+
+std::size_t place_of(const std::vector<Action>& actions, const char* text) {
+  return static_cast<std::size_t>(
+      std::find(actions.begin(), actions.end(), parse_action(text)) - actions.begin());
+}
+
+Schedule with_swapped(Schedule schedule, std::size_t rank, const char* one, const char* other) {
+  auto& actions = schedule.actions[rank];
+  std::swap(actions.at(place_of(actions, one)), actions.at(place_of(actions, other)));
+  return schedule;
+}
+
+Schedule with_replaced(Schedule schedule, std::size_t rank, const char* old, const char* text) {
+  auto& actions = schedule.actions[rank];
+  actions.at(place_of(actions, old)) = parse_action(text);
+  return schedule;
+}
+
+Schedule without(Schedule schedule, std::size_t rank, const char* text) {
+  auto& actions = schedule.actions[rank];
+  actions.erase(actions.begin() + static_cast<std::ptrdiff_t>(place_of(actions, text)));
+  return schedule;
+}
+
+TEST(Validity, H1BackwardBeforeItsForward) {
+  const auto schedule = with_swapped(make_schedule(k1F1B, 1, 1, 2), 0, "0F0", "0B0");
+  EXPECT_THAT(complaint_about(schedule),
+      HasSubstr("rank 0 waits forever in 0B0: 0F0 never comes before it"));
+}
+
+TEST(Validity, H1AheadOfTheNeighbour) {
+  const auto schedule = with_swapped(make_schedule(k1F1B, 2, 2, 2), 1, "1F0", "1B0");
+  EXPECT_THAT(complaint_about(schedule),
+      HasSubstr("rank 0 waits forever in 0B0: 1B0 never comes before it"));
+}
+
+TEST(Validity, H1WeightBeforeInput) {
+  const auto schedule = with_swapped(make_schedule(kZeroBubble, 2, 2, 2), 0, "0I0", "0W0");
+  EXPECT_THAT(complaint_about(schedule), HasSubstr("rank 0 waits forever in 0W0"));
+}
+
+TEST(Validity, H1MicroBatchMissingOrTwice) {
+  const Schedule schedule = make_schedule(kGPipe, 2, 2, 2);
+  EXPECT_THAT(complaint_about(without(schedule, 0, "0F1")),
+      HasSubstr("0F1 must happen once but happens 0 times"));
+  EXPECT_THAT(complaint_about(with_replaced(schedule, 0, "0F1", "0F0")),
+      HasSubstr("0F0 must happen once but happens 2 times"));
+}
+
+TEST(Validity, H1BackwardWithoutItsWeights) {
+  EXPECT_THAT(complaint_about(without(make_schedule(kZeroBubble, 2, 2, 2), 1, "1W1")),
+      HasSubstr("1W1 must happen once but happens 0 times"));
+  EXPECT_THAT(complaint_about(with_replaced(make_schedule(kZeroBubble, 2, 2, 2), 1, "1I1", "1B1")),
+      HasSubstr("1W1 must happen once but happens 2 times"));
+}
+
+TEST(Validity, H1StageOnAnotherRank) {
+  EXPECT_THAT(complaint_about(with_replaced(make_schedule(kGPipe, 2, 2, 2), 0, "0F1", "1F1")),
+      HasSubstr("rank 0, 1F1: the stage is on rank 1"));
+}
+
+TEST(Validity, NumbersOutsideTheSchedule) {
+  const Schedule schedule = make_schedule(kGPipe, 2, 2, 2);
+  for (const char* text : {"2F0", "0F2"}) {
+    EXPECT_THAT(complaint_about(with_replaced(schedule, 0, "0F1", text)),
+        AllOf(HasSubstr(text), HasSubstr("2 stages and 2 micro-batches")));
+  }
+}
+
+// Two ranks, each in the right order for itself, that wait for each other.
+TEST(Validity, H1RanksThatWaitForEachOther) {
+  const auto schedule = with_swapped(make_schedule(kSequential, 2, 2, 2), 1, "1F0", "1F1");
+  EXPECT_THAT(complaint_about(schedule), HasSubstr("waits forever in"));
+}
+
+TEST(Validity, H1ReceiveMissing) {
+  const Schedule schedule = with_transfers(make_schedule(kGPipe, 2, 2, 2));
+  EXPECT_THAT(complaint_about(without(schedule, 1, "1RECV_F1")),
+      HasSubstr("1RECV_F1 must happen once but happens 0 times"));
+}
+
+TEST(Validity, H1SendBeforeItsValue) {
+  const Schedule schedule = with_transfers(make_schedule(kGPipe, 2, 2, 2));
+  EXPECT_THAT(complaint_about(with_swapped(schedule, 0, "0F0", "0SEND_F0")),
+      HasSubstr("rank 0 waits forever in 0SEND_F0: 0F0 never comes before it"));
+}
+
+TEST(Validity, TransferToNowhere) {
+  Schedule schedule = with_transfers(make_schedule(kGPipe, 2, 2, 1));
+  schedule.actions[1].push_back(parse_action("1SEND_F0"));
+  EXPECT_THAT(complaint_about(schedule), HasSubstr("no stage on another rank"));
+}
+
+TEST(Validity, ListsForOtherRanks) {
+  Schedule schedule = make_schedule(kGPipe, 2, 2, 1);
+  schedule.actions.pop_back();
+  EXPECT_THAT(complaint_about(schedule), HasSubstr("1 for 2 ranks"));
 }
 
 }  // namespace

@@ -93,11 +93,12 @@ void expect_chain_of_mnist_small(const RankProfile& rank, std::int64_t bytes = 4
     EXPECT_EQ(rank.chain[i].output_bytes, bytes * kBatch * floats[i]) << names[i];
     EXPECT_EQ(rank.chain[i].backward > 0, i > 0) << names[i];
     EXPECT_EQ(rank.chain[i].backward_input > 0, i > 1) << names[i];
-    EXPECT_EQ(rank.chain[i].backward_weight > 0, !rank.chain[i].parameters.empty()) << names[i];
+    EXPECT_EQ(rank.chain[i].backward_weight > 0, !rank.chain[i].parameter_bytes.empty())
+        << names[i];
   }
-  EXPECT_THAT(rank.chain[1].parameters, ElementsAre(4 * 32 * 9, 4 * 32));
-  EXPECT_THAT(rank.chain[3].parameters, ElementsAre(4 * 6272 * 64, 4 * 64));
-  EXPECT_THAT(rank.chain[5].parameters, ElementsAre(4 * 64 * 10, 4 * 10));
+  EXPECT_THAT(rank.chain[1].parameter_bytes, ElementsAre(4 * 32 * 9, 4 * 32));
+  EXPECT_THAT(rank.chain[3].parameter_bytes, ElementsAre(4 * 6272 * 64, 4 * 64));
+  EXPECT_THAT(rank.chain[5].parameter_bytes, ElementsAre(4 * 64 * 10, 4 * 10));
   EXPECT_GT(rank.chain[3].forward, rank.chain[4].forward) << "400000 weights, 64 comparisons";
 }
 
@@ -169,11 +170,11 @@ TEST_F(TrainProfile, OfANetThatIsNoChainHasItWhole) {
   const auto ended =
       run_of(plugin_flag("nets") + "--model mnist-example", "--profile --max-steps 15");
   ASSERT_EQ(ended.code(), 0) << ended.err;
-  const std::vector<ChainLayer> chain = profile().ranks.at(0).chain;
+  const std::vector<LayerCosts> chain = profile().ranks.at(0).chain;
   ASSERT_EQ(chain.size(), 1U);
   EXPECT_EQ(chain[0].name, "net");
   EXPECT_EQ(chain[0].output_bytes, 4 * kBatch * 10);
-  EXPECT_FALSE(chain[0].parameters.empty());
+  EXPECT_FALSE(chain[0].parameter_bytes.empty());
   EXPECT_GT(chain[0].backward_weight, 0);
 }
 

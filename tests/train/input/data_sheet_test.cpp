@@ -60,7 +60,7 @@ std::vector<std::uint8_t> trained_on(
   const Datasets sets = load_datasets(request.options);
   const Loader loader(sets.train, {index}, 1,
       {.seed = static_cast<std::uint64_t>(request.options.seed), .epoch = epoch});
-  const torch::Tensor numbers = (*loader.begin()).data.contiguous().view({-1});
+  const torch::Tensor numbers = (*loader.begin()).input().contiguous().view({-1});
   std::vector<std::uint8_t> pixels;
   for (std::int64_t i = 0; i < numbers.size(0); ++i)
     pixels.push_back(static_cast<std::uint8_t>(std::lround(255 * numbers[i].item<float>())));

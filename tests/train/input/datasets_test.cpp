@@ -182,7 +182,7 @@ TEST(Datasets, InMemoryAreAugmentedForTrainingOnly) {
   const Datasets sets = load_datasets(options);
   EXPECT_FALSE(sets.is_mere_copy);
   const auto look = [](const data::SamplesPointer& set, std::int64_t epoch) {
-    return Loader(set, {0, 1, 2, 3}, 4, {.seed = 1, .epoch = epoch}).begin()->data.clone();
+    return Loader(set, {0, 1, 2, 3}, 4, {.seed = 1, .epoch = epoch}).begin()->input().clone();
   };
   EXPECT_FALSE(torch::equal(look(sets.train, 0), look(sets.train, 1)));
   EXPECT_TRUE(torch::equal(look(sets.test, 0), look(sets.test, 1)));
@@ -313,11 +313,11 @@ std::vector<Batch> batches_of(const std::string& kind, const std::vector<std::in
 TEST(NoiseSamples, OfAConstantSetAreOneBatchWhateverWasDrawn) {
   const auto batches = batches_of("constant", {5, 1, 9, 2, 200, 7, 8});
   ASSERT_EQ(batches.size(), 3U);
-  EXPECT_EQ(batches[0].data.sizes(), torch::IntArrayRef({3, 3, 8, 8}));
-  EXPECT_TRUE(batches[1].data.is_same(batches[0].data));  // not made again
-  EXPECT_TRUE(torch::equal(batches[2].data, batches[0].data.narrow(0, 0, 1)));
-  EXPECT_FALSE(torch::equal(batches[0].data[0], batches[0].data[1]));
-  for (const Batch& batch : batches) EXPECT_EQ(batch.target.abs().sum().item<int>(), 0);
+  EXPECT_EQ(batches[0].input().sizes(), torch::IntArrayRef({3, 3, 8, 8}));
+  EXPECT_TRUE(batches[1].input().is_same(batches[0].input()));  // not made again
+  EXPECT_TRUE(torch::equal(batches[2].input(), batches[0].input().narrow(0, 0, 1)));
+  EXPECT_FALSE(torch::equal(batches[0].input()[0], batches[0].input()[1]));
+  for (const Batch& batch : batches) EXPECT_EQ(batch.target().abs().sum().item<int>(), 0);
 }
 
 TEST(NoiseSamples, OfAConstantSetAreTheSameAfterAResumeAndWithWorkers) {
@@ -325,7 +325,7 @@ TEST(NoiseSamples, OfAConstantSetAreTheSameAfterAResumeAndWithWorkers) {
   const Batch all = batches_of("constant", indices).back();
   for (const LoaderOptions& options :
       {LoaderOptions{.first_batch = 1}, LoaderOptions{.epoch = 7, .workers = 2}}) {
-    EXPECT_TRUE(torch::equal(batches_of("constant", indices, options).back().data, all.data));
+    EXPECT_TRUE(torch::equal(batches_of("constant", indices, options).back().input(), all.input()));
   }
 }
 
@@ -333,11 +333,11 @@ TEST(NoiseSamples, OfAFreshSetAreOthersInEveryPlaceAndEpoch) {
   const std::vector<std::int64_t> indices{0, 1, 2, 3, 4, 5};
   const auto first = batches_of("fresh", indices), again = batches_of("fresh", indices);
   const auto later = batches_of("fresh", indices, {.epoch = 1});
-  EXPECT_TRUE(torch::equal(first[1].data, again[1].data));
-  EXPECT_TRUE(torch::equal(first[1].target, again[1].target));
-  EXPECT_FALSE(torch::equal(first[0].data, first[1].data));
-  EXPECT_FALSE(torch::equal(first[1].data, later[1].data));
-  EXPECT_FALSE(torch::equal(first[1].target, later[1].target));
+  EXPECT_TRUE(torch::equal(first[1].input(), again[1].input()));
+  EXPECT_TRUE(torch::equal(first[1].target(), again[1].target()));
+  EXPECT_FALSE(torch::equal(first[0].input(), first[1].input()));
+  EXPECT_FALSE(torch::equal(first[1].input(), later[1].input()));
+  EXPECT_FALSE(torch::equal(first[1].target(), later[1].target()));
 }
 
 TEST(NoiseSamples, HaveMeanZeroVarianceOneAndEveryClass) {
@@ -346,18 +346,18 @@ TEST(NoiseSamples, HaveMeanZeroVarianceOneAndEveryClass) {
   for (std::size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<std::int64_t>(i);
   const Loader loader(std::make_shared<NoiseSamples>(noise), indices, 400);
   const Batch batch = *loader.begin();
-  EXPECT_NEAR(batch.data.mean().item<double>(), 0, 0.01);  // 3 standard errors
-  EXPECT_NEAR(batch.data.var().item<double>(), 1, 0.01);
-  EXPECT_NEAR((batch.data * batch.data.roll(1)).mean().item<double>(), 0, 0.015);
+  EXPECT_NEAR(batch.input().mean().item<double>(), 0, 0.01);  // 3 standard errors
+  EXPECT_NEAR(batch.input().var().item<double>(), 1, 0.01);
+  EXPECT_NEAR((batch.input() * batch.input().roll(1)).mean().item<double>(), 0, 0.015);
   for (int i = 0; i < 400; ++i)
-    ++counts.at(static_cast<std::size_t>(batch.target[i].item<std::int64_t>()));
+    ++counts.at(static_cast<std::size_t>(batch.target()[i].item<std::int64_t>()));
   for (const std::int64_t count : counts) EXPECT_NEAR(static_cast<double>(count), 100, 40);
 }
 
 TEST(NoiseSamples, OfFewerPixelsThanAWordHaveThemAll) {
   const NoiseSamples noise({.size = 2, .shape = {1, 1, 3}});
   const Loader loader(std::make_shared<NoiseSamples>(noise), {0, 1}, 2);
-  EXPECT_EQ((*loader.begin()).data.count_nonzero().item<int>(), 6);
+  EXPECT_EQ((*loader.begin()).input().count_nonzero().item<int>(), 6);
 }
 
 TEST(NoiseSamples, AreRefusedWithWhatTheyHaveNot) {

@@ -12,7 +12,9 @@ namespace lockstep {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::parsed;
 using testing::refusal;
 using testing::words_of;
@@ -166,23 +168,6 @@ TEST(TrainFlags, PatternsAreNotEmpty) {
     EXPECT_THAT(refusal(concat("--freeze ", text)), HasSubstr("--freeze must be PATTERN"));
 }
 
-TEST(TrainFlags, EmptyValuesAreRefused) {
-  for (const auto& flag : train_flags().flags()) {
-    if (!flag.spec.takes_value()) continue;
-    EXPECT_EQ(
-        refusal(flag.spec.name + "="), concat("train: ", flag.spec.name, " must not be empty"));
-  }
-}
-
-TEST(TrainFlags, UnderscoresAreDashesInNamesOnly) {
-  const auto options = parsed("--batch_size=32 --max_steps 4 --output=a_b");
-  EXPECT_EQ(options.batch_size, 32);
-  EXPECT_EQ(options.limits.steps, 4);
-  EXPECT_EQ(options.output, "a_b");
-}
-
-TEST(TrainFlags, LastOfTwoCounts) { EXPECT_EQ(parsed("--epochs 1 --epochs 2").limits.epochs, 2); }
-
 TEST(TrainFlags, AnotherLimitTakesThePlaceOfThreeEpochs) {
   EXPECT_FALSE(parsed("--max-steps 10").limits.epochs);
   EXPECT_FALSE(parsed("--max-time 10s").limits.epochs);
@@ -283,6 +268,283 @@ TEST(TrainFlags, HelpIsAskedForByFlag) {
   EXPECT_THAT(cli::train_help(),
       AllOf(HasSubstr("-b,--batch-size N               samples per step on each replica [128]\n"),
           HasSubstr("adam, sgd, adamw [adam]\n"), HasSubstr("Examples:")));
+}
+
+TEST(LearningFlags, NoneChangeNothing) {
+  const TrainOptions options = parsed("");
+  EXPECT_EQ(options.optimizer.schedule.kind, LrScheduleKind::kConstant);
+  EXPECT_EQ(options.optimizer.weight_decay_on, DecayOn::kAll);
+  EXPECT_EQ(options.grad_accum_steps, 1);
+  EXPECT_EQ(options.smoothing, 0);
+  EXPECT_FALSE(options.ema);
+  EXPECT_EQ(options.eval_metric, EvalMetric::kLoss);
+}
+
+TEST(LearningFlags, SchedulesAreRead) {
+  const LrSettings cosine =
+      parsed("--sched cosine --warmup-epochs 1 --warmup-lr 0.0001 --min-lr 1e-6 --sched-on-updates")
+          .optimizer.schedule;
+  EXPECT_EQ(cosine.kind, LrScheduleKind::kCosine);
+  EXPECT_EQ(cosine.warmup_epochs, 1);
+  EXPECT_EQ(cosine.warmup_lr, 0.0001);
+  EXPECT_EQ(cosine.min_lr, 1e-6);
+  EXPECT_TRUE(cosine.on_updates);
+  const LrSettings several =
+      parsed("--sched multistep --decay-milestones 30,60,90 --decay-rate 0.2").optimizer.schedule;
+  EXPECT_THAT(several.decay_milestones, ElementsAre(30, 60, 90));
+  EXPECT_EQ(several.decay_rate, 0.2);
+  const LrSettings step =
+      parsed("--sched step --decay-epochs 4 --warmup-steps 9").optimizer.schedule;
+  EXPECT_EQ(step.decay_epochs, 4);
+  EXPECT_EQ(step.warmup_steps, 9);
+  EXPECT_EQ(parsed("--sched poly --poly-power 0.5").optimizer.schedule.power, 0.5);
+}
+
+TEST(LearningFlags, OneCycleAndPlateauAreRead) {
+  const LrSettings cycle =
+      parsed("--sched onecycle --pct-start 0.4 --div-factor 10 --final-div-factor 100")
+          .optimizer.schedule;
+  EXPECT_EQ(cycle.pct_start, 0.4);
+  EXPECT_EQ(cycle.div_factor, 10);
+  EXPECT_EQ(cycle.final_div_factor, 100);
+  const LrSettings plateau =
+      parsed("--sched plateau --patience-epochs 3 --cooldown-epochs 2").optimizer.schedule;
+  EXPECT_EQ(plateau.patience_epochs, 3);
+  EXPECT_EQ(plateau.cooldown_epochs, 2);
+}
+
+TEST(LearningFlags, TheRestIsRead) {
+  const TrainOptions options = parsed(
+      "--weight-decay 0.1 --weight-decay-on weights --grad-accum-steps 4 --smoothing 0.1 "
+      "--model-ema "
+      "--model-ema-decay 0.99 --model-ema-warmup --eval-metric top5");
+  EXPECT_EQ(options.optimizer.weight_decay_on, DecayOn::kWeights);
+  EXPECT_EQ(options.grad_accum_steps, 4);
+  EXPECT_EQ(options.smoothing, 0.1);
+  ASSERT_TRUE(options.ema);
+  EXPECT_EQ(options.ema->decay, 0.99);
+  EXPECT_TRUE(options.ema->warmup);
+  EXPECT_EQ(options.eval_metric, EvalMetric::kTop5);
+  EXPECT_EQ(parsed("--model-ema").ema->decay, 0.9998);
+}
+
+TEST(LearningFlags, EpsilonAndBetasAreRead) {
+  const auto none = parsed("--opt adamw").optimizer;
+  EXPECT_FALSE(none.eps);
+  EXPECT_FALSE(none.betas);
+  const auto given = parsed("--opt-betas 0,0.95 --opt-eps 1e-6 --opt adamw").optimizer;
+  EXPECT_EQ(given.eps, 1e-6);
+  ASSERT_TRUE(given.betas);
+  EXPECT_EQ(given.betas->first, 0);
+  EXPECT_EQ(given.betas->second, 0.95);
+  EXPECT_EQ(given.weight_decay, 0.01) << "adamw's own stays";
+}
+
+TEST(LearningFlags, WrongEpsilonsAndBetasAreRefused) {
+  for (const char* eps : {"0", "-1e-08"})
+    EXPECT_EQ(refusal(concat("--opt-eps ", eps)),
+        concat("train: --opt-eps must be a number above 0: ", eps));
+  for (const char* betas : {"0.9", "0.9,", "0.9,0.99,0.999", "a,0.9", "0.9;0.99"})
+    EXPECT_EQ(refusal(concat("--opt-betas ", betas)),
+        concat("train: --opt-betas must be two numbers, such as 0.9,0.999: ", betas));
+  for (const char* betas : {"1,0.999", "0.9,1", "-0.1,0.999", "0.9,-0.1", "nan,0.9", "0.9,inf"})
+    EXPECT_THAT(refusal(concat("--opt-betas ", betas)), HasSubstr("--opt-betas must be")) << betas;
+  EXPECT_EQ(refusal("--opt-betas 0.9,1.5"),
+      "train: --opt-betas must be numbers of at least 0 and below 1: 1.5");
+  EXPECT_EQ(refusal("--opt sgd --opt-eps 1e-8"),
+      "train: --opt-eps is for --opt adam and adamw; it is sgd");
+  EXPECT_EQ(refusal("--opt sgd --opt-betas 0.9,0.999"),
+      "train: --opt-betas is for --opt adam and adamw; it is sgd");
+}
+
+TEST(LearningFlags, UnknownWordsAreRefusedWithTheNearest) {
+  EXPECT_THAT(refusal("--sched cosin"),
+      AllOf(HasSubstr("--sched must be one of constant, step"), HasSubstr("did you mean cosine")));
+  EXPECT_THAT(refusal("--weight-decay-on bias"), HasSubstr("--weight-decay-on must be one of"));
+  EXPECT_THAT(refusal("--eval-metric top3"), HasSubstr("--eval-metric must be one of"));
+}
+
+TEST(LearningFlags, SmoothingIsForCrossEntropy) {
+  EXPECT_EQ(refusal("--smoothing 0.1 --loss mse"),
+      "train: --smoothing is for --loss cross-entropy, not for mse");
+  EXPECT_EQ(parsed("--smoothing 0.1 --loss cross-entropy").smoothing, 0.1);
+}
+
+TEST(LearningFlags, MilestonesMustBeAListOfEpochs) {
+  for (const char* text : {"30,", ",30", "30;60", "a", "30,,60", "99999999999999999999", "3_4"})
+    EXPECT_THAT(refusal(concat("--sched multistep --decay-milestones ", text)),
+        HasSubstr("--decay-milestones must be a comma-separated list of epochs"))
+        << text;
+}
+
+TEST(LearningFlags, ImpossibleValuesAreRefused) {
+  EXPECT_EQ(refusal("--grad-accum-steps 0"),
+      "train: --grad-accum-steps must be a whole number from 1 to 1000000: 0");
+  EXPECT_EQ(
+      refusal("--smoothing 1"), "train: --smoothing must be a number of at least 0 and below 1: 1");
+  EXPECT_THAT(refusal("--model-ema --model-ema-decay 1.5"),
+      HasSubstr("--model-ema-decay must be a number of at least 0 and below 1"));
+  EXPECT_EQ(refusal("--model-ema-decay 0.9"), "train: --model-ema-decay needs --model-ema");
+  EXPECT_EQ(refusal("--model-ema-warmup"), "train: --model-ema-warmup needs --model-ema");
+  EXPECT_THAT(
+      refusal("--sched plateau --val-interval 0"), HasSubstr("--sched plateau needs evaluations"));
+  EXPECT_THAT(refusal("--sched step"), HasSubstr("needs --decay-epochs"));
+}
+
+TEST(LearningFlags, StandInTheRunsConfiguration) {
+  const std::string toml =
+      config_toml(parsed("--sched multistep --decay-milestones 3,5 --warmup-epochs 2 --smoothing "
+                         "0.1 --model-ema --grad-accum-steps 2"));
+  EXPECT_THAT(
+      toml, AllOf(HasSubstr("sched = \"multistep\"\n"), HasSubstr("decay-milestones = \"3,5\"\n"),
+                HasSubstr("warmup-epochs = 2\n"), HasSubstr("weight-decay-on = \"all\"\n"),
+                HasSubstr("smoothing = 0.1\n"), HasSubstr("grad-accum-steps = 2\n"),
+                HasSubstr("model-ema = true\nmodel-ema-decay = 0.9998\n"),
+                HasSubstr("eval-metric = \"loss\"\n"), Not(HasSubstr("min-lr")),
+                Not(HasSubstr("model-ema-warmup")), Not(HasSubstr("opt-eps")),
+                Not(HasSubstr("opt-betas"))));
+  EXPECT_THAT(config_toml(parsed("--opt-eps 1e-6 --opt-betas 0.8,0.95")),
+      AllOf(HasSubstr("opt-eps = 1e-06\n"), HasSubstr("opt-betas = \"0.8,0.95\"\n")));
+}
+
+TEST(GradientFlags, AreReadAndWritten) {
+  EXPECT_FALSE(testing::parsed("").gradients.bucket_mb);
+  EXPECT_EQ(testing::parsed("").gradients.comm_hook.kind, CommHookKind::kNone);
+  for (const std::string hook : {"fp16", "bf16", "powersgd:3:20"}) {
+    const TrainOptions options =
+        testing::parsed("--bucket-mb 0.5 --parallel ddp --comm-hook " + hook);
+    EXPECT_EQ(options.gradients.bucket_mb, 0.5);
+    EXPECT_EQ(comm_hook_text(options.gradients.comm_hook), hook);
+    EXPECT_THAT(config_toml(options), HasSubstr("comm-hook = \"" + hook + "\"\n"));
+  }
+  EXPECT_EQ(comm_hook_text(parse_comm_hook("powersgd")), "powersgd:1:1000");
+  EXPECT_EQ(comm_hook_text(parse_comm_hook("powersgd:2")), "powersgd:2:1000");
+}
+
+TEST(GradientFlags, WhatTheyDoNotTakeIsRefused) {
+  const auto refused = [](const std::string& flags) {
+    return testing::refusal("--parallel ddp " + flags);
+  };
+  EXPECT_EQ(refused("--comm-hook fp61"),
+      "train: --comm-hook must be one of none, fp16, bf16, powersgd, powersgd:RANK, "
+      "powersgd:RANK:STEP: fp61; did you mean fp16?");
+  EXPECT_THAT(refused("--comm-hook bf16:2"), HasSubstr("must be one of"));
+  EXPECT_THAT(refused("--comm-hook powersgd:1:2:3"), HasSubstr("must be one of"));
+  for (const std::string numbers : {"0", "x", "", "1:-1", "99999999999"})
+    EXPECT_THAT(refused("--comm-hook powersgd:" + numbers), HasSubstr("has whole numbers"));
+  EXPECT_THAT(refused("--bucket-mb 0"), HasSubstr("--bucket-mb must be a number above 0"));
+}
+
+TEST(GradientFlags, AreForDdpAlone) {
+  for (const std::string way : {"serial", "dp", "pp", "ddp+pp --places 4"})
+    for (const std::string flag : {"--bucket-mb 5", "--comm-hook bf16"})
+      EXPECT_THAT(testing::refusal("--parallel " + way + " " + flag),
+          HasSubstr("are for --parallel ddp, not for"));
+}
+
+LoadingSettings loading_of(const std::string& line) { return testing::parsed(line).loading; }
+
+TEST(LoadingFlags, NoneGiveTheDefaults) {
+  const LoadingSettings settings = loading_of("");
+  EXPECT_EQ(settings.augment, Augment::kNone);
+  EXPECT_EQ(settings.bad_images, BadImages::kFail);
+  EXPECT_EQ(settings.val_split, 0);
+  EXPECT_EQ(settings.cache_decoded, 0);
+  EXPECT_FALSE(settings.image_size || settings.workers);
+}
+
+TEST(LoadingFlags, AreRead) {
+  const LoadingSettings settings =
+      loading_of("--augment timm --image_size 160 -j 3 --bad-images skip --val-split 0.25");
+  EXPECT_EQ(settings.augment, Augment::kTimm);
+  EXPECT_EQ(settings.image_size, 160);
+  EXPECT_EQ(settings.workers, 3);
+  EXPECT_EQ(settings.bad_images, BadImages::kSkip);
+  EXPECT_EQ(settings.val_split, 0.25);
+  EXPECT_EQ(loading_of("--cache-decoded 1.5G").cache_decoded, 3 * (std::int64_t{1} << 29));
+  EXPECT_EQ(loading_of("--augment=crop-flip").augment, Augment::kCropFlip);
+  EXPECT_EQ(loading_of("--workers auto").workers, std::nullopt);
+}
+
+TEST(LoadingFlags, ThatCannotBeAreRefusedByName) {
+  EXPECT_EQ(refusal("--augment tim"),
+      "train: --augment must be one of none, crop-flip, timm: tim; did you mean timm?");
+  EXPECT_THAT(refusal("--bad-images hide"), HasSubstr("--bad-images must be one of fail, skip"));
+  EXPECT_EQ(refusal("--workers many"),
+      "train: --workers must be a whole number from 0 to 256, or auto: many");
+  EXPECT_EQ(refusal("--workers 257"),
+      "train: --workers must be a whole number from 0 to 256, or auto: 257");
+  EXPECT_EQ(
+      refusal("--image-size 0"), "train: --image-size must be a whole number from 1 to 16384: 0");
+  EXPECT_THAT(refusal("--cache-decoded 2GB"),
+      HasSubstr("train: --cache-decoded: bytes: must be an amount such as 2G"));
+  EXPECT_THAT(refusal("--val-split 1"),
+      HasSubstr("--val-split must be a number of at least 0 and below 1"));
+  EXPECT_THAT(refusal("--val-split nan"), HasSubstr("--val-split must be a number of at least 0"));
+}
+
+TEST(Workers, AreAsManyAsAskedOrHalfOfTheCores) {
+  EXPECT_EQ(workers_of({.workers = 5}, 1, true), 5);
+  EXPECT_EQ(workers_of({.workers = 0}, 16, false), 0);
+  EXPECT_EQ(workers_of({}, 16, true), 0);
+  EXPECT_EQ(workers_of({}, 1, false), 0);
+  EXPECT_EQ(workers_of({}, 2, false), 1);
+  EXPECT_EQ(workers_of({}, 9, false), 4);
+  EXPECT_EQ(workers_of({}, 64, false), 8);
+}
+
+TEST(SnapshotFlags, HaveTheirDefaults) {
+  const TrainOptions options = parsed("");
+  EXPECT_EQ(options.snapshots.unit, SnapshotUnit::kOverhead);
+  EXPECT_EQ(options.snapshots.count, 0.01);
+  EXPECT_EQ(options.snapshots.keep, 2);
+  EXPECT_FALSE(options.snapshots.required);
+  EXPECT_TRUE(options.snapshots.rescue);
+  EXPECT_EQ(options.resume.kind, Resume::kNever);
+}
+
+TEST(SnapshotFlags, SayWhenToSave) {
+  const auto interval = [](const char* text) {
+    return parsed(concat("--snapshot-interval ", text)).snapshots;
+  };
+  EXPECT_EQ(interval("500steps").unit, SnapshotUnit::kSteps);
+  EXPECT_EQ(interval("500steps").count, 500);
+  EXPECT_EQ(interval("2epochs").unit, SnapshotUnit::kEpochs);
+  EXPECT_EQ(interval("10m").unit, SnapshotUnit::kSeconds);
+  EXPECT_EQ(interval("10m").count, 600);
+  EXPECT_EQ(interval("none").unit, SnapshotUnit::kNone);
+  const auto more =
+      parsed("--snapshot-overhead 0.5% --keep 7 --snapshot-required --no-rescue").snapshots;
+  EXPECT_FALSE(more.rescue);
+  EXPECT_EQ(more.count, 0.005);
+  EXPECT_EQ(more.keep, 7);
+  EXPECT_TRUE(more.required);
+}
+
+TEST(SnapshotFlags, WhatCannotBeIsRefused) {
+  EXPECT_THAT(refusal("--snapshot-interval often"), HasSubstr("500steps"));
+  EXPECT_THAT(refusal("--snapshot-interval 0steps"), HasSubstr("500steps"));
+  EXPECT_THAT(refusal("--snapshot-overhead 0%"), HasSubstr("1%"));
+  EXPECT_THAT(refusal("--snapshot-overhead 1% --snapshot-interval 5s"), HasSubstr("give one"));
+  EXPECT_THAT(refusal("--keep 0"), HasSubstr("--keep must be a whole number from 1 to 1000000: 0"));
+  EXPECT_THAT(refusal("--resume="), HasSubstr("--resume"));
+}
+
+TEST(SnapshotFlags, RanksThatWereStartedAgainAlwaysGoOn) {
+  EXPECT_EQ(parsed("--resume auto").resume.kind, Resume::kAuto);
+  EXPECT_EQ(parsed("", 1, 1).resume.kind, Resume::kAuto);
+  EXPECT_EQ(parsed("--resume never", 1, 1).resume.kind, Resume::kAuto);
+  const ResumeSettings named = parsed("--resume runs/a", 1, 2).resume;
+  EXPECT_EQ(named.kind, Resume::kFrom);
+  EXPECT_EQ(named.from, "runs/a");
+  EXPECT_TRUE(named.again);
+}
+
+TEST(SnapshotFlags, AreInTheConfigurationAsTheyCanBeGiven) {
+  EXPECT_THAT(config_toml(parsed("--snapshot-interval 500steps --keep 3 --resume auto")),
+      AllOf(HasSubstr("snapshot-interval = \"500steps\"\n"), HasSubstr("keep = 3\n"),
+          HasSubstr("resume = \"auto\"\n")));
+  EXPECT_THAT(config_toml(parsed("")), HasSubstr("snapshot-overhead = \"1%\"\n"));
 }
 
 }  // namespace

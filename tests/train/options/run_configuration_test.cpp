@@ -1,96 +1,53 @@
 #include "lockstep/train/options/run_configuration.h"
 
-#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/message_of.h"
+#include "parsed_flags.h"
 
-#include "lockstep/core/error.h"
+#include "lockstep/train/options/train_flags.h"
 
 namespace lockstep {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-using Change = std::function<void(TrainOptions&)>;
+using ::testing::StartsWith;
 
-struct NamedChange {
-  const char* name;
-  Change change;
-};
+// Each value by its flag, without the checks of values against each other.
+TrainOptions with(const std::string& flags) {
+  TrainOptions options;
+  train_flags().read(options, train_flags().parse(testing::words_of(flags)));
+  return options;
+}
 
-std::vector<std::string> after(const Change& change) {
-  TrainOptions now;
-  change(now);
-  return differences(run_configuration(TrainOptions{}), run_configuration(now));
+std::vector<std::string> after(const std::string& flags) {
+  return differences(run_configuration(TrainOptions{}), run_configuration(with(flags)));
 }
 
 TEST(RunConfiguration, WhatDecidesTheTrainingMustAgree) {
-  EXPECT_THAT(after([](auto& options) { options.batch_size = 32; }),
-      ElementsAre("--batch-size: the snapshot has 128, now 32"));
-  EXPECT_THAT(after([](auto& options) {
-    options.model = "toy";
-    options.optimizer.lr = 0.5;
-  }),
+  EXPECT_THAT(after("--batch-size 32"), ElementsAre("--batch-size: the snapshot has 128, now 32"));
+  EXPECT_THAT(after("--model toy --lr 0.5"),
       ElementsAre("--model: the snapshot has \"mnist-small\", now \"toy\"",
           "--lr: the snapshot has 0.001, now 0.5"));
-  const NamedChange changes[] = {{"freeze", [](auto& options) { options.freeze = {"a"}; }},
-      {"data.name", [](auto& options) { options.data.name = "mnist"; }},
-      {"repeat", [](auto& options) { options.repeat = 2; }},
-      {"classes", [](auto& options) { options.classes = 11; }},
-      {"augment", [](auto& options) { options.loading.augment = Augment::kCropFlip; }},
-      {"image_size", [](auto& options) { options.loading.image_size = 32; }},
-      {"val_split", [](auto& options) { options.loading.val_split = 0.1; }},
-      {"sync_batch_norm", [](auto& options) { options.sync_batch_norm = true; }},
-      {"precision", [](auto& options) { options.precision = Precision::kBf16Mixed; }},
-      {"optimizer.kind", [](auto& options) { options.optimizer.kind = OptimizerKind::kSgd; }},
-      {"momentum", [](auto& options) { options.optimizer.momentum = 0.5; }},
-      {"weight_decay", [](auto& options) { options.optimizer.weight_decay = 0.5; }},
-      {"eps", [](auto& options) { options.optimizer.eps = 1e-6; }},
-      {"betas", [](auto& options) { options.optimizer.betas = AdamBetas{.first = 0.8}; }},
-      {"clip_grad", [](auto& options) { options.optimizer.clip_grad = 1; }},
-      {"schedule.kind",
-          [](auto& options) { options.optimizer.schedule.kind = LrScheduleKind::kCosine; }},
-      {"warmup_epochs", [](auto& options) { options.optimizer.schedule.warmup_epochs = 1; }},
-      {"grad_accum_steps", [](auto& options) { options.grad_accum_steps = 2; }},
-      {"loss", [](auto& options) { options.loss = "mse"; }},
-      {"smoothing", [](auto& options) { options.smoothing = 0.1; }},
-      {"ema", [](auto& options) { options.ema = EmaSettings{}; }},
-      {"eval_metric", [](auto& options) { options.eval_metric = EvalMetric::kTop1; }},
-      {"seed", [](auto& options) { options.seed = 43; }},
-      {"limit_train_batches", [](auto& options) { options.limit_train_batches = 5; }}};
-  for (const auto& [name, change] : changes)
-    EXPECT_THAT(after(change), ::testing::Not(IsEmpty())) << name;
+  for (const std::string flag : {"--freeze a", "--data mnist", "--repeat 2", "--num-classes 11",
+           "--augment crop-flip", "--image-size 32", "--val-split 0.1", "--sync-batch-norm",
+           "--precision bf16-mixed", "--opt sgd", "--momentum 0.5", "--weight-decay 0.5",
+           "--opt-eps 1e-6", "--opt-betas 0.8,0.999", "--clip-grad 1", "--sched cosine",
+           "--warmup-epochs 1", "--grad-accum-steps 2", "--loss mse", "--smoothing 0.1",
+           "--model-ema", "--eval-metric top1", "--seed 43", "--limit-train-batches 5"})
+    EXPECT_THAT(
+        after(flag), Contains(StartsWith(flag.substr(0, flag.find(' ')) + ": the snapshot has ")));
 }
 
 TEST(RunConfiguration, WhereAndHowLongMayDiffer) {
-  const NamedChange changes[] = {
-      {"data.directory", [](auto& options) { options.data.directory = "/elsewhere"; }},
-      {"pretrained", [](auto& options) { options.pretrained = "w.pth"; }},
-      {"parallel", [](auto& options) { options.parallel = Parallel::kDdp; }},
-      {"places", [](auto& options) { options.places = 2; }},
-      {"pipeline.chunks", [](auto& options) { options.pipeline.chunks = 2; }},
-      {"sharded", [](auto& options) { options.optimizer.sharded = true; }},
-      {"backend", [](auto& options) { options.backend = "gloo"; }},
-      {"timeout", [](auto& options) { options.timeout = 7; }},
-      {"limits", [](auto& options) { options.limits = {.epochs = 9, .steps = 5, .seconds = 60}; }},
-      {"workers", [](auto& options) { options.loading.workers = 3; }},
-      {"val_interval", [](auto& options) { options.val_interval = 2; }},
-      {"log_interval", [](auto& options) { options.log_interval = 1; }},
-      {"output", [](auto& options) { options.output = "out"; }},
-      {"snapshots.keep", [](auto& options) { options.snapshots.keep = 9; }},
-      {"snapshots.rescue", [](auto& options) { options.snapshots.rescue = false; }},
-      {"resume.kind", [](auto& options) { options.resume.kind = Resume::kAuto; }}};
-  for (const auto& [name, change] : changes) EXPECT_THAT(after(change), IsEmpty()) << name;
-}
-
-// Versions before this one wrote strings and numbers in their own way.
-TEST(RunConfiguration, TheSameValueInAnotherFormIsNoDifference) {
-  EXPECT_THAT(differences({{"lr", "1e-05"}, {"model", "\"a\\\\b\\u000A\""}, {"seed", "42"}},
-                  {{"lr", "0.00001"}, {"model", "\"a\\\\b\\n\""}, {"seed", "42"}}),
-      IsEmpty());
-  EXPECT_THAT(differences({{"lr", "1.0"}}, {{"lr", "1"}}), ::testing::SizeIs(1));
+  for (const char* flags :
+      {"--data fashion-mnist:/elsewhere", "--pretrained w.pth", "--parallel ddp", "--places 2",
+          "--chunks 2", "--shard-optimizer", "--backend gloo", "--timeout 7s",
+          "--epochs 9 --max-steps 5 --max-time 60s", "--workers 3", "--val-interval 2",
+          "--log-interval 1", "--output out", "--keep 9", "--no-rescue", "--resume auto"})
+    EXPECT_THAT(after(flags), IsEmpty()) << flags;
 }
 
 TEST(RunConfiguration, WhatOneSideLacksIsADifference) {
@@ -149,37 +106,22 @@ TEST(RunConfiguration, WhatNoFlagTakesIsDamagedData) {
   EXPECT_EQ(recorded_options("of-later = 3\nseed = 5\n", "f").seed, 5);
   for (const char* text : {"seed = = 3", "seed = -1", "precision = \"17\"", "batch-size = 0"})
     EXPECT_THAT(testing::message_of<DataError>([&] { recorded_options(text, "F.toml"); }),
-        ::testing::StartsWith("F.toml: "))
+        StartsWith("F.toml: "))
         << text;
 }
 
-bool ranks_agree_after(const Change& change) {
-  TrainOptions other;
-  change(other);
-  return shared_configuration(TrainOptions{}) == shared_configuration(other);
-}
-
 TEST(SharedConfiguration, HasAllButWhatEachRankMayHaveOfItsOwn) {
-  const NamedChange shared[] = {{"batch_size", [](auto& options) { options.batch_size = 64; }},
-      {"seed", [](auto& options) { options.seed = 1; }},
-      {"lr", [](auto& options) { options.optimizer.lr = 0.5; }},
-      {"auto_precision", [](auto& options) { options.auto_precision = true; }},
-      {"precision", [](auto& options) { options.precision = Precision::kBf16Mixed; }},
-      {"pretrained", [](auto& options) { options.pretrained = "w.pth"; }},
-      {"parallel", [](auto& options) { options.parallel = Parallel::kPp; }},
-      {"limits.epochs", [](auto& options) { options.limits.epochs = 9; }},
-      {"val_interval", [](auto& options) { options.val_interval = 2; }},
-      {"log_interval", [](auto& options) { options.log_interval = 1; }},
-      {"snapshots.required", [](auto& options) { options.snapshots.required = true; }},
-      {"resume.kind", [](auto& options) { options.resume.kind = Resume::kAuto; }},
-      {"resume.overwrite", [](auto& options) { options.resume.overwrite = true; }}};
-  for (const auto& [name, change] : shared) EXPECT_FALSE(ranks_agree_after(change)) << name;
-  const NamedChange own[] = {
-      {"output", [](auto& options) { options.output = "runs/20260101T000001Z-toy-ddp"; }},
-      {"data.directory", [](auto& options) { options.data.directory = "/elsewhere"; }},
-      {"workers", [](auto& options) { options.loading.workers = 3; }},
-      {"progress", [](auto& options) { options.progress = ProgressStyle::kNone; }}};
-  for (const auto& [name, change] : own) EXPECT_TRUE(ranks_agree_after(change)) << name;
+  const auto ranks_agree_after = [](const std::string& flags) {
+    return shared_configuration(TrainOptions{}) == shared_configuration(with(flags));
+  };
+  for (const char* flags :
+      {"--batch-size 64", "--seed 1", "--lr 0.5", "--precision auto", "--precision bf16-mixed",
+          "--pretrained w.pth", "--parallel pp", "--epochs 9", "--val-interval 2",
+          "--log-interval 1", "--snapshot-required", "--resume auto", "--overwrite"})
+    EXPECT_FALSE(ranks_agree_after(flags)) << flags;
+  for (const char* flags : {"--output runs/20260101T000001Z-toy-ddp",
+           "--data fashion-mnist:/elsewhere", "--workers 3", "--progress none"})
+    EXPECT_TRUE(ranks_agree_after(flags)) << flags;
 }
 
 // Each flag with its value, so that the line can be given again.

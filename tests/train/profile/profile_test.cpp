@@ -2,10 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "lockstep/core/error.h"
-#include "lockstep/record/profile/trace.h"
+#include "lockstep/formats/json_fields.h"
 
 namespace lockstep {
 namespace {
@@ -188,16 +189,16 @@ RunProfile with_chain() {
   RunProfile run{.precision = "float32", .ranks = {profile_of({main_thread()})}};
   run.ranks[0].batch = 32;
   run.ranks[0].chain = {{.name = "conv",
-                            .forward = 1.5,
-                            .backward_weight = 2.25,
-                            .backward = 2.5,
+                            .forward = 1.5e-3,
+                            .backward_weight = 2.25e-3,
+                            .backward = 2.5e-3,
                             .activation_bytes = 4096,
                             .output_bytes = 2048,
-                            .parameters = {36, 4}},
+                            .parameter_bytes = {36, 4}},
       {.name = "relu",
-          .forward = 0.5,
-          .backward_input = 0.25,
-          .backward = 0.25,
+          .forward = 0.5e-3,
+          .backward_input = 0.25e-3,
+          .backward = 0.25e-3,
           .output_bytes = 2048}};
   return run;
 }
@@ -208,17 +209,17 @@ TEST(Profile, HasTheChainAndTheBatchThatItWasMeasuredWith) {
   const RankProfile rank = read_profile(text, "profile.json").ranks.at(0);
   EXPECT_EQ(rank.batch, 32);
   ASSERT_EQ(rank.chain.size(), 2U);
-  const ChainLayer& conv = rank.chain[0];
+  const LayerCosts& conv = rank.chain[0];
   EXPECT_EQ(conv.name, "conv");
-  EXPECT_EQ(conv.forward, 1.5);
+  EXPECT_EQ(conv.forward, 1.5e-3);
   EXPECT_EQ(conv.backward_input, 0);
-  EXPECT_EQ(conv.backward_weight, 2.25);
-  EXPECT_EQ(conv.backward, 2.5);
+  EXPECT_EQ(conv.backward_weight, 2.25e-3);
+  EXPECT_EQ(conv.backward, 2.5e-3);
   EXPECT_EQ(conv.activation_bytes, 4096);
   EXPECT_EQ(conv.output_bytes, 2048);
-  EXPECT_THAT(conv.parameters, ElementsAre(36, 4));
-  EXPECT_EQ(rank.chain[1].backward_input, 0.25);
-  EXPECT_THAT(rank.chain[1].parameters, ElementsAre());
+  EXPECT_THAT(conv.parameter_bytes, ElementsAre(36, 4));
+  EXPECT_EQ(rank.chain[1].backward_input, 0.25e-3);
+  EXPECT_THAT(rank.chain[1].parameter_bytes, ElementsAre());
   EXPECT_EQ(profile_json(read_profile(text, "profile.json")), text);
   EXPECT_EQ(profile_text(run),
       profile_text({.precision = "float32", .ranks = {profile_of({main_thread()})}}));
@@ -289,6 +290,63 @@ TEST(Profile, DrawsOneStepAsBoxesThatDoNotOverlap) {
     end = box.end;
   }
   EXPECT_THAT(end, DoubleEq(100));
+}
+
+std::vector<JsonFields> events_in(const nlohmann::json& file) {
+  return JsonFields(file, "trace.json").objects("traceEvents");
+}
+
+SpanLane lane_of(std::vector<Span> spans) {
+  return {.thread = "stage \"0\"\xff", .number = 7, .spans = std::move(spans)};
+}
+
+TEST(Trace, HasAnEventForEachSpan) {
+  Span layer{.name = "fc", .activity = Activity::kOperator, .begin = 5'000, .end = 7'500};
+  layer.layer = "head";
+  layer.flops = 12;
+  const auto file =
+      parse_strict_json(trace_file({trace_events(3, {lane_of({layer})}, 1'000)}), "t");
+  const auto events = events_in(file);
+  ASSERT_EQ(events.size(), 3U);
+  const JsonFields& event = events.back();
+  EXPECT_EQ(event.text("ph"), "X");
+  EXPECT_EQ(event.text("name"), "fc");
+  EXPECT_EQ(event.text("cat"), "operator");
+  EXPECT_EQ(event.count("pid"), 3);
+  EXPECT_EQ(event.count("tid"), 0);
+  EXPECT_EQ(event.number("ts"), 4);
+  EXPECT_EQ(event.number("dur"), 2.5);
+  EXPECT_EQ(event.object("args").text("layer"), "head");
+  EXPECT_EQ(event.object("args").number("flops"), 12);
+}
+
+TEST(Trace, NamesRanksAndThreads) {
+  const auto file = parse_strict_json(trace_file({trace_events(3, {lane_of({})}, 0)}), "t");
+  const auto events = events_in(file);
+  EXPECT_EQ(events.at(0).text("name"), "process_name");
+  EXPECT_EQ(events[0].object("args").text("name"), "rank 3");
+  EXPECT_EQ(events.at(1).text("name"), "thread_name");
+  EXPECT_EQ(events[1].object("args").text("name"), "stage \"0\"\xef\xbf\xbd");
+}
+
+// They overlap with the spans of their thread, which viewers refuse within one row.
+TEST(Trace, GivesReductionsARowOfTheirOwn) {
+  const Span backward{.name = "backward", .activity = Activity::kBackward, .begin = 0, .end = 9};
+  const Span reduction{.name = "1 bucket", .activity = Activity::kReduction, .begin = 5, .end = 20};
+  const auto file =
+      parse_strict_json(trace_file({trace_events(0, {lane_of({backward, reduction})}, 0)}), "t");
+  const auto events = events_in(file);
+  ASSERT_EQ(events.size(), 5U);
+  EXPECT_EQ(events[2].count("tid"), 0);
+  EXPECT_EQ(events[3].count("tid"), 1);
+  EXPECT_EQ(events[4].object("args").text("name"), "gradients on their way");
+}
+
+TEST(Trace, JoinsTheEventsOfRanksAndLeavesOutThoseWithout) {
+  const std::string first = trace_events(0, {lane_of({})}, 0), third = trace_events(2, {}, 0);
+  const auto file = parse_strict_json(trace_file({first, "", third}), "t");
+  EXPECT_EQ(events_in(file).size(), 3U);
+  EXPECT_TRUE(events_in(parse_strict_json(trace_file({}), "t")).empty());
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ std::shared_ptr<data::FolderSamples> open(const testing::TemporaryFolder& root) 
 }
 
 void read(const data::SamplesPointer& set, std::vector<std::int64_t> indices) {
-  for (auto& batch : Loader(set, std::move(indices), 1)) ASSERT_TRUE(batch.data.defined());
+  for (auto& batch : Loader(set, std::move(indices), 1)) ASSERT_TRUE(batch.input().defined());
 }
 
 // Files 1 and 2 of four are bad.

@@ -36,7 +36,8 @@ std::vector<torch::Tensor> averaged(const std::string& hook) {
     replica->set_training(true);
     const std::int64_t first = 8 * world.rank();
     replica->backward(
-        {batch.data.slice(0, first, first + 8), batch.target.slice(0, first, first + 8)}, {}, 0);
+        {batch.input().slice(0, first, first + 8), batch.target().slice(0, first, first + 8)}, {},
+        0);
     std::vector<torch::Tensor> flat;
     for (const auto& parameter : replica->parameters()) flat.push_back(parameter.grad().flatten());
     gradients[static_cast<std::size_t>(world.rank())] = at::cat(flat);

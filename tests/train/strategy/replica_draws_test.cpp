@@ -14,7 +14,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/nn/models/clone.h"
+#include "lockstep/nn/models/model.h"
 #include "lockstep/train/strategy/replica_kinds.h"
 
 namespace lockstep {

@@ -51,7 +51,7 @@ void expect_one_skipped_step(Parallel way) {
     replica->set_training(true);
     const Batch good = testing::random_batch({8, 10});
     Batch bad = good;
-    if (world.rank() == 0) bad.data = at::full({8, 10}, 1e30);
+    if (world.rank() == 0) bad.input() = at::full({8, 10}, 1e30);
     const auto start = copy_of(replica->state());
     replica->backward(bad, {}, 0);
     EXPECT_TRUE(is_skipped(*replica));
@@ -140,7 +140,7 @@ std::unique_ptr<Replica> toy_replica() {
 }
 
 Batch part_of(const Batch& batch, std::int64_t first, std::int64_t end) {
-  return {batch.data.slice(0, first, end), batch.target.slice(0, first, end)};
+  return {batch.input().slice(0, first, end), batch.target().slice(0, first, end)};
 }
 
 std::vector<torch::Tensor> gradients_of(const Replica& replica) {

@@ -21,7 +21,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/device/parameters.h"
-#include "lockstep/nn/models/plugin_model.h"
+#include "lockstep/nn/models/plugin_library.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/snapshot/optimizer_state.h"
 #include "lockstep/train/strategy/replica_kinds.h"
@@ -115,7 +115,7 @@ Batch share_of(const Batch& batch, const ProcessGroup& world) {
   const auto share = [&](const Tensor& all) {
     return all.chunk(world.size())[static_cast<std::size_t>(world.rank())];
   };
-  return {share(batch.data), share(batch.target)};
+  return {share(batch.input()), share(batch.target())};
 }
 
 struct Way {

@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "lockstep/core/error.h"
+#include "lockstep/simd/instructions.h"
 
 namespace lockstep::data {
 namespace {
@@ -83,6 +84,17 @@ Image transform_affine_by(const AffineKernel& kernel, const ImageView& image, co
   Image out = filled(image.size, options.fill);
   for (std::int64_t y = 0; y < image.size.height; ++y) map_row(source, map, y, out.row(y));
   return out;
+}
+
+std::span<const AffineKernel* const> affine_kernels() {
+#if defined(__x86_64__)
+  static const AffineKernel* const kKernels[] = {
+      &plain_affine_kernel(), &avx2_affine_kernel(), &avx512_affine_kernel()};
+  return simd::usable(kKernels);
+#else
+  static const AffineKernel* const kPlain = &plain_affine_kernel();
+  return {&kPlain, 1};
+#endif
 }
 
 Image transform_affine(const ImageView& image, const AffineMap& map, const AffineOptions& options) {

@@ -2,7 +2,7 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "lockstep/data/transforms/ops/resample.h"
 
@@ -54,8 +54,8 @@ struct AffineKernel {
       const AffineSource& source, const AffineMap& map, std::int64_t y, std::uint8_t* out);
 };
 
-/// Lists the kernels that this build and this processor have, the fastest last.
-std::vector<const AffineKernel*> affine_kernels();
+/// Lists the kernels that may run, the fastest last.
+std::span<const AffineKernel* const> affine_kernels();
 
 const AffineKernel& plain_affine_kernel();
 const AffineKernel& avx2_affine_kernel();

@@ -79,24 +79,16 @@ EightDoubles twice(double first, double second) {
   return _mm512_insertf64x4(_mm512_set1_pd(first), _mm256_set1_pd(second), 1);
 }
 
-EightDoubles curve_of(
-    EightDoubles v1, EightDoubles v2, EightDoubles v3, EightDoubles v4, EightDoubles at) {
-  const EightDoubles p2 = -v1 + v3;
-  const EightDoubles p3 = 2 * (v1 - v2) + v3 - v4;
-  const EightDoubles p4 = -v1 + v2 - v3 + v4;
-  return v2 + at * (p2 + at * (p3 + at * p4));
-}
-
 EightDoubles along(const Pair& pair, std::int64_t row, bool moves) {
   if (!moves) return pair.at(row);
-  return curve_of(pair.at(row - kPixelFloats), pair.at(row), pair.at(row + kPixelFloats),
+  return curve(pair.at(row - kPixelFloats), pair.at(row), pair.at(row + kPixelFloats),
       pair.at(row + 2 * kPixelFloats), pair.dx);
 }
 
 EightDoubles bicubic_of(const Pair& pair, std::int64_t stride, bool moves_x, bool moves_y) {
   const EightDoubles own = along(pair, 0, moves_x);
   if (!moves_y) return own;
-  return curve_of(along(pair, -stride, moves_x), own, along(pair, stride, moves_x),
+  return curve(along(pair, -stride, moves_x), own, along(pair, stride, moves_x),
       along(pair, 2 * stride, moves_x), pair.dy);
 }
 

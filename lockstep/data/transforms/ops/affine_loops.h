@@ -61,10 +61,11 @@ inline Doubles bilinear(const Place& place) {
       bilinear_along(place.pixel + place.stride, place.dx), place.dy);
 }
 
-inline Doubles curve(Doubles v1, Doubles v2, Doubles v3, Doubles v4, double at) {
-  const Doubles p2 = -v1 + v3;
-  const Doubles p3 = 2 * (v1 - v2) + v3 - v4;
-  const Doubles p4 = -v1 + v2 - v3 + v4;
+template <typename Vector, typename Share>
+inline Vector curve(Vector v1, Vector v2, Vector v3, Vector v4, Share at) {
+  const Vector p2 = -v1 + v3;
+  const Vector p3 = 2 * (v1 - v2) + v3 - v4;
+  const Vector p4 = -v1 + v2 - v3 + v4;
   return v2 + at * (p2 + at * (p3 + at * p4));
 }
 

@@ -1,5 +1,5 @@
 #include "lockstep/data/transforms/ops/affine_loops.h"
-#include "lockstep/data/transforms/ops/resample_kernel.h"
+#include "lockstep/data/transforms/ops/resample.h"
 
 namespace lockstep::data {
 namespace {

@@ -3,7 +3,7 @@
 #include <immintrin.h>
 #include <vector>
 
-#include "lockstep/data/transforms/ops/resample_kernel.h"
+#include "lockstep/data/transforms/ops/resample.h"
 
 namespace lockstep::data {
 namespace {

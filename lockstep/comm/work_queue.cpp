@@ -1,0 +1,89 @@
+#include "lockstep/comm/work_queue.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include "lockstep/core/error.h"
+
+namespace lockstep {
+
+bool PromisedWork::poll() {
+  const std::lock_guard lock(mutex_);
+  return has_ended_;
+}
+
+void PromisedWork::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return has_ended_; });
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void PromisedWork::end(std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  failure_ = std::move(failure);
+  has_ended_ = true;
+  changed_.notify_all();
+}
+
+class WorkQueue::Call : public PromisedWork {
+ public:
+  explicit Call(std::function<void()> run) : run_(std::move(run)) {}
+
+  /// Returns what it has thrown. The tensors that it owns are released before it ends.
+  std::exception_ptr run(const std::function<void(const std::string&)>& on_failure) {
+    std::exception_ptr failure;
+    try {
+      std::exchange(run_, nullptr)();
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      on_failure(error.what());
+    } catch (...) {
+      failure = std::current_exception();
+      on_failure("an exception of an unknown type");
+    }
+    return failure;
+  }
+
+ private:
+  std::function<void()> run_;
+};
+
+WorkQueue::~WorkQueue() {
+  thread_.stop();
+  const auto closed = std::make_exception_ptr(CommError("the group was closed"));
+  for (const auto& call : calls_) call->end(closed);
+}
+
+Work WorkQueue::add(std::function<void()> run) {
+  auto call = std::make_shared<Call>(std::move(run));
+  {
+    const std::lock_guard lock(mutex_);
+    calls_.push_back(call);
+  }
+  thread_.wake();
+  return Work(std::move(call));
+}
+
+bool WorkQueue::is_idle() const {
+  const std::lock_guard lock(mutex_);
+  return calls_.empty();
+}
+
+// A call leaves the queue before it ends: whoever waited for the last one finds an empty queue.
+ProgressThread::Pause WorkQueue::carry_out_next() {
+  std::shared_ptr<Call> call;
+  {
+    const std::lock_guard lock(mutex_);
+    if (calls_.empty()) return std::nullopt;
+    call = calls_.front();
+  }
+  const at::NoGradGuard no_gradients;
+  std::exception_ptr failure = call->run(on_failure_);
+  {
+    const std::lock_guard lock(mutex_);
+    calls_.pop_front();
+  }
+  call->end(std::move(failure));
+  return std::chrono::microseconds(0);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/core/enum_names.h"
+#include "lockstep/formats/json_fields.h"
+
+namespace lockstep {
+
+/// Writes a struct as a JSON object; JsonReader reads it back. Both go by one list of its fields,
+/// which stands in the namespace of the struct:
+///
+///     template <typename Object>
+///     void list_fields(Object& object, Link& link) {
+///       object("name", link.name);
+///       object("latency", link.latency);
+///     }
+///
+/// Fields may be such structs themselves, or lists of them. A reader says what it accepts.
+class JsonWriter {
+ public:
+  using Json = nlohmann::ordered_json;
+
+  template <typename Item>
+  static Json json_of(const Item& item) {
+    if constexpr (requires(JsonWriter writer, Item fields) { list_fields(writer, fields); }) {
+      JsonWriter writer;
+      list_fields(writer, const_cast<Item&>(item));  // only a reader changes it
+      return std::move(writer.json_);
+    } else {
+      return item;
+    }
+  }
+  template <typename Item>
+  static Json json_of(const std::vector<Item>& items) {
+    Json list = Json::array();
+    for (const Item& item : items) list.push_back(json_of(item));
+    return list;
+  }
+  static Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+  void operator()(const char* key, const auto& value, int = 0) { json_[key] = json_of(value); }
+  void number(const char* key, double value) { json_[key] = value; }
+  void milliseconds(const char* key, double seconds) { json_[key] = 1e3 * seconds; }
+  void choice(const char* key, NamedEnum auto value, const char*) { json_[key] = name_of(value); }
+
+ private:
+  Json json_;
+};
+
+class JsonReader {
+ public:
+  template <typename Item>
+  static Item read(const JsonFields& fields) {
+    JsonReader reader(fields);
+    Item item{};
+    list_fields(reader, item);
+    return item;
+  }
+
+  explicit JsonReader(const JsonFields& fields) : fields_(fields) {}
+  const JsonFields& fields() const { return fields_; }
+
+  void operator()(const char* key, std::string& value) { value = fields_.text(key); }
+  void operator()(const char* key, bool& value) { value = fields_.flag(key); }
+  /// A finite number that is not negative; that of number() may be.
+  void operator()(const char* key, double& value) { value = fields_.seconds(key); }
+  void number(const char* key, double& value) { value = fields_.number(key); }
+  void operator()(const char* key, std::optional<double>& value) { value = fields_.number_if(key); }
+  void operator()(const char* key, std::vector<double>& values) { values = fields_.numbers(key); }
+  /// A whole number of at least `least`.
+  void operator()(const char* key, std::integral auto& value, int least = 0) {
+    using Whole = std::remove_reference_t<decltype(value)>;
+    constexpr bool kIsSmall = sizeof(Whole) < sizeof(std::int64_t);
+    value = static_cast<Whole>(fields_.count(
+        key, least, kIsSmall ? std::int64_t{std::numeric_limits<int>::max()} : JsonFields::kMost));
+  }
+  void operator()(const char* key, std::vector<std::int64_t>& values) {
+    constexpr double kMost = 1e15;  // which a double holds exactly
+    for (const double number : fields_.numbers(key)) {
+      if (number < 0 || number > kMost || number != std::floor(number))
+        fields_.refuse(key, "be whole numbers from 0 to 1e15");
+      values.push_back(static_cast<std::int64_t>(number));
+    }
+  }
+  template <typename Item>
+  void operator()(const char* key, Item& item) {
+    item = read<Item>(fields_.object(key));
+  }
+  template <typename Item>
+  void operator()(const char* key, std::vector<Item>& items) {
+    for (const JsonFields& fields : fields_.objects(key)) items.push_back(read<Item>(fields));
+  }
+  /// A time that a struct has in seconds and a file in milliseconds.
+  void milliseconds(const char* key, double& seconds) { seconds = fields_.seconds(key) / 1e3; }
+  /// One of an enumeration's names; `expected` is what the message of a refusal says.
+  template <NamedEnum Enum>
+  void choice(const char* key, Enum& value, const char* expected) {
+    const std::string name = fields_.text(key);
+    for (const auto& each : names_of(Enum{})) {
+      if (each.name != name) continue;
+      value = each.value;
+      return;
+    }
+    fields_.refuse(key, expected);
+  }
+
+ private:
+  const JsonFields& fields_;
+};
+
+}  // namespace lockstep

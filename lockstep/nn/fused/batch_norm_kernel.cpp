@@ -1,0 +1,270 @@
+#include "lockstep/nn/fused/batch_norm_kernel.h"
+
+#include "lockstep/simd/vectors.h"
+
+// The loops of batch norm with ReLU or without, compiled once for each instruction set.
+//
+// Note [Batch norm in four passes]
+//
+// These layers compute little and wait for memory, so what counts is how often they read and write
+// their values. LibTorch's operators do so 14 times a training step (two readings for the
+// statistics, reading and writing to normalise, the same for ReLU; three in ReLU's backward pass
+// and five in batch norm's), these loops 8 times:
+//
+//     collect        reads x                  mean and variance
+//     normalise      reads x, writes y        y = max(0, x * scale + shift)
+//     reduce         reads x, dy              sums of dy and of dy * (x - mean), where y > 0
+//     differentiate  reads x, dy, writes dx
+//
+// Whether y > 0 is computed again from x, which is there anyway. With a shortcut that is added
+// before ReLU, y is read instead, and the gradient that passes is written for it. Without ReLU all
+// pass.
+//
+// Rows are taken in blocks that stay in the cache: sums within a block are floats, those of blocks
+// doubles, merged by Chan's formulas.
+
+namespace lockstep::nn::fused {
+namespace {
+
+using simd::BFloat16;
+using simd::Floats;
+using simd::kLanes;
+using simd::load;
+using simd::store;
+
+inline std::int64_t padded(std::int64_t channels) {
+  return (channels + kLanes - 1) / kLanes * kLanes;
+}
+
+inline std::int64_t batch_norm_scratch(std::int64_t channels) { return 3 * padded(channels); }
+
+inline void store_whole(float* to, Floats vector) { std::memcpy(to, &vector, sizeof(vector)); }
+
+/// Calls body with each vector's first channel, and how many channels are left from there.
+template <typename Body>
+inline void each_chunk(std::int64_t channels, const Body& body) {
+  std::int64_t channel = 0;
+  for (; channel + kLanes <= channels; channel += kLanes) body(channel, std::int64_t{kLanes});
+  if (channel < channels) body(channel, channels - channel);
+}
+
+/// Calls body with the first row and the number of rows of each block.
+template <typename Body>
+inline void each_block(const PixelRows& rows, RowRange range, const Body& body) {
+  constexpr std::int64_t kValues = 16384, kFewest = 8, kMost = 256;
+  const std::int64_t fitting = kValues / rows.channels;
+  const std::int64_t size = fitting < kFewest ? kFewest : fitting > kMost ? kMost : fitting;
+  for (std::int64_t first = range.begin; first < range.end; first += size) {
+    const std::int64_t left = range.end - first;
+    body(first, left < size ? left : size);
+  }
+}
+
+inline void clear(float* values, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) values[i] = 0;
+}
+
+template <typename T>
+inline void sum_block(const T* block, std::int64_t rows, std::int64_t channels, float* sums) {
+  std::int64_t row = 0;
+  for (; row + 4 <= rows; row += 4) {
+    const T* const first = block + row * channels;
+    each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+      const auto at = [&](int i) { return load(first + i * channels + channel, room); };
+      store_whole(sums + channel, load(sums + channel) + ((at(0) + at(1)) + (at(2) + at(3))));
+    });
+  }
+  for (; row < rows; ++row) {
+    each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+      store_whole(
+          sums + channel, load(sums + channel) + load(block + row * channels + channel, room));
+    });
+  }
+}
+
+// Sums deviations too: they tell what the float `mean` is off by.
+template <typename T>
+inline void sum_deviations(const T* block, std::int64_t rows, std::int64_t channels,
+    const float* mean, float* deviations, float* squares) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+      const Floats off = load(block + row * channels + channel, room) - load(mean + channel);
+      store_whole(deviations + channel, load(deviations + channel) + off);
+      store_whole(squares + channel, load(squares + channel) + off * off);
+    });
+  }
+}
+
+template <typename T>
+inline void collect_of(const PixelRows& rows, const void* inputs, RowRange range,
+    const Moments& moments, float* scratch) {
+  const std::int64_t channels = rows.channels, wide = padded(channels);
+  float *const mean = scratch, *const deviations = scratch + wide,
+               *const squares = deviations + wide;
+  double before = 0;
+  for (std::int64_t channel = 0; channel < channels; ++channel)
+    moments.mean[channel] = moments.squares[channel] = 0;
+  each_block(rows, range, [&](std::int64_t first, std::int64_t count) {
+    const T* const block = static_cast<const T*>(inputs) + first * channels;
+    clear(scratch, 3 * wide);
+    sum_block(block, count, channels, mean);
+    const float share = 1.0F / static_cast<float>(count);
+    for (std::int64_t channel = 0; channel < wide; ++channel) mean[channel] *= share;
+    sum_deviations(block, count, channels, mean, deviations, squares);
+    const double here = static_cast<double>(count), weight = here / (before + here);
+    for (std::int64_t channel = 0; channel < channels; ++channel) {
+      const double off = deviations[channel] / here;
+      const double delta = mean[channel] + off - moments.mean[channel];
+      moments.mean[channel] += delta * weight;
+      moments.squares[channel] +=
+          squares[channel] - off * off * here + delta * delta * before * weight;
+    }
+    before += here;
+  });
+}
+
+// A NaN stays one, and its gradient passes, as in LibTorch.
+inline Floats where_positive(Floats output, Floats value) {
+  return output <= 0.0F ? Floats{} : value;
+}
+
+template <typename T, bool kHasAddends, bool kRectifies>
+inline void normalise_of(const NormaliseJob& shared, RowRange range) {
+  // A copy: the outputs could be the original, for all that the compiler knows. So below.
+  const NormaliseJob job = shared;
+  const std::int64_t channels = job.rows.channels;
+  for (std::int64_t row = range.begin; row < range.end; ++row) {
+    const std::int64_t start = row * channels;
+    each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+      Floats value = load(static_cast<const T*>(job.inputs) + start + channel, room) *
+                         load(job.scale + channel, room) +
+                     load(job.shift + channel, room);
+      if constexpr (kHasAddends)
+        value += load(static_cast<const T*>(job.addends) + start + channel, room);
+      if constexpr (kRectifies) value = where_positive(value, value);
+      store(static_cast<T*>(job.outputs) + start + channel, value, room);
+    });
+  }
+}
+
+template <typename T, Passing kPassing>
+inline void reduce_row(const ReduceJob& job, std::int64_t row, float* gradients, float* products) {
+  const std::int64_t channels = job.rows.channels, start = row * channels;
+  each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+    const Floats input = load(static_cast<const T*>(job.inputs) + start + channel, room);
+    const Floats gradient = load(static_cast<const T*>(job.gradients) + start + channel, room);
+    Floats passed = gradient;
+    if constexpr (kPassing == Passing::kByOutputs) {
+      passed = where_positive(
+          load(static_cast<const T*>(job.outputs) + start + channel, room), gradient);
+      store(static_cast<T*>(job.passed) + start + channel, passed, room);
+    } else if constexpr (kPassing == Passing::kByInputs) {
+      passed = where_positive(
+          input * load(job.scale + channel, room) + load(job.shift + channel, room), gradient);
+    }
+    store_whole(gradients + channel, load(gradients + channel) + passed);
+    store_whole(products + channel,
+        load(products + channel) + passed * (input - load(job.mean + channel, room)));
+  });
+}
+
+template <typename T, Passing kPassing>
+inline void reduce_of(
+    const ReduceJob& shared, RowRange range, const GradientSums& sums, float* scratch) {
+  const ReduceJob job = shared;
+  const std::int64_t channels = job.rows.channels, wide = padded(channels);
+  float *const gradients = scratch, *const products = scratch + wide;
+  for (std::int64_t channel = 0; channel < channels; ++channel)
+    sums.gradients[channel] = sums.products[channel] = 0;
+  each_block(job.rows, range, [&](std::int64_t first, std::int64_t count) {
+    clear(scratch, 2 * wide);
+    for (std::int64_t row = first; row < first + count; ++row)
+      reduce_row<T, kPassing>(job, row, gradients, products);
+    for (std::int64_t channel = 0; channel < channels; ++channel) {
+      sums.gradients[channel] += gradients[channel];
+      sums.products[channel] += products[channel];
+    }
+  });
+}
+
+template <typename T, bool kHavePassed>
+inline void differentiate_of(const InputGradientJob& shared, RowRange range) {
+  const InputGradientJob job = shared;
+  const std::int64_t channels = job.rows.channels;
+  for (std::int64_t row = range.begin; row < range.end; ++row) {
+    const std::int64_t start = row * channels;
+    each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+      const Floats input = load(static_cast<const T*>(job.inputs) + start + channel, room);
+      Floats gradient = load(static_cast<const T*>(job.gradients) + start + channel, room);
+      if constexpr (!kHavePassed)
+        gradient = where_positive(
+            input * load(job.scale + channel, room) + load(job.shift + channel, room), gradient);
+      store(static_cast<T*>(job.input_gradients) + start + channel,
+          gradient * load(job.of_gradient + channel, room) +
+              (input - load(job.mean + channel, room)) * load(job.of_input + channel, room) +
+              load(job.constant + channel, room),
+          room);
+    });
+  }
+}
+
+// The steps of BatchNormKernel, for values of either type.
+inline void collect(const PixelRows& rows, const void* inputs, RowRange range,
+    const Moments& moments, float* scratch) {
+  rows.element == Element::kFloat ? collect_of<float>(rows, inputs, range, moments, scratch)
+                                  : collect_of<BFloat16>(rows, inputs, range, moments, scratch);
+}
+
+template <typename T>
+inline void normalise_any(const NormaliseJob& job, RowRange range) {
+  if (job.addends != nullptr) return normalise_of<T, true, true>(job, range);
+  job.rectifies ? normalise_of<T, false, true>(job, range)
+                : normalise_of<T, false, false>(job, range);
+}
+
+inline void normalise(const NormaliseJob& job, RowRange range) {
+  job.rows.element == Element::kFloat ? normalise_any<float>(job, range)
+                                      : normalise_any<BFloat16>(job, range);
+}
+
+template <typename T>
+inline void reduce_any(
+    const ReduceJob& job, RowRange range, const GradientSums& sums, float* scratch) {
+  switch (job.passing) {
+    case Passing::kAll:
+      return reduce_of<T, Passing::kAll>(job, range, sums, scratch);
+    case Passing::kByInputs:
+      return reduce_of<T, Passing::kByInputs>(job, range, sums, scratch);
+    case Passing::kByOutputs:
+      return reduce_of<T, Passing::kByOutputs>(job, range, sums, scratch);
+  }
+}
+
+inline void reduce(const ReduceJob& job, RowRange range, const GradientSums& sums, float* scratch) {
+  job.rows.element == Element::kFloat ? reduce_any<float>(job, range, sums, scratch)
+                                      : reduce_any<BFloat16>(job, range, sums, scratch);
+}
+
+template <typename T>
+inline void differentiate_any(const InputGradientJob& job, RowRange range) {
+  job.have_passed ? differentiate_of<T, true>(job, range) : differentiate_of<T, false>(job, range);
+}
+
+inline void differentiate(const InputGradientJob& job, RowRange range) {
+  job.rows.element == Element::kFloat ? differentiate_any<float>(job, range)
+                                      : differentiate_any<BFloat16>(job, range);
+}
+
+}  // namespace
+
+const BatchNormKernel& LOCKSTEP_BUILD(batch_norm)() {
+  static constexpr BatchNormKernel kKernel{.name = LOCKSTEP_BUILD_NAME,
+      .scratch_floats = batch_norm_scratch,
+      .collect = collect,
+      .normalise = normalise,
+      .reduce = reduce,
+      .differentiate = differentiate};
+  return kKernel;
+}
+
+}  // namespace lockstep::nn::fused

@@ -1,0 +1,62 @@
+#include "lockstep/simd/instructions.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+
+namespace lockstep::simd {
+
+bool has_instructions(InstructionSet set) {
+#if defined(__x86_64__)
+  if (set == InstructionSet::kAvx2)
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           has_feature(processor_features(), "avx2");
+  if (set == InstructionSet::kAvx512)
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           has_feature(processor_features(), "avx512f");
+#endif
+  return set == InstructionSet::kPlain;
+}
+
+bool has_vbmi_and_vnni() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
+}
+
+InstructionSet instructions_in_use() {
+  constexpr const char* kNames[] = {"plain", "avx2", "avx512"};
+  const auto wanted = environment("LOCKSTEP_SIMD");
+  auto widest = InstructionSet::kPlain;
+  for (const auto set : {InstructionSet::kPlain, InstructionSet::kAvx2, InstructionSet::kAvx512}) {
+    const bool is_there = has_instructions(set);
+    if (is_there) widest = set;
+    if (wanted != kNames[static_cast<int>(set)]) continue;
+    check(is_there, "LOCKSTEP_SIMD: this processor has no ", *wanted);
+    return set;
+  }
+  check(!wanted, "LOCKSTEP_SIMD: must be plain, avx2 or avx512: ", wanted.value_or(""));
+  return widest;
+}
+
+std::string processor_features() {
+  if (const auto stand_in = environment("LOCKSTEP_TEST_CPU_FEATURES")) return *stand_in;
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("flags")) return line.substr(line.find(':') + 1);
+  return "";
+}
+
+bool has_feature(const std::string& features, std::string_view name) {
+  std::istringstream words(features);
+  for (std::string word; words >> word;)
+    if (word == name) return true;
+  return false;
+}
+
+}  // namespace lockstep::simd
