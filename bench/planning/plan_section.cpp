@@ -13,9 +13,9 @@
 #include "lockstep/core/error.h"
 #include "lockstep/plan/prediction.h"
 #include "lockstep/record/profile/profile.h"
-#include "lockstep/report/page/table.h"
-#include "lockstep/report/plot/timeline.h"
-#include "lockstep/report/run/profile_page.h"
+#include "lockstep/report/page/page.h"
+#include "lockstep/report/plot/figure.h"
+#include "lockstep/report/run/run_report.h"
 #include "lockstep/report/text_table.h"
 
 namespace lockstep::bench {

@@ -9,7 +9,7 @@
 #include "bench/planning/measure_profile.h"
 #include "lockstep/plan/answer.h"
 #include "lockstep/record/profile/profile.h"
-#include "lockstep/report/page/section.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::bench {
 

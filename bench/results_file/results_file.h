@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/experiment/sample.h"
-#include "lockstep/report/page/table.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::bench {
 

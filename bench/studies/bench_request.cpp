@@ -19,7 +19,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/formats/json_fields.h"
 #include "lockstep/formats/output_file.h"
-#include "lockstep/report/page/section.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::bench {
 namespace {

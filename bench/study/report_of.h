@@ -10,7 +10,7 @@
 
 #include "bench/experiment/study.h"
 #include "bench/statistics/estimate_text.h"
-#include "lockstep/report/page/table.h"
+#include "lockstep/report/page/page.h"
 #include "lockstep/report/plot/figure.h"
 
 namespace lockstep::bench {

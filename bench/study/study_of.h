@@ -11,7 +11,7 @@
 
 #include "bench/study/report_of.h"
 #include "bench/study/training_run.h"
-#include "lockstep/report/page/section.h"
+#include "lockstep/report/page/page.h"
 
 namespace lockstep::bench {
 

@@ -7,8 +7,7 @@
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/flags/flag_table.h"
-#include "lockstep/report/run/run_events.h"
-#include "lockstep/report/run/run_page.h"
+#include "lockstep/report/run/run_report.h"
 
 namespace lockstep::cli {
 namespace {

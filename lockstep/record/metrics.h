@@ -1,17 +1,40 @@
 #pragma once
 
+#include <array>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
-#include <set>
 #include <string>
-#include <utility>
 
+#include "lockstep/core/enum_names.h"
 #include "lockstep/core/process.h"
-#include "lockstep/record/appended_file.h"
 
 namespace lockstep {
+
+/// The metric that compares epochs, as timm's --eval-metric.
+enum class EvalMetric { kLoss, kTop1, kTop5 };
+constexpr auto names_of(EvalMetric) {
+  return std::array{EnumName{EvalMetric::kLoss, "loss"}, EnumName{EvalMetric::kTop1, "top1"},
+      EnumName{EvalMetric::kTop5, "top5"}};
+}
+
+/// Returns whether more is better.
+constexpr bool larger_is_better(EvalMetric metric) { return metric != EvalMetric::kLoss; }
+
+/// The epoch that did best so far; none before the first.
+struct BestEpoch {
+  std::int64_t epoch = 0;  ///< counted from 1
+  double value = 0;        ///< of the metric
+};
+
+/// Returns whether a value is better than the best so far: of equal ones the first stays, NaN is
+/// never better.
+inline bool is_better(double value, const std::optional<BestEpoch>& best, EvalMetric metric) {
+  if (!best) return !std::isnan(value);
+  return larger_is_better(metric) ? value > best->value : value < best->value;
+}
 
 /// The scores of a model on a data set; what was not measured is absent.
 struct Scores {
@@ -66,6 +89,11 @@ inline constexpr RateName kRates[] = {{"lr", &MetricRecord::lr},
     {"data_ms", &MetricRecord::data_ms}, {"comm_ms", &MetricRecord::comm_ms},
     {"loss_scale", &MetricRecord::loss_scale, false}};
 
+/// Sets a number of an object; null if there is none. JSON has no NaN and no infinity: those are
+/// null too, and named in `nonfinite`.
+void put_number(
+    nlohmann::ordered_json& object, const std::string& name, const std::optional<double>& value);
+
 /// Writes the fields of a record; a value that JSON cannot hold is `null` and named in
 /// `nonfinite`. A name of `more` that is another field's is an InvalidArgument.
 nlohmann::ordered_json json_of(const MetricRecord& record);
@@ -90,36 +118,6 @@ struct MeterReading {
   MeterReading& operator+=(const MeterReading& later);
 
   friend bool operator==(const MeterReading&, const MeterReading&) = default;
-};
-
-/// The file of records: an AppendedFile of lines.
-class MetricsLog {
- public:
-  /// Creates the file; it must not exist yet, unless `goes_on`: then records come after those that
-  /// it has. Throws std::system_error; DataError for a link, and for what is no regular file.
-  explicit MetricsLog(const std::string& path, bool goes_on = false);
-
-  /// Counts the starts of the run that have written records into the file before.
-  int restarts() const { return restarts_; }
-
-  /// Returns whether one of the last lines that were there when the file was opened is of that
-  /// split and step.
-  bool had(const std::string& split, std::int64_t step) const;
-
-  /// Appends a record, or keeps it; then `take_warning` says so.
-  void append(const MetricRecord& record) { file_.append(json_line(record, utc_now()) + "\n"); }
-
-  /// Writes what waits. Throws std::system_error when the disk does not take it.
-  void flush() { file_.flush(); }
-
-  /// Returns why records wait, once for each time that they begin to; empty when there is nothing
-  /// new.
-  std::string take_warning() { return file_.take_warning(); }
-
- private:
-  AppendedFile file_;
-  std::set<std::pair<std::string, std::int64_t>> had_;
-  int restarts_ = 0;
 };
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -29,16 +30,17 @@ struct MetricsFile {
 /// format says is a DataError that names file, line and reason.
 MetricsFile parse_metrics(std::string_view text, const std::string& file);
 
+/// Reads a whole file of a run; a DataError for one of more than so many bytes, which even a
+/// profile with boxes of each thread has not.
+std::string text_of_run_file(
+    const std::filesystem::path& path, std::size_t most = std::size_t{256} << 20);
+
 /// Reads a metrics.jsonl.
 MetricsFile read_metrics(const std::filesystem::path& path);
 
 /// Gives the curve that a run made over its restarts: of each rank, split and step the line of the
 /// highest restart, of equals the last; sorted by rank, then step, then split.
 std::vector<MetricLine> merged(const std::vector<MetricLine>& lines);
-
-/// Reads one line of metrics.jsonl; nothing if it is not JSON. Anything else that is wrong is a
-/// DataError that begins with `where`.
-std::optional<MetricLine> parse_metric_line(std::string_view text, const std::string& where);
 
 /// Reads a time as the writer gives it, `2026-01-31T12:00:00.123Z`, in seconds since 1970; nothing
 /// for anything else.

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/record/eval_metric.h"
 #include "lockstep/record/metrics.h"
 #include "lockstep/record/profile/profile.h"
 

@@ -23,23 +23,11 @@ void append(std::string& line, const std::string& cell, std::size_t width, bool 
   line += left ? cell + space : space + cell;
 }
 
-std::vector<bool> only_first(std::size_t columns, bool left) {
-  std::vector<bool> to_the_left(columns, false);
-  if (columns != 0) to_the_left.front() = left;
-  return to_the_left;
-}
-
 }  // namespace
-
-TextTable::TextTable(std::vector<std::string> heads, bool names_first)
-    : to_the_left_(only_first(heads.size(), names_first)) {
-  rows_.push_back({std::move(heads), ""});
-}
 
 TextTable::TextTable(std::vector<std::string> heads, std::vector<bool> to_the_left)
     : to_the_left_(std::move(to_the_left)) {
-  check(to_the_left_.size() == heads.size(), "table: ", heads.size(), " heads, but sides for ",
-      to_the_left_.size());
+  to_the_left_.resize(heads.size());
   rows_.push_back({std::move(heads), ""});
 }
 

@@ -13,11 +13,9 @@ namespace lockstep::bench {
 ///     std::cout << table.text();
 class TextTable {
  public:
-  /// Takes the heads; the first column is set to the left if asked for, as names are.
-  explicit TextTable(std::vector<std::string> heads, bool names_first = false);
-
-  /// Takes the heads and, for each, whether its column is set to the left.
-  TextTable(std::vector<std::string> heads, std::vector<bool> to_the_left);
+  /// Takes the heads and, for each, whether its column is set to the left, as names are; those not
+  /// said are not.
+  explicit TextTable(std::vector<std::string> heads, std::vector<bool> to_the_left = {});
 
   /// Adds a row of as many cells as there are heads.
   void add_row(std::vector<std::string> cells);

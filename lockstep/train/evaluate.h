@@ -8,7 +8,6 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/data/loader.h"
-#include "lockstep/record/eval_metric.h"
 #include "lockstep/record/metrics.h"
 #include "lockstep/train/optim/loss.h"
 

@@ -9,7 +9,7 @@
 #include "lockstep/snapshot/manifest.h"
 #include "lockstep/snapshot/restore_tensors.h"
 #include "lockstep/train/evaluate.h"
-#include "lockstep/train/evaluation/evaluation_loader.h"
+#include "lockstep/train/evaluation/evaluate_weights.h"
 #include "lockstep/train/state/whole_model.h"
 
 namespace lockstep {

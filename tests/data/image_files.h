@@ -18,6 +18,14 @@ inline void write_flat_png(
   folder.write(name, encode_png(image.view()));
 }
 
+/// Makes ten images of one colour in each of two classes, of the levels 1 to 20.
+inline void write_levels(const TemporaryFolder& root, const std::string& part) {
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = part + (i < 10 ? "cat/" : "dog/") + std::to_string(100 + i) + ".png";
+    write_flat_png(root, name, static_cast<std::uint8_t>(i + 1), 40);
+  }
+}
+
 /// Makes a file that is called an image and is none.
 inline void write_no_image(const TemporaryFolder& folder, const std::string& name) {
   const std::string text = "<html>404</html>";

@@ -14,7 +14,6 @@
 #include "lockstep/nn/models/plugin_library.h"
 #include "lockstep/report/evaluation/evaluation_report.h"
 #include "lockstep/train/evaluation/evaluate_weights.h"
-#include "lockstep/train/evaluation/evaluation_choice.h"
 #include "lockstep/train/evaluation/run_weights.h"
 #include "lockstep/train/options/options.h"
 #include "lockstep/train/options/train_flags.h"

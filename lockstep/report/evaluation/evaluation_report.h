@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -8,12 +7,6 @@
 #include "lockstep/report/page/page.h"
 
 namespace lockstep::bench {
-
-/// The most classes of which a terminal shows every pair, and every class.
-inline constexpr std::int64_t kMostPairsShown = 20, kMostClassesShown = 40;
-
-/// The most classes of which the JSON has every pair.
-inline constexpr std::int64_t kMostPairsWritten = 1000;
 
 /// Writes scores, classes and confusion for a terminal. Where there are many classes, the hardest
 /// of them and the most frequent mistakes.
@@ -30,12 +23,6 @@ page::Page page_of_evaluation(const EvaluationResult& result);
 /// Writes that page as one HTML file that needs neither network nor script. Throws
 /// std::system_error if it cannot be written.
 void write_evaluation_page(const EvaluationResult& result, const std::filesystem::path& file);
-
-/// Returns a class for people: its name, with its number before it where that says more.
-std::string class_text(const EvaluationResult& result, std::int64_t number);
-
-/// Returns the loss that was measured, for people: `mse`, `focal of nets.so`.
-std::string loss_text(const EvaluationResult& result);
 
 /// Returns the weights for people: their file, and what is known of them.
 std::string weights_text(const WeightsSource& weights);

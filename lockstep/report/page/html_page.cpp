@@ -2,13 +2,12 @@
 #include <cstddef>
 #include <sstream>
 
+#include "lockstep/core/error.h"
 #include "lockstep/formats/base64.h"
 #include "lockstep/report/page/page.h"
 #include "lockstep/report/plot/figure.h"
-#include "lockstep/report/plot/heat_map.h"
-#include "lockstep/report/plot/palette.h"
+#include "lockstep/report/plot/svg.h"
 #include "lockstep/report/plot/text_width.h"
-#include "lockstep/report/plot/timeline.h"
 
 namespace lockstep::bench::page {
 namespace {
@@ -36,7 +35,8 @@ li { max-width: 45rem; margin: 0.3rem 0; overflow-wrap: anywhere; }
 .question, .note { color: var(--muted); }
 .note { font-size: 0.85rem; }
 .conclusion { font-weight: bold; }
-figure { margin: 1.5rem 0; max-width: 720px; overflow-x: auto; }
+.figure { margin: 1.5rem 0; max-width: 720px; overflow-x: auto; }
+.figure svg { max-width: 100%; min-width: 40rem; height: auto; }
 svg { display: block; box-sizing: border-box; border: 1px solid var(--grid); border-radius: 4px; }
 .table { overflow-x: auto; margin: 1.5rem 0 0.5rem; }
 table { border-collapse: collapse; font-size: 0.85rem; font-variant-numeric: tabular-nums; }
@@ -46,18 +46,24 @@ th, td { padding: 0.3rem 0.4rem; text-align: right; vertical-align: top;
 th { border-bottom: 2px solid var(--muted); vertical-align: bottom; }
 .text { text-align: left; }
 tbody tr:hover { background: var(--grid); }
-.pictures { display: grid; grid-template-columns: repeat(auto-fill, minmax(8.5rem, 1fr)); gap: 1rem;
-  margin: 1.5rem 0; }
-.picture { margin: 0; font-size: 0.85rem; overflow-wrap: anywhere; }
+.pictures { display: flex; flex-wrap: wrap; gap: 1rem; margin: 1.5rem 0; }
+.picture { margin: 0; min-width: 8.5rem; max-width: 100%; font-size: 0.85rem; }
+.looks { display: flex; flex-wrap: wrap; gap: 0.25rem; }
 .picture img { display: block; width: 8.5rem; height: 8.5rem; object-fit: contain;
   image-rendering: pixelated; border: 1px solid var(--grid); border-radius: 4px; }
+.picture .large { image-rendering: auto; }
+.looks img:first-child:not(:last-child) { margin-right: 0.5rem; outline: 2px solid var(--link); }
+figcaption { width: 0; min-width: 100%; overflow-wrap: anywhere; }
+.meter { display: block; width: 12rem; height: 0.7rem; margin-top: 0.3rem; }
+.meter i { display: block; height: 100%; min-width: 1px; background: var(--link); }
 pre { overflow-x: auto; font-size: 0.8rem; padding: 0.8rem; border: 1px solid var(--grid);
   border-radius: 4px; }
 @media print {
   main { max-width: none; padding: 0; }
-  figure, tr { break-inside: avoid; }
+  .figure, tr { break-inside: avoid; }
   h2, caption { break-after: avoid; }
-  figure, .table, pre { overflow: visible; }
+  .figure, .table, pre { overflow: visible; }
+  .figure svg { min-width: 0; }
   pre { white-space: pre-wrap; }
 }
 )";
@@ -124,40 +130,45 @@ std::string head_row(const Table& table) {
 std::string body_row(const Table& table, const std::vector<std::string>& cells) {
   std::string row = "<tr>";
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    row += table.columns[i].is_text ? "<td class=\"text\">" : "<td>";
-    row += escape_markup(cells[i]) + "</td>";
+    const std::string text = escape_markup(cells[i]);
+    if (table.columns[i].is_bar) {
+      row += "<td><span class=\"meter\"><i style=\"width: " + text + "%\"></i></span></td>";
+    } else {
+      row += (table.columns[i].is_text ? "<td class=\"text\">" : "<td>") + text + "</td>";
+    }
   }
   return row + "</tr>\n";
 }
 
-// Wide tables scroll in a box of their own, which the keyboard reaches, too.
+// What is wide scrolls in a box of its own, which the keyboard reaches, too.
+std::string scrolling(
+    const std::string& kind, const std::string& title, const std::string& content) {
+  return "<div class=\"" + kind + "\" tabindex=\"0\" role=\"region\" aria-label=\"" +
+         escape_markup(title) + "\">\n" + content + "</div>\n";
+}
+
 std::string table_element(const Table& table) {
-  std::string text = "<div class=\"table\" tabindex=\"0\" role=\"region\" aria-label=\"" +
-                     escape_markup(table.title) + "\">\n<table id=\"table." + table.id + "\">\n" +
-                     element("caption", table.title) + head_row(table) + "<tbody>\n";
+  std::string text = "<table id=\"table." + table.id + "\">\n" + element("caption", table.title) +
+                     head_row(table) + "<tbody>\n";
   for (const std::vector<std::string>& cells : table.rows) text += body_row(table, cells);
-  text += "</tbody>\n</table>\n</div>\n";
+  text = scrolling(
+      "table", table.title.empty() ? table.id : table.title, text + "</tbody>\n</table>\n");
   for (const std::string& note : table.notes) text += paragraph("note", note);
   return text;
 }
 
-std::string heat_map_element(const plot::HeatMap& map) {
-  return "<div class=\"table\" tabindex=\"0\" role=\"region\" aria-label=\"" +
-         escape_markup(map.title) + "\">\n" + plot::to_svg(map) + "</div>\n";
-}
-
 std::string picture_element(const Picture& picture) {
-  std::string caption, alternative;
-  for (const std::string& line : picture.caption) {
-    caption += (caption.empty() ? "" : "<br>") + escape_markup(line);
-    alternative += (alternative.empty() ? "" : ", ") + escape_markup(line);
+  std::string looks, caption;
+  for (const Picture::Look& look : picture.looks) {
+    const std::string text = escape_markup(look.text);
+    looks += concat("<img", look.is_large ? " class=\"large\"" : "", " title=\"", text, "\" alt=\"",
+        text, "\" src=\"data:image/png;base64,", base64(look.png), "\">");
   }
-  const std::string image = picture.png.empty()
-                                ? ""
-                                : "<img alt=\"" + alternative + "\" src=\"data:image/png;base64," +
-                                      base64(picture.png) + "\">";
-  return "<figure class=\"picture\">" + image + "<figcaption>" + caption +
-         "</figcaption></figure>\n";
+  for (const std::string& line : picture.caption)
+    caption += (caption.empty() ? "" : "<br>") + escape_markup(line);
+  return "<figure class=\"picture\">" +
+         (looks.empty() ? "" : "<div class=\"looks\">" + looks + "</div>") + "<figcaption>" +
+         caption + "</figcaption></figure>\n";
 }
 
 std::string pictures_element(const Section& section) {
@@ -170,12 +181,12 @@ std::string section_element(const Section& section, std::size_t index) {
   std::string text = "<section id=\"" + anchor(index) + "\">\n" + element("h2", section.title) +
                      paragraph("question", section.question) +
                      conclusion_element(section.conclusion);
-  for (const plot::Figure& figure : section.figures) {
-    text += "<figure>\n" + plot::to_svg(figure) + "</figure>\n";
-  }
+  for (const plot::Figure& figure : section.figures)
+    text += scrolling("figure", figure.title, plot::to_svg(figure));
   for (const plot::Timeline& timeline : section.timelines)
-    text += "<figure>\n" + plot::to_svg(timeline) + "</figure>\n";
-  for (const plot::HeatMap& map : section.heat_maps) text += heat_map_element(map);
+    text += scrolling("figure", timeline.title, plot::to_svg(timeline));
+  for (const plot::HeatMap& map : section.heat_maps)
+    text += scrolling("table", map.title, plot::to_svg(map));
   for (const Table& table : section.tables) text += table_element(table);
   return text + pictures_element(section) + "</section>\n";
 }
@@ -192,7 +203,8 @@ std::string environment_element(const std::string& environment) {
 
 std::string to_html(const Page& page) {
   check_page(page);
-  std::string html = head(page) + "<body>\n<main>\n" + element("h1", page.title) + in_short(page);
+  std::string html = head(page) + "<body>\n<main>\n" + element("h1", page.title) +
+                     element("p", page.summary) + in_short(page);
   for (std::size_t i = 0; i < page.sections.size(); ++i) {
     html += section_element(page.sections[i], i);
   }

@@ -1,10 +1,74 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep::bench::plot {
+
+/// A table of counts as a picture: rows and columns have the same names, a cell is the darker the
+/// larger its share of its row. What lies on the diagonal has a colour of its own.
+struct HeatMap {
+  /// A count that is not 0.
+  struct Cell {
+    std::size_t row = 0;
+    std::size_t column = 0;
+    std::int64_t count = 0;
+    double share = 0;  ///< of the row, from 0 to 1
+  };
+
+  std::string id;  ///< letters, digits, `-` and `_`
+  std::string title;
+  std::string rows;     ///< what the rows are
+  std::string columns;  ///< what the columns are
+  std::vector<std::string> names;
+  std::vector<Cell> cells = {};
+};
+
+/// The most names of a picture that a reader can still use.
+inline constexpr std::size_t kMostHeatMapNames = 200;
+
+/// Throws InvalidArgument for a map without names or with more than kMostHeatMapNames, a cell
+/// outside of it, and a share that is none.
+void check_heat_map(const HeatMap& map);
+
+/// Draws a map as one `<svg>` element, light or dark as the reader prefers, without scripts or
+/// links. Its names are always readable, so it may be wider than a page; each cell says what it is
+/// when pointed at, and shows its count where there is room. Throws as check_heat_map().
+std::string to_svg(const HeatMap& map);
+
+/// The doings of several threads over a time: a row each, of boxes whose colour is what they are
+/// for.
+struct Timeline {
+  struct Box {
+    std::size_t row = 0;
+    std::size_t kind = 0;  ///< of `kinds`
+    double begin = 0, end = 0;
+    std::string name;  ///< what is shown when it is pointed at
+  };
+  /// A colour's meaning; those that are quiet are grey: nothing is done.
+  struct Kind {
+    std::string name;
+    bool is_quiet = false;
+  };
+
+  std::string id;  ///< letters, digits, `-` and `_`
+  std::string title;
+  std::string unit;  ///< of the time
+  double length = 0;
+  std::vector<std::string> rows;
+  std::vector<Kind> kinds;
+  std::vector<Box> boxes = {};
+};
+
+/// Throws InvalidArgument for a timeline without rows or length, and a box outside of it.
+void check_timeline(const Timeline& timeline);
+
+/// Draws it as one `<svg>` element, light or dark as the reader prefers, without scripts or links.
+/// Throws as check_timeline().
+std::string to_svg(const Timeline& timeline);
 
 /// One value of a series, with the ends of its interval where they are known.
 struct Point {
@@ -51,6 +115,10 @@ struct Figure {
   std::vector<Series> series = {};
   std::string note = "";  ///< a line under the picture: rounds, intervals, what is marked
 };
+
+/// Returns whether an id is made of letters, digits, - and _, so that a file may have it as its
+/// name.
+bool is_name(const std::string& id);
 
 /// Throws InvalidArgument, naming figure, series and point, for what cannot be drawn: values that
 /// are not finite, intervals that do not hold their value, values of zero or less on a logarithmic

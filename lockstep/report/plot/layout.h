@@ -1,15 +1,66 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "lockstep/report/plot/axis.h"
 #include "lockstep/report/plot/figure.h"
-#include "lockstep/report/plot/legend.h"
-#include "lockstep/report/plot/text_width.h"
+#include "lockstep/report/plot/svg.h"
+#include "lockstep/report/plot/ticks.h"
 
 namespace lockstep::bench::plot {
+
+/// The map from values of an axis to places in the picture, in pixels.
+struct Scale {
+  Range range;
+  bool logarithmic = false;
+  double from = 0;  ///< where range.low is
+  double to = 1;    ///< where range.high is
+
+  double place(double value) const;
+};
+
+/// A tick with its label, which may have several lines.
+struct Tick {
+  double place = 0;
+  std::vector<std::string> lines;
+};
+
+/// An axis with places.
+struct PlacedAxis {
+  Scale scale;
+  std::vector<Tick> ticks;
+  bool upright = false;  ///< the labels run from the bottom to the top
+};
+
+/// Returns what a vertical axis must show: all values and intervals; zero, too, where there are
+/// bars or where the values reach down to 70 % of the largest; whole steps. Room for values above
+/// bars.
+Range y_range(const Figure& figure);
+
+/// The name of a series with the place of its sign, a piece of its line or bar.
+struct LegendEntry {
+  std::size_t series = 0;  ///< index in the figure
+  double x = 0;            ///< left side of the sign
+  double y = 0;            ///< middle of the first line of text
+  std::vector<std::string> lines;
+};
+
+/// All names, with the height or the width that they take away from the picture.
+struct Legend {
+  std::vector<LegendEntry> entries;
+  double size = 0;
+};
+
+/// Moves heights apart until neighbours are `gap` from each other and all are within a range, each
+/// as little as the others allow: neighbours that collide move by equal parts. The order is kept.
+/// Nothing if there is no room.
+std::optional<std::vector<double>> spread(
+    const std::vector<double>& wanted, double gap, Range within);
+
+/// The width of the sign before a name.
+constexpr double kSignWidth = 26;
 
 /// One bar with its place, and what is written at its end, if there is room for that.
 struct Bar {
@@ -23,29 +74,8 @@ struct Bar {
   double value_y = 0;  ///< baseline of the value's text
 };
 
-/// Returns the size of the values at the ends of bars, in pixels.
-constexpr double kValueSize = 11;
-
-/// Places bars side by side in the four fifths in the middle of their category, at most 56 wide.
-/// Values are written if all of them fit and nothing but bars is in the figure.
-std::vector<Bar> place_bars(const Figure& figure, const Scale& x, const Scale& y);
-
-/// The width of every picture, in pixels of its own, and the height of what is inside the axes.
+/// The width of every picture, in pixels of its own.
 constexpr double kWidth = 720;
-constexpr double kPlotHeight = 290;
-
-/// A line of text in the picture.
-struct PlacedText {
-  enum class Anchor { kStart, kMiddle, kEnd };
-
-  std::string text;
-  double x = 0;  ///< of the anchor
-  double y = 0;  ///< of the baseline
-  Anchor anchor = Anchor::kStart;
-  TextSize size = {};
-  bool muted = false;
-  bool upright = false;  ///< turned by 90 degrees against the clock around the anchor
-};
 
 /// A picture with all places: what remains is to draw it.
 struct Layout {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 
 #include "lockstep/core/text.h"
 
@@ -133,21 +134,12 @@ std::vector<std::string> code_points(std::string_view text) {
 }
 
 std::string escape_markup(std::string_view text) {
+  static const std::map<std::string, std::string> kEscapes{
+      {"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}};
   std::string escaped;
   for (const std::string& point : code_points(text)) {
-    if (point == "&") {
-      escaped += "&amp;";
-    } else if (point == "<") {
-      escaped += "&lt;";
-    } else if (point == ">") {
-      escaped += "&gt;";
-    } else if (point == "\"") {
-      escaped += "&quot;";
-    } else if (point == "'") {
-      escaped += "&#39;";
-    } else {
-      escaped += point;
-    }
+    const auto found = kEscapes.find(point);
+    escaped += found == kEscapes.end() ? point : found->second;
   }
   return escaped;
 }

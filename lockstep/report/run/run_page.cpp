@@ -1,5 +1,3 @@
-#include "lockstep/report/run/run_page.h"
-
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -9,47 +7,34 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/report/page/page.h"
-#include "lockstep/report/run/profile_page.h"
+#include "lockstep/report/run/run_report.h"
 #include "lockstep/report/text_table.h"
 
 namespace lockstep::bench {
 namespace {
 
 using Facts = std::vector<std::vector<std::string>>;
-using Style = plot::Series::Style;
 
-using Value = std::function<std::optional<double>(const EpochHistory&)>;
-
-/// A line of a figure: its value in each epoch, or in each line of metrics.jsonl of a split.
+/// A line of a figure: a score in each epoch, or in each line of metrics.jsonl of a split.
 struct Curve {
   std::string name;
   const char* split;
-  Value of_epoch;
-  std::optional<double> Scores::*of_line;
+  Scores EpochHistory::*set;  ///< null: the training loss
+  std::optional<double> Scores::*score;
 };
 
-Curve curve_of(const ScoreSet& set, const ScoreName& score) {
-  // The main score of a figure is in its title.
-  const bool is_named = !score.is_always_shown;
-  return {.name = std::string(set.words) + (is_named ? concat(", ", score.title) : ""),
-      .split = set.split,
-      .of_epoch = [scores = set.scores, value = score.value](
-                      const EpochHistory& epoch) { return epoch.*scores.*value; },
-      .of_line = score.value};
-}
-
-std::vector<Curve> losses() {
-  std::vector<Curve> curves = {{"training", "train",
-      [](const EpochHistory& epoch) { return epoch.train_loss; }, &Scores::loss}};
-  for (const ScoreSet& set : kScoreSets) curves.push_back(curve_of(set, kScores[0]));
-  return curves;
-}
-
-std::vector<Curve> accuracies() {
+// Of losses, or of the other scores.
+std::vector<Curve> curves_of(bool is_loss) {
   std::vector<Curve> curves;
-  for (const ScoreSet& set : kScoreSets)
-    for (const ScoreName& score : kScores)
-      if (score.value != &Scores::loss) curves.push_back(curve_of(set, score));
+  if (is_loss) curves.push_back({"training", "train", nullptr, &Scores::loss});
+  for (const ScoreSet& set : kScoreSets) {
+    for (const ScoreName& score : kScores) {
+      if ((score.value == &Scores::loss) != is_loss) continue;
+      // The main score of a figure is in its title.
+      const std::string title = score.is_always_shown ? "" : concat(", ", score.title);
+      curves.push_back({set.words + title, set.split, set.scores, score.value});
+    }
+  }
   return curves;
 }
 
@@ -123,17 +108,18 @@ page::Table facts_table(const RunReport& run) {
 }
 
 page::Table epochs_table(const RunReport& run) {
-  page::Table table{.id = "epochs", .title = "Epochs", .columns = {}, .rows = {}};
-  for (const EpochColumn& column : epoch_columns()) {
-    const auto& epochs = run.history.epochs;
-    const bool any = std::any_of(epochs.begin(), epochs.end(),
-        [&](const EpochHistory& epoch) { return column.text(epoch) != "-"; });
-    if (!any) continue;
-    table.columns.push_back({column.head});
-    table.rows.resize(epochs.size());
-    for (std::size_t i = 0; i < epochs.size(); ++i) {
-      table.rows[i].push_back(column.text(epochs[i]));
-    }
+  page::Table table{
+      .id = "epochs", .title = "Epochs", .columns = {{"epoch"}, {"step"}}, .rows = {}};
+  const auto& epochs = run.history.epochs;
+  for (const EpochHistory& epoch : epochs)
+    table.rows.push_back({concat(epoch.epoch), concat(epoch.step)});
+  for (const EpochField& field : epoch_fields()) {
+    const auto has_value = [&](const EpochHistory& epoch) {
+      return field.value(epoch).has_value();
+    };
+    if (std::ranges::none_of(epochs, has_value)) continue;
+    table.columns.push_back({field.title});
+    for (std::size_t i = 0; i < epochs.size(); ++i) table.rows[i].push_back(field.text(epochs[i]));
   }
   for (const Restart& restart : run.history.restarts) table.notes.push_back(restart_text(restart));
   return table;
@@ -144,25 +130,23 @@ void add_point(plot::Series& series, std::int64_t x, const std::optional<double>
   if (y && std::isfinite(*y)) series.points.push_back({static_cast<double>(x), *y});
 }
 
-plot::Series by_epoch(const RunReport& run, const Curve& curve) {
-  plot::Series series{.name = curve.name, .points = {}, .style = Style::kLine};
-  for (const EpochHistory& epoch : run.history.epochs) {
-    add_point(series, epoch.epoch, curve.of_epoch(epoch));
+plot::Series series_of(const RunReport& run, const Curve& curve, bool by_steps) {
+  plot::Series series{.name = curve.name, .points = {}, .style = plot::Series::Style::kLine};
+  if (!by_steps) {
+    for (const EpochHistory& epoch : run.history.epochs)
+      add_point(series, epoch.epoch,
+          curve.set == nullptr ? epoch.train_loss : epoch.*curve.set.*curve.score);
+    return series;
   }
-  return series;
-}
-
-plot::Series by_step(const RunReport& run, const Curve& curve) {
-  plot::Series series{.name = curve.name, .points = {}, .style = Style::kLine};
   for (const MetricLine& line : merged(run.folder.metrics.lines)) {
     const MetricRecord& record = line.record;
-    if (record.rank != 0 || record.split != curve.split) continue;
-    add_point(series, record.step, record.scores.*curve.of_line);
+    if (record.rank == 0 && record.split == curve.split)
+      add_point(series, record.step, record.scores.*curve.score);
   }
   return series;
 }
 
-plot::Figure figure_of(const RunReport& run, const char* what, const std::vector<Curve>& curves) {
+plot::Figure figure_of(const RunReport& run, const char* what, bool is_loss) {
   const bool steps = run.history.epochs.size() == 1;
   plot::Figure figure{.id = what,
       .title = concat(what, " by ", steps ? "step" : "epoch"),
@@ -170,11 +154,67 @@ plot::Figure figure_of(const RunReport& run, const char* what, const std::vector
       .y = {.label = what}};
   if (figure.id == "accuracy") figure.y.most = 1;
   figure.title.front() = static_cast<char>(std::toupper(figure.title.front()));
-  for (const Curve& curve : curves) {
-    plot::Series series = steps ? by_step(run, curve) : by_epoch(run, curve);
+  for (const Curve& curve : curves_of(is_loss)) {
+    plot::Series series = series_of(run, curve, steps);
     if (!series.points.empty()) figure.series.push_back(std::move(series));
   }
   return figure;
+}
+
+constexpr double kGigaFlop = 1e9;
+
+// Without the digits that short cells have to tell small values from 0.
+std::string milliseconds(double value) { return cell(std::round(100 * value) / 100, 2); }
+
+bool is_quiet(StepPhase phase) {
+  return phase == StepPhase::kStages || phase == StepPhase::kIdle || phase == StepPhase::kOther;
+}
+
+std::string thread_of(const RankProfile& rank, const LaneProfile& lane) {
+  return concat("rank ", rank.rank, lane.is_main ? "" : ", ", lane.is_main ? "" : lane.thread);
+}
+
+page::Table phases_table(const RunProfile& profile) {
+  page::Table table{.id = "profile_phases",
+      .title = "Where a step's time went",
+      .columns = {{"thread", true}, {"step [ms]"}},
+      .rows = {}};
+  const bool has_waits = profile.ranks.front().unwaited_step.has_value();
+  if (has_waits) table.columns.push_back({"step without waits [ms]"});
+  const std::vector<StepPhase> phases = shown_phases(profile);
+  for (const StepPhase phase : phases) table.columns.push_back({concat(name_of(phase), " [ms]")});
+  for (const RankProfile& rank : profile.ranks) {
+    for (const LaneProfile& lane : rank.lanes) {
+      std::vector<std::string> row{thread_of(rank, lane), milliseconds(rank.step)};
+      if (has_waits) row.push_back(milliseconds(rank.unwaited_step.value_or(0)));
+      for (const StepPhase phase : phases) row.push_back(milliseconds(lane.of(phase)));
+      table.rows.push_back(std::move(row));
+    }
+  }
+  return table;
+}
+
+page::Table layers_table(const RankProfile& rank) {
+  page::Table table{.id = "profile_layers",
+      .title = concat("Layers of rank ", rank.rank, ", summed over its threads"),
+      .columns = {{"layer", true}, {"forward [ms]"}, {"backward [ms]"}, {"GFLOP"}},
+      .rows = {}};
+  for (const LayerProfile& layer : rank.layers)
+    table.rows.push_back(
+        {layer.name.empty() ? "outside of layers" : layer.name, milliseconds(layer.forward),
+            milliseconds(layer.backward), cell(layer.flops / kGigaFlop, 3)});
+  return table;
+}
+
+// Where the time of a step went, on each rank and by layers, and the picture of one step.
+page::Section section_of_profile(const RunProfile& profile) {
+  page::Section section{.title = "Profile",
+      .question = "Where does the time of a step go?",
+      .conclusion = {.answer = arithmetic_text(profile)},
+      .tables = {phases_table(profile), layers_table(profile.ranks.front())}};
+  for (const RankProfile& rank : profile.ranks)
+    if (!rank.timeline.empty()) section.timelines.push_back(timeline_of(rank));
+  return section;
 }
 
 }  // namespace
@@ -188,7 +228,7 @@ page::Page page_of_run(const RunReport& run) {
       .tables = {facts_table(run)}};
   if (!run.history.epochs.empty()) section.tables.push_back(epochs_table(run));
   for (const plot::Figure& figure :
-      {figure_of(run, "loss", losses()), figure_of(run, "accuracy", accuracies())}) {
+      {figure_of(run, "loss", true), figure_of(run, "accuracy", false)}) {
     if (!figure.series.empty()) section.figures.push_back(figure);
   }
   page::Page page{.title = "Lockstep run: " + run.folder.path.lexically_normal().string(),
@@ -199,6 +239,36 @@ page::Page page_of_run(const RunReport& run) {
 
 void write_run_page(const RunReport& run) {
   replace_file(run.folder.path / "report.html", page::to_html(page_of_run(run)));
+}
+
+std::vector<plot::Timeline::Kind> kinds_of_phases() {
+  std::vector<plot::Timeline::Kind> kinds;
+  for (const auto& phase : names_of(StepPhase{}))
+    kinds.push_back({std::string(phase.name), is_quiet(phase.value)});
+  return kinds;
+}
+
+// The ranks begin their steps together, but each shows the one that is its own median.
+plot::Timeline timeline_of(const RankProfile& rank) {
+  plot::Timeline timeline{.id = concat("profile-rank-", rank.rank),
+      .title = concat("One step of rank ", rank.rank),
+      .unit = "milliseconds",
+      .rows = {},
+      .kinds = {}};
+  timeline.kinds = kinds_of_phases();
+  for (const LaneProfile& lane : rank.lanes)
+    timeline.rows.push_back(lane.is_main ? "main" : lane.thread);
+  for (const TimelineSpan& box : rank.timeline) {
+    if (box.lane == rank.lanes.size() && timeline.rows.size() == rank.lanes.size())
+      timeline.rows.emplace_back("gradients on their way");
+    timeline.length = std::max(timeline.length, box.end);
+    timeline.boxes.push_back({.row = box.lane,
+        .kind = static_cast<std::size_t>(box.phase),
+        .begin = std::max(0.0, box.begin),
+        .end = box.end,
+        .name = box.name});
+  }
+  return timeline;
 }
 
 }  // namespace lockstep::bench

@@ -1,6 +1,7 @@
 #include "lockstep/report/run/run_report.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <map>
@@ -9,11 +10,45 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/report/json_number.h"
+#include "lockstep/formats/event_file.h"
+#include "lockstep/formats/open_directory.h"
+#include "lockstep/formats/output_file.h"
+#include "lockstep/record/metrics_writer.h"
 #include "lockstep/report/text_table.h"
 
 namespace lockstep::bench {
 namespace {
+
+namespace fs = std::filesystem;
+
+double begin_of(const RunReport& run) {
+  for (const MetricLine& line : run.folder.metrics.lines)
+    if (line.unix_seconds) return *line.unix_seconds;
+  return 0;
+}
+
+// Also of `runs/first/` and of `.`.
+std::string name_of_run(const RunReport& run) {
+  const fs::path whole = fs::weakly_canonical(run.folder.path);
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
+std::vector<fs::path> event_files(const std::vector<RunReport>& runs, const fs::path& directory) {
+  std::set<std::string> names;
+  std::vector<fs::path> files;
+  for (const RunReport& run : runs) {
+    const std::string name = name_of_run(run);
+    check(!name.empty(),
+        "report: this run's folder has no name to give its events: ", run.folder.path.string());
+    check(names.insert(name).second, "report: --tensorboard names events by a run's folder, and ",
+        "two of them are called ", name, "; report them apart, each into a DIR of its own");
+    const fs::path folder = directory / name;
+    check(!fs::exists(folder / "metrics.jsonl"), "report: --tensorboard would write into a run, ",
+        folder.string(), "; name another DIR");
+    files.push_back(folder / event_file_name(static_cast<std::int64_t>(begin_of(run))));
+  }
+  return files;
+}
 
 // Lines say nothing of how many samples an interval had; a summary that is not of an earlier stop
 // has the exact means.
@@ -27,20 +62,6 @@ void take_exact_losses(const RunFolder& folder, RunHistory& history) {
     }
   }
 }
-
-}  // namespace
-
-RunReport read_run_report(const std::filesystem::path& path) {
-  RunReport report{.folder = read_run_folder(path), .history = {}};
-  report.history = run_history(report.folder.metrics.lines);
-  take_exact_losses(report.folder, report.history);
-  const std::filesystem::path profile = path / "profile" / "profile.json";
-  if (std::filesystem::exists(profile))
-    report.profile = read_profile(text_of_run_file(profile), profile.string());
-  return report;
-}
-
-namespace {
 
 using Json = nlohmann::ordered_json;
 
@@ -56,11 +77,7 @@ Json text(const std::string& value) { return value.empty() ? Json(nullptr) : Jso
 
 Json epoch_json(const EpochHistory& epoch) {
   Json object = {{"epoch", epoch.epoch}, {"step", epoch.step}};
-  put_number(object, "train_loss", epoch.train_loss);
-  for (const ScoreSet& set : kScoreSets) put_scores(object, set.key, epoch.*set.scores);
-  put_number(object, "lr", epoch.lr);
-  put_number(object, "samples_per_s", epoch.samples_per_s);
-  put_number(object, "seconds", epoch.seconds);
+  for (const EpochField& field : epoch_fields()) put_number(object, field.key, field.value(epoch));
   return object;
 }
 
@@ -107,17 +124,6 @@ Json run_json(const RunReport& run) {
   return object;
 }
 
-}  // namespace
-
-std::string report_json(const std::vector<RunReport>& runs) {
-  Json object = {{"v", 1}, {"runs", Json::array()}};
-  for (const RunReport& run : runs) object["runs"].push_back(run_json(run));
-  // A folder's name need not be UTF-8.
-  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-namespace {
-
 // A folder and its files may be a stranger's, and what they say goes to a terminal.
 std::string shown(const std::string& text) {
   if (text.size() > 100) return printable(text);
@@ -128,21 +134,16 @@ std::string shown(const std::string& text) {
 
 std::string shown_or_nothing(const std::string& text) { return text.empty() ? "-" : shown(text); }
 
-std::string count_cell(const std::optional<std::int64_t>& count) {
-  return count ? concat(*count) : "-";
-}
-
 std::string epoch_table(const RunHistory& history) {
-  std::vector<std::string> heads;
-  for (const EpochColumn& column : epoch_columns()) heads.emplace_back(column.head);
+  std::vector<std::string> heads{"epoch", "step"};
+  for (const EpochField& field : epoch_fields()) heads.push_back(field.title);
   TextTable table(heads);
   auto restart = history.restarts.begin();
   for (const EpochHistory& epoch : history.epochs) {
-    for (; restart != history.restarts.end() && restart->epoch <= epoch.epoch; ++restart) {
+    for (; restart != history.restarts.end() && restart->epoch <= epoch.epoch; ++restart)
       table.add_line("  " + restart_text(*restart));
-    }
-    std::vector<std::string> row;
-    for (const EpochColumn& column : epoch_columns()) row.push_back(column.text(epoch));
+    std::vector<std::string> row{concat(epoch.epoch), concat(epoch.step)};
+    for (const EpochField& field : epoch_fields()) row.push_back(field.text(epoch));
     table.add_row(row);
   }
   return table.text();
@@ -190,11 +191,6 @@ std::string snapshot_line(const RunFolder& folder) {
   return line + "\n";
 }
 
-std::string best_test_line(const RunReport& run) {
-  const auto accuracy = run.folder.summary ? run.folder.summary->best_test.top1 : std::nullopt;
-  return accuracy ? concat("test accuracy of the best weights ", cell(accuracy, 4), "\n") : "";
-}
-
 std::string text_of(const RunReport& run) {
   std::string text = shown(run.folder.path.string()) + "\n";
   if (run.folder.summary) text += what_it_was(*run.folder.summary);
@@ -202,7 +198,10 @@ std::string text_of(const RunReport& run) {
   if (run.history.test.top1) {
     text += concat("test accuracy ", cell(run.history.test.top1, 4), "\n");
   }
-  text += best_test_line(run) + ending(run) + snapshot_line(run.folder);
+  if (run.folder.summary && run.folder.summary->best_test.top1)
+    text += concat(
+        "test accuracy of the best weights ", cell(run.folder.summary->best_test.top1, 4), "\n");
+  text += ending(run) + snapshot_line(run.folder);
   for (const std::string& line : run.folder.metrics.left_out) text += line + "\n";
   if (run.profile) text += profile_text(*run.profile);
   return text;
@@ -218,13 +217,13 @@ std::optional<double> final_accuracy(const RunReport& run) {
 std::string overview(const std::vector<RunReport>& runs) {
   TextTable table({"run", "model", "data", "parallel", "world size", "epochs", "step",
                       "test accuracy", "samples/s", "seconds", "restarts", "stopped by"},
-      true);
+      {true});
   for (const RunReport& run : runs) {
     const SummaryFacts facts = run.folder.summary.value_or(SummaryFacts());
     const auto& epochs = run.history.epochs;
     table.add_row({shown(run.folder.path.string()), shown_or_nothing(facts.model),
         shown_or_nothing(facts.data), shown_or_nothing(facts.parallel),
-        count_cell(facts.world_size), concat(epochs.size()),
+        facts.world_size ? concat(*facts.world_size) : "-", concat(epochs.size()),
         epochs.empty() ? "-" : concat(epochs.back().step), cell(final_accuracy(run), 4),
         cell(run.history.samples_per_s, 0), cell(run.history.seconds, 2),
         concat(run.history.restarts.size()), shown_or_nothing(facts.stopped_by)});
@@ -232,40 +231,28 @@ std::string overview(const std::vector<RunReport>& runs) {
   return table.text();
 }
 
-using Value = std::function<std::optional<double>(const EpochHistory&)>;
-
-struct Score {
-  std::string name;
-  Value value;
-};
-
-std::vector<Score> scores_of_epochs() {
-  std::vector<Score> all;
+std::vector<EpochField> make_epoch_fields() {
+  using Epoch = const EpochHistory&;
+  std::vector<EpochField> fields{{.key = "train_loss",
+      .title = "train loss",
+      .value = [](Epoch epoch) { return epoch.train_loss; },
+      .is_score = true}};
   for (const ScoreSet& set : kScoreSets)
     for (const ScoreName& score : kScores)
-      all.push_back({std::string(set.title) + score.title,
-          [scores = set.scores, value = score.value](
-              const EpochHistory& epoch) { return epoch.*scores.*value; }});
-  return all;
-}
-
-std::vector<EpochColumn> make_epoch_columns() {
-  using Epoch = const EpochHistory&;
-  std::vector<EpochColumn> columns{{"epoch", [](Epoch epoch) { return concat(epoch.epoch); }},
-      {"step", [](Epoch epoch) { return concat(epoch.step); }},
-      {"train loss", [](Epoch epoch) { return cell(epoch.train_loss, 4); }}};
-  for (const Score& score : scores_of_epochs())
-    columns.push_back(
-        {score.name, [value = score.value](Epoch epoch) { return cell(value(epoch), 4); }});
-  columns.push_back({"lr", [](Epoch epoch) { return short_cell(epoch.lr); }});
-  columns.push_back({"samples/s", [](Epoch epoch) { return cell(epoch.samples_per_s, 0); }});
-  columns.push_back({"seconds", [](Epoch epoch) { return cell(epoch.seconds, 2); }});
-  return columns;
+      fields.push_back({.key = concat(set.key, score.name),
+          .title = concat(set.title, score.title),
+          .value = [scores = set.scores, value = score.value](
+                       Epoch epoch) { return epoch.*scores.*value; },
+          .is_score = true});
+  fields.push_back({"lr", "lr", [](Epoch epoch) { return epoch.lr; }, std::nullopt});
+  fields.push_back(
+      {"samples_per_s", "samples/s", [](Epoch epoch) { return epoch.samples_per_s; }, 0});
+  fields.push_back({"seconds", "seconds", [](Epoch epoch) { return epoch.seconds; }, 2});
+  return fields;
 }
 
 // Rows are epochs, columns runs.
-std::string side_by_side(
-    const std::vector<RunReport>& runs, const std::string& name, const Value& value) {
+std::string side_by_side(const std::vector<RunReport>& runs, const EpochField& field) {
   std::map<std::int64_t, std::vector<std::string>> rows;
   std::vector<std::string> heads{"epoch"};
   bool any = false;
@@ -273,8 +260,8 @@ std::string side_by_side(
     heads.push_back(shown(runs[column].folder.path.string()));
     for (const EpochHistory& epoch : runs[column].history.epochs) {
       auto& cells = rows.try_emplace(epoch.epoch, runs.size(), "-").first->second;
-      cells[column] = cell(value(epoch), 4);
-      any = any || value(epoch);
+      cells[column] = field.text(epoch);
+      any = any || field.value(epoch);
     }
   }
   if (!any) return "";
@@ -283,14 +270,56 @@ std::string side_by_side(
     cells.insert(cells.begin(), concat(epoch));
     table.add_row(std::move(cells));
   }
-  return concat("\n", name, "\n", table.text());
+  return concat("\n", field.title, "\n", table.text());
 }
 
 }  // namespace
 
-const std::vector<EpochColumn>& epoch_columns() {
-  static const std::vector<EpochColumn> kColumns = make_epoch_columns();
-  return kColumns;
+std::string events_of_run(const RunReport& run) {
+  double time = begin_of(run);
+  std::string events = version_event({time});
+  for (const MetricLine& line : merged(run.folder.metrics.lines)) {
+    if (line.record.rank != 0) continue;
+    time = line.unix_seconds.value_or(time);
+    events += scalars_event({time, line.record.step}, scalars_of(line.record));
+  }
+  return events;
+}
+
+std::vector<fs::path> write_run_events(
+    const std::vector<RunReport>& runs, const fs::path& directory) {
+  const std::vector<fs::path> files = event_files(runs, directory);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    make_folders(files[i].parent_path());
+    replace_file(files[i], events_of_run(runs[i]));
+  }
+  return files;
+}
+
+RunReport read_run_report(const std::filesystem::path& path) {
+  RunReport report{.folder = read_run_folder(path), .history = {}};
+  report.history = run_history(report.folder.metrics.lines);
+  take_exact_losses(report.folder, report.history);
+  const std::filesystem::path profile = path / "profile" / "profile.json";
+  if (std::filesystem::exists(profile))
+    report.profile = read_profile(text_of_run_file(profile), profile.string());
+  return report;
+}
+
+std::string report_json(const std::vector<RunReport>& runs) {
+  Json object = {{"v", 1}, {"runs", Json::array()}};
+  for (const RunReport& run : runs) object["runs"].push_back(run_json(run));
+  // A folder's name need not be UTF-8.
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string EpochField::text(const EpochHistory& epoch) const {
+  return digits ? cell(value(epoch), *digits) : short_cell(value(epoch));
+}
+
+const std::vector<EpochField>& epoch_fields() {
+  static const std::vector<EpochField> kFields = make_epoch_fields();
+  return kFields;
 }
 
 std::string restart_text(const Restart& restart) {
@@ -305,9 +334,8 @@ std::string restart_text(const Restart& restart) {
 std::string report_text(const std::vector<RunReport>& runs) {
   if (runs.size() == 1) return text_of(runs.front());
   std::string text = overview(runs);
-  text +=
-      side_by_side(runs, "train loss", [](const EpochHistory& epoch) { return epoch.train_loss; });
-  for (const Score& score : scores_of_epochs()) text += side_by_side(runs, score.name, score.value);
+  for (const EpochField& field : epoch_fields())
+    if (field.is_score) text += side_by_side(runs, field);
   for (const RunReport& run : runs) {
     for (const std::string& line : run.folder.metrics.left_out) text += line + "\n";
   }

@@ -1,26 +1,29 @@
 #include "lockstep/train/evaluation/evaluate_weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <ATen/Context.h>
+#include <ATen/ops/argmax.h>
 
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/data/batch.h"
+#include "lockstep/data/distributed_sampler.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/nn/kernels.h"
 #include "lockstep/nn/models/catalogue.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/train/evaluate.h"
-#include "lockstep/train/evaluation/evaluation_loader.h"
-#include "lockstep/train/evaluation/predictions.h"
-#include "lockstep/train/evaluation/sample_picture.h"
+#include "lockstep/train/input/data_sheet.h"
 #include "lockstep/train/input/datasets.h"
 #include "lockstep/train/optim/loss.h"
 #include "lockstep/train/strategy/layout.h"
@@ -50,12 +53,6 @@ std::string load_into(const Replica& replica, const std::string& file) {
   }
 }
 
-std::unique_ptr<Replica> fresh_replica(
-    const TrainOptions& options, const Task& task, const Place& place) {
-  const Layout layout = plan_layout(options, 1);
-  return make_replica(options, layout, task, make_rank_groups(ProcessGroup(), layout), {place});
-}
-
 // Numbers where a set has no names, or fewer than the model has classes.
 std::vector<std::string> all_class_names(const TrainOptions& options, std::int64_t classes) {
   std::vector<std::string> names;
@@ -71,22 +68,40 @@ std::string loss_plugin(const TrainOptions& options) {
   return is_ours ? "" : std::filesystem::path(options.plugin).filename().string();
 }
 
-std::vector<WorstSample> pictured(const std::vector<Judgement>& worst, const data::Samples& set,
-    const data::Normalization& normalization) {
-  std::vector<WorstSample> samples;
-  for (const Judgement& each : worst)
-    samples.push_back({each, set.name(each.index), sample_picture(set, each.index, normalization)});
-  return samples;
-}
-
-Loader loader_of(const data::SamplesPointer& samples, const TrainOptions& options,
-    const Replica& replica, data::ResidentSets& resident, bool is_mere_copy) {
-  return evaluation_loader(samples, ProcessGroup(), replica, resident,
-      {.batch_size = options.batch_size,
-          .workers = workers_of(options.loading, usable_cpu_count(), is_mere_copy)});
-}
-
 }  // namespace
+
+void Predictions::add(const torch::Tensor& scores, const torch::Tensor& labels) {
+  const torch::Tensor losses = loss_.of_each(scores, labels).to(torch::kDouble).cpu();
+  const torch::Tensor predicted = scores.argmax(1).cpu(), classes = labels.cpu();
+  for (std::int64_t i = 0; i < classes.size(0); ++i, ++seen_) {
+    const auto label = classes.const_data_ptr<std::int64_t>()[i];
+    if (label == kIgnoredTarget) continue;
+    const auto taken_for = predicted.const_data_ptr<std::int64_t>()[i];
+    confusion_.add(label, taken_for);
+    worst_.push_back({.index = seen_,
+        .label = label,
+        .predicted = taken_for,
+        .loss = losses.const_data_ptr<double>()[i]});
+  }
+  const auto badness = [](const Judgement& sample) {
+    return std::isnan(sample.loss) ? std::numeric_limits<double>::infinity() : sample.loss;
+  };
+  std::stable_sort(worst_.begin(), worst_.end(),
+      [&](const Judgement& a, const Judgement& b) { return badness(a) > badness(b); });
+  worst_.resize(std::min(worst_.size(), most_));
+}
+
+Loader evaluation_loader(const data::SamplesPointer& samples, const ProcessGroup& replicas,
+    const Replica& replica, data::ResidentSets& resident, const EvaluationBatches& batches) {
+  const DistributedSampler sampler(samples->size(), replicas, {.shuffle = false, .padding = false});
+  return {samples, sampler.epoch(0), batches.batch_size,
+      {.dtype = replica.image_type(),
+          .workers = batches.workers,
+          .pinned = !replica.device().is_cpu(),
+          .channels_last = true,
+          .device = replica.device(),
+          .resident = resident.of(*samples)}};
+}
 
 EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place& place) {
   const TrainOptions& options = request.options;
@@ -96,12 +111,16 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
   const Datasets data = load_datasets(options);
   const std::int64_t classes = model_classes(options, data);
   const data::SamplesPointer samples = samples_of_part(data, request.split, options);
-  const auto replica = fresh_replica(options, task_of(*data.train, classes), place);
+  const Layout layout = plan_layout(options, 1);
+  const auto replica = make_replica(options, layout, task_of(*data.train, classes),
+      make_rank_groups(ProcessGroup(), layout), {place});
   std::string warning = load_into(*replica, request.weights.file);
   if (!data.remark.empty()) warning += concat(warning.empty() ? "" : "; ", data.remark);
   replica->set_training(false);
   data::ResidentSets resident(replica->device());
-  const Loader loader = loader_of(samples, options, *replica, resident, data.is_mere_copy);
+  const Loader loader = evaluation_loader(samples, ProcessGroup(), *replica, resident,
+      {.batch_size = options.batch_size,
+          .workers = workers_of(options.loading, usable_cpu_count(), data.is_mere_copy)});
   const Loss loss(options.loss);
   Predictions predictions(classes, request.worst, loss);
   const auto forward = [&](const Batch& batch) { return replica->scores(batch); };
@@ -109,6 +128,10 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
     predictions.add(scores, labels);
   };
   const Evaluation evaluation = evaluate(forward, loader, ProcessGroup(), loss, {}, look).value();
+  std::vector<WorstSample> worst;
+  for (const Judgement& each : predictions.worst())
+    worst.push_back({each, samples->name(each.index),
+        sample_picture(*samples, each.index, data.normalization)});
   return {.model = options.model,
       .data = options.data.name,
       .split = name_of(request.split),
@@ -122,7 +145,7 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
       .skipped = samples->size() - evaluation.samples,
       .class_names = all_class_names(options, classes),
       .confusion = predictions.confusion(),
-      .worst = pictured(predictions.worst(), *samples, data.normalization)};
+      .worst = std::move(worst)};
 }
 
 }  // namespace lockstep

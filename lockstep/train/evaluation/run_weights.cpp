@@ -11,6 +11,7 @@
 #include "lockstep/train/options/run_configuration.h"
 
 namespace lockstep {
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -2,28 +2,32 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <numeric>
 #include <span>
 #include <utility>
+
+#include <ATen/ops/adaptive_avg_pool2d.h>
+#include <torch/types.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/batch.h"
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/data/pixels/pixel_scale.h"
-#include "lockstep/train/input/dataset_sources.h"
+#include "lockstep/formats/image/image_encoder.h"
+#include "lockstep/train/input/datasets.h"
 
 namespace lockstep {
 namespace {
 
+constexpr std::size_t kFirstNumbers = 8;
+
 constexpr std::size_t kFirstIndices = 8;
 
-DatasetSource open_parts(const TrainOptions& options) {
-  DatasetSource source = open_source(options);
-  hold_out(source, options);
-  return source;
-}
-
 // As a run that has images of one of the two kinds uses them for both.
-data::SamplesPointer part_of(const DatasetSource& source, const SheetRequest& request) {
+data::SamplesPointer part_of(const Datasets& source, const SheetRequest& request) {
   if (request.part == SheetPart::kTrain) return source.train;
   const bool is_test = request.part == SheetPart::kTest;
   const auto& wanted = is_test ? source.test : source.validation;
@@ -53,16 +57,11 @@ std::vector<std::int64_t> shown_indices(const SheetRequest& request, std::int64_
   return indices;
 }
 
-std::array<std::int64_t, 3> shape_of(const data::Samples& set) {
-  const data::ImageShape shape = set.shape();
-  return {shape.channels, shape.height, shape.width};
-}
-
-std::vector<float> read_numbers(const data::Samples& set, const data::SampleKey& key) {
-  const Batch batch = data::empty_batch(1, {.shape = set.shape(), .channels_last = true});
+Batch read_one(const data::Samples& set, const data::SampleKey& key) {
+  const Batch batch =
+      data::empty_batch(1, {.shape = set.shape(), .channels_last = true, .inputs = set.inputs()});
   set.read({&key, 1}, batch);
-  const auto* first = batch.input().const_data_ptr<float>();
-  return {first, first + set.shape().elements()};
+  return batch;
 }
 
 template <typename Number>
@@ -72,11 +71,21 @@ std::vector<Number> numbers_in(const torch::Tensor& tensor) {
   return {first, first + plain.numel()};
 }
 
-Image picture_of(const data::ImageShape& shape, std::span<const float> numbers,
-    const data::Normalization& normalization) {
-  return {.size = {shape.width, shape.height},
-      .channels = shape.channels,
-      .pixels = data::pixels_of(numbers, shape.channels, normalization)};
+// The sizes of an image: channels, height, width. Numbers that were not normalized need not come
+// from pixels.
+Image picture_of(const torch::Tensor& image, const data::Normalization& normalization) {
+  const auto numbers = numbers_in<float>(image.permute({1, 2, 0}));
+  return {.size = {image.size(2), image.size(1)},
+      .channels = image.size(0),
+      .pixels = data::pixels_of(numbers, image.size(0), normalization)};
+}
+
+// Returns whether it spread them.
+bool spread_if_no_pixels(torch::Tensor& image, const data::Normalization& normalization) {
+  if (!normalization.std.empty()) return false;
+  image = image.to(torch::kFloat, /*non_blocking=*/false, /*copy=*/true).contiguous();
+  return spread_beyond_pixels(
+      {image.mutable_data_ptr<float>(), static_cast<std::size_t>(image.numel())});
 }
 
 // The looks at a part: as evaluation and, of training images, as training sees it.
@@ -88,34 +97,27 @@ struct Looks {
   int draws;
 };
 
-// A row for each input, and the picture of the first that is one.
-void look_at_inputs(const Looks& looks, const data::SampleKey& key, SheetSample& sample) {
-  const auto inputs = looks.plain.inputs();
-  const Batch batch = data::empty_batch(1, {.inputs = inputs});
-  looks.plain.read({&key, 1}, batch);
-  const auto tensors = batch.input_tensors();
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    const auto& [name, sizes, type] = inputs[i];
-    sample.numbers.push_back(numbers_of_sample(numbers_in<double>(tensors[i]), sizes));
-    sample.numbers.back().input = name;
-    if (sample.plain || !is_pictured(sizes)) continue;
-    auto pixels = numbers_in<float>(tensors[i][0].permute({1, 2, 0}));
-    spread_beyond_pixels(pixels);
-    sample.plain = picture_of({sizes[0], sizes[1], sizes[2]}, pixels, looks.normalization);
-  }
-}
-
-// Numbers that were normalized are pixels' ones.
+// A picture, or numbers where they are no pixels' ones. Of a set that names its inputs, the numbers
+// of each and the picture of the first that is one.
 void look_plainly(const Looks& looks, const data::SampleKey& key, SheetSample& sample) {
+  const auto inputs = looks.plain.inputs();
   const auto [channels, height, width] = looks.plain.shape();
-  std::vector<float> numbers = read_numbers(looks.plain, key);
-  const std::vector<std::int64_t> shape{channels, height, width};
-  SheetNumbers seen = numbers_of_sample(std::vector<double>(numbers.begin(), numbers.end()), shape);
-  const bool is_picture = is_pictured(shape);
-  const bool is_spread =
-      is_picture && looks.normalization.std.empty() && spread_beyond_pixels(numbers);
-  if (is_picture) sample.plain = picture_of(looks.plain.shape(), numbers, looks.normalization);
-  if (!is_picture || is_spread) sample.numbers = {std::move(seen)};
+  const auto tensors = read_one(looks.plain, key).input_tensors();
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const bool is_named = !inputs.empty();
+    const auto shape = is_named ? inputs[i].sizes : std::vector{channels, height, width};
+    torch::Tensor image = tensors[i][0];
+    SheetNumbers seen =
+        numbers_of_sample(numbers_in<double>(is_named ? image : image.permute({1, 2, 0})), shape);
+    bool is_plain_picture = false;
+    if (is_pictured(shape) && !sample.plain) {
+      is_plain_picture = !spread_if_no_pixels(image, looks.normalization);
+      sample.plain = picture_of(image, looks.normalization);
+    }
+    if (is_plain_picture && !is_named) continue;
+    if (is_named) seen.input = inputs[i].name;
+    sample.numbers.push_back(std::move(seen));
+  }
 }
 
 SheetSample sample_of(const Looks& looks, std::int64_t index) {
@@ -123,14 +125,9 @@ SheetSample sample_of(const Looks& looks, std::int64_t index) {
       .index = index, .name = looks.part.name(index), .label = looks.part.label(index)};
   data::SampleKey key{.seed = looks.seed, .epoch = 0, .index = index};
   try {
-    if (looks.plain.inputs().empty()) {
-      look_plainly(looks, key, sample);
-    } else {
-      look_at_inputs(looks, key, sample);
-    }
+    look_plainly(looks, key, sample);
     for (; key.epoch < looks.draws; ++key.epoch)
-      sample.draws.push_back(
-          picture_of(looks.part.shape(), read_numbers(looks.part, key), looks.normalization));
+      sample.draws.push_back(picture_of(read_one(looks.part, key).input()[0], looks.normalization));
   } catch (const DataError& error) {
     sample.failure = error.what();
   }
@@ -154,33 +151,56 @@ SheetShare share_of(const SheetRequest& request, std::int64_t size, int rank) {
   return share;
 }
 
-std::vector<std::string> texts_of_inputs(const data::Samples& part) {
-  std::vector<std::string> texts;
-  for (const data::InputForm& input : part.inputs()) texts.push_back(input.text());
-  return texts;
-}
-
-std::vector<std::string> names_of_classes(const TrainOptions& options, std::int64_t classes) {
-  auto names = class_names_of(options.data);
-  if (std::ssize(names) != classes) names.clear();
-  return names;
-}
-
 }  // namespace
+
+bool is_pictured(const std::vector<std::int64_t>& shape) {
+  return shape.size() == 3 && (shape[0] == 1 || shape[0] == 3) && shape[1] > 1 && shape[2] > 1;
+}
+
+SheetNumbers numbers_of_sample(
+    std::span<const double> numbers, const std::vector<std::int64_t>& shape) {
+  SheetNumbers seen{.shape = shape};
+  const std::size_t shown = std::min(numbers.size(), kFirstNumbers);
+  seen.first.assign(numbers.begin(), numbers.begin() + static_cast<std::ptrdiff_t>(shown));
+  seen.mean =
+      std::accumulate(numbers.begin(), numbers.end(), 0.0) / static_cast<double>(numbers.size());
+  if (std::ranges::any_of(numbers, [](double number) { return std::isnan(number); })) {
+    seen.least = seen.mean = seen.most = std::numeric_limits<double>::quiet_NaN();
+  } else {
+    const auto [least, most] = std::ranges::minmax(numbers);
+    seen.least = least;
+    seen.most = most;
+  }
+  return seen;
+}
+
+// A hair beyond black and white is rounding.
+bool spread_beyond_pixels(std::span<float> numbers) {
+  constexpr float kHair = 1e-3F;
+  const auto [least, most] = std::ranges::minmax(numbers);
+  if (least >= -kHair && most <= 1 + kHair) return false;
+  const float width = most > least ? most - least : 1;
+  for (float& number : numbers) number = (number - least) / width;
+  return true;
+}
 
 DataSheet make_data_sheet(const SheetRequest& request) {
   const TrainOptions& options = request.options;
-  const DatasetSource source = open_parts(options);
+  Datasets source = open_source(options);
+  hold_out(source, options);
   const data::SamplesPointer part = part_of(source, request);
   const bool is_train = request.part == SheetPart::kTrain;
   const bool is_changed = is_train && options.loading.augment != Augment::kNone;
+  const auto [channels, height, width] = part->shape();
   DataSheet sheet{.size = part->size(),
-      .shape = shape_of(*part),
-      .inputs = texts_of_inputs(*part),
-      .class_names = names_of_classes(options, part->classes()),
+      .shape = {channels, height, width},
+      .inputs = {},
+      .class_names = class_names_of(options.data),
       .per_class = count_classes(*part),
       .samples = {},
       .shares = {}};
+  for (const data::InputForm& input : part->inputs()) sheet.inputs.push_back(input.text());
+  if (std::ssize(sheet.class_names) != part->classes()) sheet.class_names.clear();
   const Looks looks{.part = *part,
       .plain = is_train ? *source.unaugmented : *part,
       .normalization = source.normalization,
@@ -191,6 +211,26 @@ DataSheet make_data_sheet(const SheetRequest& request) {
   for (int rank = 0; rank < request.ranks; ++rank)
     sheet.shares.push_back(share_of(request, sheet.size, rank));
   return sheet;
+}
+
+std::vector<std::uint8_t> sample_picture(
+    const data::Samples& set, std::int64_t index, const data::Normalization& normalization) {
+  const auto inputs = set.inputs();
+  const auto found = std::ranges::find_if(
+      inputs, [](const data::InputForm& input) { return is_pictured(input.sizes); });
+  if (!inputs.empty() && found == inputs.end()) return {};
+  const auto place = static_cast<std::size_t>(found - inputs.begin());
+  torch::Tensor image = read_one(set, {.index = index}).input_tensors()[place][0].to(torch::kFloat);
+  if (image.size(0) != 3) image = image.slice(0, 0, 1);
+  spread_if_no_pixels(image, normalization);
+  const std::int64_t longest = std::max(image.size(1), image.size(2));
+  constexpr std::int64_t kMostSide = 256;
+  const auto side = [&](int dimension) {
+    return std::max<std::int64_t>(1, image.size(dimension) * kMostSide / longest);
+  };
+  if (longest > kMostSide)
+    image = at::adaptive_avg_pool2d(image.unsqueeze(0), {side(1), side(2)})[0];
+  return encode_png(picture_of(image, normalization).view());
 }
 
 }  // namespace lockstep

@@ -3,15 +3,49 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "lockstep/core/enum_names.h"
 #include "lockstep/formats/image/image.h"
-#include "lockstep/train/input/sheet_numbers.h"
 #include "lockstep/train/options/options.h"
 
 namespace lockstep {
+
+namespace data {
+class Samples;
+struct Normalization;
+}  // namespace data
+
+/// The shape and range of the numbers of a sample, or of one of its inputs, for a contact sheet.
+struct SheetNumbers {
+  std::string input = {};                ///< its name, where the set names them
+  std::vector<std::int64_t> shape = {};  ///< channels, height, width, or as the set says
+  double least = 0, mean = 0, most = 0;  ///< not a number where one of them is none
+  std::vector<double> first = {};        ///< a few, channels together, or row by row
+};
+
+/// Returns whether samples of this shape (channels, height, width) can be looked at: grey or in
+/// colour, and more than a line.
+bool is_pictured(const std::vector<std::int64_t>& shape);
+
+/// Looks at numbers, of which there is at least one.
+SheetNumbers numbers_of_sample(
+    std::span<const double> numbers, const std::vector<std::int64_t>& shape);
+
+/// Spreads numbers that no pixels from 0 to 1 gave from black to white; returns whether it did.
+bool spread_beyond_pixels(std::span<float> numbers);
+
+/// Returns a sample as a PNG file: the image that the model sees, before its numbers were
+/// normalized.
+///
+/// Three channels are colours; of any other number the first is shown, in grey. Numbers that no
+/// pixels gave, as a plugin's may be, are spread from black to white. Sides above 256 pixels are
+/// scaled down. Of a set that names its inputs it is the first that is_pictured(); nothing where
+/// none is.
+std::vector<std::uint8_t> sample_picture(
+    const data::Samples& set, std::int64_t index, const data::Normalization& normalization);
 
 /// The parts of a set that a run uses.
 enum class SheetPart { kTrain, kValidation, kTest };

@@ -2,58 +2,253 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include <torch/types.h>
 
+#include "lockstep/core/cgroup.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/data/class_names.h"
+#include "lockstep/data/image_folder.h"
+#include "lockstep/data/image_samples.h"
+#include "lockstep/data/image_sets.h"
+#include "lockstep/data/pattern.h"
 #include "lockstep/data/samples.h"
-#include "lockstep/train/input/dataset_sources.h"
-#include "lockstep/train/input/model_fit.h"
+#include "lockstep/data/split.h"
+#include "lockstep/data/transforms/augment.h"
+#include "lockstep/nn/models/catalogue.h"
 #include "lockstep/train/state/whole_model.h"
 
 namespace lockstep {
 namespace {
 
-// Two parts suffice: what is validated on then is the test, too.
-void need_a_test(DatasetSource& source, const TrainOptions& options) {
-  if (source.test == nullptr) source.test = std::exchange(source.validation, nullptr);
-  check(source.test != nullptr, "train: ", options.data.directory,
-      " has no images to test on: make a folder val or test next to train, or hold some out by ",
-      "--val-split 0.1");
+constexpr std::int64_t kColours = 3;
+
+const char* kind_of_images(std::int64_t channels) {
+  return channels == kColours ? "images of 3 channels" : "images of 1 channel";
 }
 
-}  // namespace
-
-Datasets load_datasets(const TrainOptions& options) {
-  DatasetSource source = open_source(options);
-  std::string fingerprint = data_fingerprint(source);
-  hold_out(source, options);
-  need_a_test(source, options);
-  const bool once = options.repeat == 1;
-  return {.train = once ? source.train
-                        : std::make_shared<data::RepeatedSamples>(source.train, options.repeat),
-      .validation = source.validation,
-      .test = source.test,
-      .unaugmented = source.unaugmented,
-      .folders = std::move(source.folders),
-      .remark = std::move(source.remark),
-      .is_mere_copy = source.is_mere_copy,
-      .bytes_in_memory = source.bytes_in_memory,
-      .normalization = source.normalization,
-      .fingerprint = std::move(fingerprint)};
+const char* data_of(std::int64_t channels) {
+  return channels == kColours ? "cifar10:DIR, cifar100:DIR, images:DIR"
+                              : "fashion-mnist, mnist:DIR";
 }
 
-std::int64_t model_classes(const TrainOptions& options, const Datasets& data) {
-  const std::int64_t needed = data.train->classes(), asked = options.classes.value_or(needed);
-  check(asked >= needed, "train: --num-classes ", asked, " is less than the ", needed,
-      " classes of ", options.data.name);
-  check_model_fits(options, *data.train, asked, usable_memory());
-  return asked;
+using data::SyntheticStream;
+
+SyntheticStream stream_of(const data::SampleKey& key) {
+  const auto epoch = SyntheticStream::mix(key.seed) + static_cast<std::uint64_t>(key.epoch);
+  return SyntheticStream(SyntheticStream::mix(epoch) + static_cast<std::uint64_t>(key.index));
 }
 
-namespace {
+// Sixteen bits as a number between the roots of 3, where an even distribution has variance 1.
+float number_of(std::uint64_t bits) {
+  constexpr float kRootOfThree = 1.7320508F;
+  constexpr float kStep = 2 * kRootOfThree / 65536;
+  return (static_cast<float>(bits & 0xffffU) + 0.5F) * kStep - kRootOfThree;
+}
+
+using data::Normalization;
+using Transform = std::unique_ptr<const data::ImageTransform>;
+
+// Repeats the one batch until an epoch is about as long as one of MNIST.
+constexpr std::int64_t kMockRepetitions = 234;
+constexpr const char* kConstantMock = "constant";
+constexpr const char* kFreshMock = "fresh";
+constexpr int kUsualSide = 224;
+constexpr int kCifarSide = 32;
+
+// Of the training images, as the field uses them.
+const Normalization kCifar10{{0.4914F, 0.4822F, 0.4465F}, {0.2470F, 0.2435F, 0.2616F}};
+const Normalization kCifar100{{0.5071F, 0.4867F, 0.4408F}, {0.2675F, 0.2565F, 0.2761F}};
+
+// Both parts of a set that lies in memory.
+struct Stored {
+  data::InMemoryImages train;
+  data::InMemoryImages test;
+  Normalization normalization = {};
+};
+
+data::AugmentKind kind_of(Augment augment) {
+  if (augment == Augment::kNone) return data::AugmentKind::kNone;
+  return augment == Augment::kTimm ? data::AugmentKind::kTimm : data::AugmentKind::kCropFlip;
+}
+
+Transform train_transform(Augment augment, ImageSize size, const Normalization& normalization) {
+  return data::make_train_transform(data::augment_options(kind_of(augment), size, normalization));
+}
+
+// What the model takes: ImageNet's images, CIFAR's for the small relatives, ten numbers. Those of
+// ImageNet have the size that was asked for from the start: scaling them would cost each step time.
+data::MockOptions mock_options(const TrainOptions& options) {
+  const std::string& model = options.model;
+  if (model == "toy") return {.shape = {.channels = 1, .height = 1, .width = 10}};
+  if (model.ends_with("-cifar")) return {.shape = {.channels = 3, .height = 32, .width = 32}};
+  if (model.starts_with("resnet") || model.starts_with("vgg")) {
+    const std::int64_t side = options.loading.image_size.value_or(kUsualSide);
+    return {.size = 128, .shape = {.channels = 3, .height = side, .width = side}};
+  }
+  return {};
+}
+
+Stored mock(const TrainOptions& options) {
+  const auto batch = data::mock(mock_options(options));
+  return {.train = batch.repeated(kMockRepetitions), .test = batch};
+}
+
+// Made in the size that was asked for, so that no step pays for a change of it.
+Datasets open_noise(const TrainOptions& options) {
+  check(options.loading.augment == Augment::kNone,
+      "train: --augment changes images, and mock:", options.data.directory,
+      " has none: leave it out, or take --data mock");
+  const data::MockOptions mock = mock_options(options);
+  NoiseOptions noise{.size = mock.size * kMockRepetitions,
+      .classes = options.classes.value_or(mock.classes),
+      .shape = mock.shape,
+      .constant = options.data.directory == kConstantMock};
+  if (const auto side = options.loading.image_size) noise.shape.height = noise.shape.width = *side;
+  const auto train = std::make_shared<NoiseSamples>(noise);
+  noise.size = mock.size;
+  return {.train = train,
+      .unaugmented = train,
+      .labels = std::vector<std::int64_t>(static_cast<std::size_t>(train->size())),
+      .test = std::make_shared<NoiseSamples>(noise)};
+}
+
+bool is_noise(const DataSource& data) {
+  if (data.name != "mock" || data.directory.empty()) return false;
+  check(data.directory == kConstantMock || data.directory == kFreshMock,
+      "train: --data mock has no folder; there are mock, mock:", kConstantMock,
+      " and mock:", kFreshMock, ", not mock:", data.directory);
+  return true;
+}
+
+Stored read_stored(const TrainOptions& options) {
+  const std::string& name = options.data.name;
+  if (name == "mock") return mock(options);
+  std::string folder = options.data.directory;
+  if (name == "fashion-mnist" && folder.empty()) folder = data::kFashionMnistDirectory;
+  check(!folder.empty(), "train: --data ", name, " needs a folder: --data ", name, ":DIR");
+  if (name == "fashion-mnist")
+    return {data::fashion_mnist(folder, true), data::fashion_mnist(folder, false)};
+  if (name == "mnist") return {data::mnist(folder, true), data::mnist(folder, false)};
+  if (name == "cifar10")
+    return {data::cifar10(folder, true), data::cifar10(folder, false), kCifar10};
+  return {data::cifar100(folder, true), data::cifar100(folder, false), kCifar100};
+}
+
+ImageSize size_of(const data::InMemoryImages& images) {
+  return {images.shape().width, images.shape().height};
+}
+
+data::SamplesPointer samples_of(
+    const data::InMemoryImages& images, const Normalization& normalization, ImageSize size) {
+  if (size == size_of(images)) {
+    return std::make_shared<data::StoredSamples>(images, normalization);
+  }
+  return std::make_shared<data::TransformedSamples>(
+      images, data::make_eval_transform(size, normalization));
+}
+
+std::vector<std::int64_t> labels_of(const data::InMemoryImages& images) {
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < images.size(); ++i) labels.push_back(images.label(i));
+  return labels;
+}
+
+void check_augmentable(const TrainOptions& options, const data::InMemoryImages& images) {
+  check(options.loading.augment != Augment::kTimm || images.shape().channels == 3,
+      "train: --augment timm changes colours, but the images of ", options.data.name,
+      " are grey; use crop-flip or none");
+}
+
+Datasets open_stored(const TrainOptions& options) {
+  const Stored stored = read_stored(options);
+  check_augmentable(options, stored.train);
+  const LoadingSettings& loading = options.loading;
+  const ImageSize size = loading.image_size ? ImageSize{*loading.image_size, *loading.image_size}
+                                            : size_of(stored.train);
+  Datasets source{.unaugmented = samples_of(stored.train, stored.normalization, size),
+      .labels = labels_of(stored.train),
+      .test = samples_of(stored.test, stored.normalization, size),
+      .normalization = stored.normalization,
+      .is_mere_copy = loading.augment == Augment::kNone && size == size_of(stored.train),
+      .bytes_in_memory = (stored.train.stored_images() + stored.test.stored_images()) *
+                         stored.train.shape().elements()};
+  source.train = loading.augment == Augment::kNone
+                     ? source.unaugmented
+                     : std::make_shared<data::TransformedSamples>(stored.train,
+                           train_transform(loading.augment, size, stored.normalization));
+  return source;
+}
+
+// Opens the parts of a folder, each with its rule for files that cannot be decoded.
+class FolderOpener {
+ public:
+  FolderOpener(const TrainOptions& options, Datasets& source)
+      : loading_(options.loading), source_(source) {
+    const bool is_small = options.model.ends_with("-cifar");
+    const int side = loading_.image_size.value_or(is_small ? kCifarSide : kUsualSide);
+    size_ = {side, side};
+    if (loading_.cache_decoded > 0)
+      budget_ = std::make_shared<data::MemoryBudget>(loading_.cache_decoded);
+  }
+
+  data::SamplesPointer for_training(const data::ImageFolder& folder) {
+    return open(folder, train_transform(loading_.augment, size_, data::imagenet_normalization()),
+        data::OnBadImage::kReplace);
+  }
+
+  // Nothing stands in for an image that is counted.
+  data::SamplesPointer for_evaluation(const data::ImageFolder& folder) {
+    return open(folder, data::make_eval_transform(size_), data::OnBadImage::kIgnore);
+  }
+
+ private:
+  data::SamplesPointer open(
+      const data::ImageFolder& folder, Transform transform, data::OnBadImage when_skipping) {
+    const bool skips = loading_.bad_images == BadImages::kSkip;
+    auto samples = std::make_shared<data::FolderSamples>(
+        folder, std::move(transform), skips ? when_skipping : data::OnBadImage::kFail, budget_);
+    source_.folders.push_back(samples);
+    return samples;
+  }
+
+  const LoadingSettings& loading_;
+  Datasets& source_;
+  ImageSize size_;
+  std::shared_ptr<data::MemoryBudget> budget_;  // of all parts, the training images' first
+};
+
+std::string remark_on(const data::ImageFolders& folders, const std::string& directory) {
+  data::OtherFiles others = folders.train.other_files();
+  for (const auto* const part : {&folders.validation, &folders.test})
+    if (*part) others += (*part)->other_files();
+  const std::string endings = others.endings_text();
+  if (endings.empty()) return "";
+  return concat("these files of ", printable_path(directory), " are not read, since they are no ",
+      "JPEG or PNG by their names, or lie outside the class folders: ", endings);
+}
+
+Datasets open_folders(const TrainOptions& options) {
+  check(!options.data.directory.empty(), "train: --data images needs a folder: --data images:DIR");
+  check(options.loading.cache_decoded <= usable_memory(), "train: --cache-decoded ",
+      options.loading.cache_decoded, " is more than the memory that there is, ", usable_memory(),
+      " bytes; give less, and leave room for the model and the other ranks");
+  const data::ImageFolders folders =
+      data::open_image_folders(options.data.directory, options.data.classes);
+  Datasets source{.labels = folders.train.labels(),
+      .normalization = data::imagenet_normalization(),
+      .remark = remark_on(folders, options.data.directory)};
+  FolderOpener opener(options, source);
+  source.train = opener.for_training(folders.train);
+  source.unaugmented = opener.for_evaluation(folders.train);
+  if (folders.validation) source.validation = opener.for_evaluation(*folders.validation);
+  if (folders.test) source.test = opener.for_evaluation(*folders.test);
+  return source;
+}
 
 constexpr std::int64_t kImages = 16;
 constexpr std::int64_t kNames = 1000;
@@ -94,14 +289,129 @@ torch::Tensor names_of(const data::Samples& set) {
   return bytes_of(text);
 }
 
-}  // namespace
-
-std::string data_fingerprint(const DatasetSource& source) {
+// Of all labels, and of some images that lie in memory, or some names of files; of inputs that a
+// set names also their names, shapes and types. It finds mistakes, not forgery.
+std::string data_fingerprint(const Datasets& source) {
   const data::Samples& set = *source.unaugmented;
   std::vector<torch::Tensor> content =
       source.folders.empty() ? some_samples(set) : std::vector{names_of(set)};
   content.insert(content.begin(), torch::tensor(source.labels, torch::kLong));
   return hexadecimal(parameters_hash(content));
+}
+
+}  // namespace
+
+std::int64_t usable_memory() {
+  const std::int64_t machine =
+      std::int64_t{::sysconf(_SC_PHYS_PAGES)} * std::int64_t{::sysconf(_SC_PAGESIZE)};
+  return std::min(machine, cgroup_memory_limit().value_or(machine));
+}
+
+void check_model_fits(const TrainOptions& options, const data::Samples& set, std::int64_t classes,
+    std::int64_t memory) {
+  const data::ImageShape images = set.shape();
+  const std::int64_t batch = std::min(options.batch_size, set.size());
+  const nn::NetNeeds needs = nn::net_needs(options.model);
+  check(!set.inputs().empty() || std::min(images.height, images.width) >= needs.least_side,
+      "train: ", options.model, " halves images until nothing is left of ", images.height, " x ",
+      images.width, " pixels; give --image-size ", needs.least_side, " or more");
+  check(!set.inputs().empty() || needs.channels == 0 || images.channels == needs.channels,
+      "train: ", options.model, " takes ", kind_of_images(needs.channels), ", and those of --data ",
+      options.data.name, " have ", images.channels, "; take ", data_of(needs.channels),
+      " or mock, whose images fit the model");
+  // Weights and gradients of the last layer; a batch and its scores.
+  const std::int64_t pixels = images.channels * images.height * images.width;
+  const std::int64_t numbers = 2 * classes * (needs.features + 1) + batch * (pixels + classes);
+  constexpr std::int64_t kMegabyte = 1'000'000;
+  const std::int64_t megabytes = numbers * std::int64_t{sizeof(float)} / kMegabyte;
+  check(megabytes <= memory / kMegabyte, "train: the last layer of ", options.model, " for ",
+      classes, " classes, and a batch of ", batch, ", need at least ", megabytes,
+      " MB, but there are ", memory / kMegabyte,
+      " MB of memory; give fewer --num-classes or a smaller --batch-size");
+}
+
+std::string NoiseSamples::name(std::int64_t index) const { return concat("mock ", index); }
+
+std::int64_t NoiseSamples::read_one(const data::SampleKey& key, std::span<float> out) const {
+  constexpr std::size_t kNumbers = 4;  // of 64 bits
+  SyntheticStream stream = stream_of(key);
+  const std::int64_t drawn = stream.between(0, options_.classes - 1);
+  for (std::size_t i = 0; i < out.size(); i += kNumbers) {
+    std::uint64_t bits = stream.next();
+    for (float& number : out.subspan(i, std::min(kNumbers, out.size() - i))) {
+      number = number_of(bits);
+      bits >>= 16;
+    }
+  }
+  return options_.constant ? 0 : drawn;
+}
+
+Datasets open_source(const TrainOptions& options) {
+  const std::string& name = options.data.name;
+  if (name == "images") return open_folders(options);
+  check(options.data.classes.empty(), "train: --classes chooses class folders, --data images:DIR; ",
+      name, " has none");
+  check(options.loading.cache_decoded == 0,
+      "train: --cache-decoded is for image files, --data images:DIR; nothing of ", name,
+      " is decoded: leave the flag out");
+  check(options.loading.bad_images == BadImages::kFail,
+      "train: --bad-images skip is for image files, --data images:DIR; ", name, " has none");
+  if (const auto source = open_plugin_data(options)) return *source;
+  if (is_noise(options.data)) return open_noise(options);
+  check(name == "fashion-mnist" || name == "mnist" || name == "cifar10" || name == "cifar100" ||
+            name == "mock",
+      "train: --data must be one of fashion-mnist, mnist, cifar10, cifar100, images, mock, or a "
+      "set "
+      "of --plugin, perhaps with a folder, such as cifar100:DIR: ",
+      name);
+  return open_stored(options);
+}
+
+std::vector<std::string> class_names_of(const DataSource& data) {
+  return data.classes.empty() ? data::class_names(data.name, data.directory) : data.classes;
+}
+
+// The same images on both sides of the split every time: its part does not depend on anything but
+// the seed.
+void hold_out(Datasets& source, const TrainOptions& options) {
+  const double share = options.loading.val_split;
+  if (share == 0) return;
+  check(source.validation == nullptr,
+      "train: --val-split is for a set without images to validate on, but ", options.data.directory,
+      " has them");
+  auto parts = data::stratified_split_by_seed(
+      source.labels, {1 - share, share}, static_cast<std::uint64_t>(options.seed));
+  check(!parts[0].empty() && !parts[1].empty(), "train: --val-split ", share,
+      " leaves one side of the split of ", source.labels.size(), " images empty");
+  auto held = std::make_shared<data::SampleSubset>(source.unaugmented, std::move(parts[1]));
+  source.validation = std::move(held);
+  if (source.test == nullptr) source.test = source.validation;
+  source.train = std::make_shared<data::SampleSubset>(source.train, parts[0]);
+  source.unaugmented =
+      std::make_shared<data::SampleSubset>(source.unaugmented, std::move(parts[0]));
+}
+
+Datasets load_datasets(const TrainOptions& options) {
+  Datasets data = open_source(options);
+  data.fingerprint = data_fingerprint(data);
+  hold_out(data, options);
+  data.labels = {};
+  // Two parts suffice: what is validated on then is the test, too.
+  if (data.test == nullptr) data.test = std::exchange(data.validation, nullptr);
+  check(data.test != nullptr, "train: ", options.data.directory,
+      " has no images to test on: make a folder val or test next to train, or hold some out by ",
+      "--val-split 0.1");
+  if (options.repeat != 1)
+    data.train = std::make_shared<data::RepeatedSamples>(data.train, options.repeat);
+  return data;
+}
+
+std::int64_t model_classes(const TrainOptions& options, const Datasets& data) {
+  const std::int64_t needed = data.train->classes(), asked = options.classes.value_or(needed);
+  check(asked >= needed, "train: --num-classes ", asked, " is less than the ", needed,
+      " classes of ", options.data.name);
+  check_model_fits(options, *data.train, asked, usable_memory());
+  return asked;
 }
 
 }  // namespace lockstep

@@ -1,5 +1,3 @@
-#include "lockstep/train/input/plugin_data.h"
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -14,35 +12,20 @@
 #include "lockstep/data/samples.h"
 #include "lockstep/nn/models/plugin.h"
 #include "lockstep/nn/models/plugin_library.h"
+#include "lockstep/train/input/datasets.h"
 
 namespace lockstep {
 namespace {
 
-/// A set of a plugin that names the inputs of its samples.
-class PluginInputSamples final : public data::Samples {
- public:
-  /// Throws DataError unless the set is whole: names and types that there are, sizes from 1.
-  PluginInputSamples(std::string name, nn::PluginSet set);
-
-  std::int64_t size() const override { return set_.size; }
-  std::int64_t classes() const override { return set_.classes; }
-  data::ImageShape shape() const override;
-  std::vector<data::InputForm> inputs() const override { return inputs_; }
-  std::string name(std::int64_t index) const override;
-  std::optional<std::int64_t> label(std::int64_t index) const override;
-  void read(std::span<const data::SampleKey> keys, const Batch& out) const override;
-
- private:
-  void read_one(std::int64_t index, std::span<void* const> memory) const;
-
-  std::string name_;
-  nn::PluginSet set_;
-  std::vector<data::InputForm> inputs_;
-};
-
 /// Returns the class of a sample of a plugin's set; throws DataError if it is none of its classes.
 std::int64_t plugin_label(
-    const nn::PluginSet& set, std::int64_t index, const std::string& sample_name);
+    const nn::PluginSet& set, std::int64_t index, const std::string& sample_name) {
+  const std::int64_t label = set.label(index);
+  if (label < 0 || label >= set.classes)
+    throw DataError(concat("plugin: ", sample_name, " has the label ", label,
+        "; labels must be 0 to ", set.classes - 1));
+  return label;
+}
 
 // Of one sample: far more than a batch has room for, and no product of sizes overflows.
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 32;
@@ -110,63 +93,60 @@ class InputRows {
   std::vector<float> floats_;
 };
 
-std::vector<InputRows> rows_of(const Batch& batch, const std::vector<data::InputForm>& inputs) {
-  std::vector<InputRows> rows;
-  const auto tensors = batch.input_tensors();
-  for (std::size_t i = 0; i < inputs.size(); ++i) rows.emplace_back(tensors[i], inputs[i]);
-  return rows;
-}
-
-PluginInputSamples::PluginInputSamples(std::string name, nn::PluginSet set)
-    : name_(std::move(name)), set_(std::move(set)) {
-  check_whole(name_, set_);
-  inputs_ = checked_inputs(name_, set_);
-}
-
-data::ImageShape PluginInputSamples::shape() const {
-  data::ImageShape row{.channels = 1, .height = 1, .width = 0};
-  for (const data::InputForm& input : inputs_) row.width += input.elements();
-  return row;
-}
-
-std::string PluginInputSamples::name(std::int64_t index) const { return concat(name_, " ", index); }
-
-std::optional<std::int64_t> PluginInputSamples::label(std::int64_t index) const {
-  return plugin_label(set_, index, name(index));
-}
-
-void PluginInputSamples::read(std::span<const data::SampleKey> keys, const Batch& out) const {
-  const std::int64_t count = std::ssize(keys);
-  check(data::has_form(out, count, {.inputs = inputs_}) ||
-            data::has_form(out, count, {.dtype = torch::kBFloat16, .inputs = inputs_}),
-      "plugin: ", name_, ": the batch must be one of its ", inputs_.size(), " inputs");
-  std::vector<InputRows> rows = rows_of(out, inputs_);
-  std::vector<void*> memory(rows.size());
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    data::check_index(keys[i].index, set_.size);
-    std::ranges::transform(rows, memory.begin(), [i](InputRows& row) { return row.begin(i); });
-    read_one(keys[i].index, memory);
-    for (const InputRows& row : rows) row.end(i);
-    out.target().data_ptr<std::int64_t>()[i] = *label(keys[i].index);
+/// A set of a plugin that names the inputs of its samples.
+class PluginInputSamples final : public data::Samples {
+ public:
+  /// Throws DataError unless the set is whole: names and types that there are, sizes from 1.
+  PluginInputSamples(std::string name, nn::PluginSet set)
+      : name_(std::move(name)), set_(std::move(set)) {
+    check_whole(name_, set_);
+    inputs_ = checked_inputs(name_, set_);
   }
-}
 
-void PluginInputSamples::read_one(std::int64_t index, std::span<void* const> memory) const {
-  try {
-    set_.read_inputs(index, {set_.inputs, memory});
-  } catch (const std::exception& error) {
-    throw DataError(concat("plugin: ", name(index), " cannot be read: ", error.what()));
+  std::int64_t size() const override { return set_.size; }
+  std::int64_t classes() const override { return set_.classes; }
+  data::ImageShape shape() const override {
+    data::ImageShape row{.channels = 1, .height = 1, .width = 0};
+    for (const data::InputForm& input : inputs_) row.width += input.elements();
+    return row;
   }
-}
+  std::vector<data::InputForm> inputs() const override { return inputs_; }
+  std::string name(std::int64_t index) const override { return concat(name_, " ", index); }
+  std::optional<std::int64_t> label(std::int64_t index) const override {
+    return plugin_label(set_, index, name(index));
+  }
 
-std::int64_t plugin_label(
-    const nn::PluginSet& set, std::int64_t index, const std::string& sample_name) {
-  const std::int64_t label = set.label(index);
-  if (label < 0 || label >= set.classes)
-    throw DataError(concat("plugin: ", sample_name, " has the label ", label,
-        "; labels must be 0 to ", set.classes - 1));
-  return label;
-}
+  void read(std::span<const data::SampleKey> keys, const Batch& out) const override {
+    const std::int64_t count = std::ssize(keys);
+    check(data::has_form(out, count, {.inputs = inputs_}) ||
+              data::has_form(out, count, {.dtype = torch::kBFloat16, .inputs = inputs_}),
+        "plugin: ", name_, ": the batch must be one of its ", inputs_.size(), " inputs");
+    std::vector<InputRows> rows;
+    const auto tensors = out.input_tensors();
+    for (std::size_t i = 0; i < inputs_.size(); ++i) rows.emplace_back(tensors[i], inputs_[i]);
+    std::vector<void*> memory(rows.size());
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      data::check_index(keys[i].index, set_.size);
+      std::ranges::transform(rows, memory.begin(), [i](InputRows& row) { return row.begin(i); });
+      read_one(keys[i].index, memory);
+      for (const InputRows& row : rows) row.end(i);
+      out.target().data_ptr<std::int64_t>()[i] = *label(keys[i].index);
+    }
+  }
+
+ private:
+  void read_one(std::int64_t index, std::span<void* const> memory) const {
+    try {
+      set_.read_inputs(index, {set_.inputs, memory});
+    } catch (const std::exception& error) {
+      throw DataError(concat("plugin: ", name(index), " cannot be read: ", error.what()));
+    }
+  }
+
+  std::string name_;
+  nn::PluginSet set_;
+  std::vector<data::InputForm> inputs_;
+};
 
 /// A set of a plugin whose samples are images.
 class PluginSamples final : public data::SingleSamples {
@@ -212,12 +192,6 @@ data::SamplesPointer plugin_samples(std::string name, const nn::PluginSet& set) 
   return std::make_shared<PluginInputSamples>(std::move(name), set);
 }
 
-void check_alike(const std::string& name, const data::Samples& train, const data::Samples& test) {
-  if (train.inputs() == test.inputs()) return;
-  throw DataError(concat("plugin: ", name, ": train and test must have the same inputs: ",
-      train.inputs().size(), " and ", test.inputs().size(), " with names, shapes and types"));
-}
-
 nn::PluginParts opened(const nn::PluginData& data, const std::string& folder) {
   try {
     return data.open(folder);
@@ -228,7 +202,7 @@ nn::PluginParts opened(const nn::PluginData& data, const std::string& folder) {
 
 }  // namespace
 
-std::optional<DatasetSource> open_plugin_data(const TrainOptions& options) {
+std::optional<Datasets> open_plugin_data(const TrainOptions& options) {
   const auto& sets = nn::plugin_sets();
   const auto found = std::ranges::find(sets, options.data.name, &nn::PluginData::name);
   if (found == sets.end()) return std::nullopt;
@@ -236,11 +210,14 @@ std::optional<DatasetSource> open_plugin_data(const TrainOptions& options) {
       "train: --augment and --image-size are not for a plugin's data");
   const nn::PluginParts parts = opened(*found, options.data.directory);
   const data::SamplesPointer train = plugin_samples(found->name + " train", parts.train);
-  DatasetSource source{.train = train, .unaugmented = train};
+  Datasets source{.train = train, .unaugmented = train};
   for (std::int64_t index = 0; index < train->size(); ++index)
     source.labels.push_back(*train->label(index));
   source.test = plugin_samples(found->name + " test", parts.test);
-  check_alike(found->name, *source.train, *source.test);
+  if (source.train->inputs() != source.test->inputs())
+    throw DataError(concat("plugin: ", found->name,
+        ": train and test must have the same inputs: ", source.train->inputs().size(), " and ",
+        source.test->inputs().size(), " with names, shapes and types"));
   return source;
 }
 

@@ -9,7 +9,7 @@
 #include "lockstep/nn/kernels.h"
 #include "lockstep/nn/models/catalogue.h"
 #include "lockstep/parallel/schedule/schedule.h"
-#include "lockstep/record/eval_metric.h"
+#include "lockstep/record/metrics.h"
 #include "lockstep/snapshot/snapshot_interval.h"
 #include "lockstep/train/options/optimizer_settings.h"
 

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <condition_variable>
 #include <cstdio>
 #include <sys/ioctl.h>
+#include <system_error>
 #include <unistd.h>
 #include <utility>
 
@@ -22,7 +24,77 @@ std::size_t terminal_columns() {
   return known ? size.ws_col : 80;
 }
 
+std::string printed(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+std::string epoch_name(std::int64_t epoch, const std::optional<std::int64_t>& epochs) {
+  const std::string name = "epoch " + std::to_string(epoch);
+  return epochs ? name + "/" + std::to_string(*epochs) : name;
+}
+
+double share(const ProgressState& state) {
+  const auto steps = std::max<std::int64_t>(state.steps, 1);
+  return std::clamp(static_cast<double>(state.step) / static_cast<double>(steps), 0.0, 1.0);
+}
+
+std::string scores_text(const std::string& set, const Scores& scores) {
+  std::string text;
+  for (const ScoreName& score : kScores)
+    if (const auto& value = scores.*score.value)
+      text += "  " + set + " " + score.title + printed(" %.4f", *value);
+  return text;
+}
+
+std::string figures(const ProgressState& state) {
+  std::string text = std::to_string(state.step) + "/" + std::to_string(state.steps);
+  if (state.loss) text += printed("  loss %.4f", *state.loss);
+  if (state.samples_per_s) text += printed("  %.0f samples/s", *state.samples_per_s);
+  if (state.seconds_left) text += "  " + format_duration(*state.seconds_left) + " left";
+  return text;
+}
+
+// About the last 200 steps count.
+constexpr double kRemembered = 0.995;
+
 }  // namespace
+
+WaitingNotice::WaitingNotice(std::chrono::milliseconds interval) : interval_(interval) {
+  try {
+    thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+  } catch (const std::system_error&) {
+    // Where no thread can be had, what waits is worth more than the talk about it.
+  }
+}
+
+void WaitingNotice::begin(const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  what_ = what;
+  since_.restart();
+}
+
+int WaitingNotice::lines() const {
+  const std::lock_guard lock(mutex_);
+  return lines_;
+}
+
+void WaitingNotice::watch(const std::stop_token& stop) {
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex_);
+  while (!stop.stop_requested()) {
+    never.wait_for(lock, stop, interval_, [] { return false; });
+    if (!stop.stop_requested()) tell();
+  }
+}
+
+void WaitingNotice::tell() {
+  const double seconds = since_.seconds();
+  if (what_.empty() || seconds < std::chrono::duration<double>(interval_).count()) return;
+  std::fprintf(stderr, "%s: %s so far\n", what_.c_str(), format_duration(seconds).c_str());
+  ++lines_;
+}
 
 ProgressStyle resolved_style(ProgressStyle style, bool terminal, const std::string& term) {
   if (style != ProgressStyle::kAuto) return style;
@@ -110,42 +182,6 @@ void Progress::end_epoch(const EpochSummary& summary) {
   std::fprintf(stderr, "%s\n", epoch_text(summary, state_.epochs).c_str());
 }
 
-namespace {
-
-std::string printed(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
-std::string epoch_name(std::int64_t epoch, const std::optional<std::int64_t>& epochs) {
-  const std::string name = "epoch " + std::to_string(epoch);
-  return epochs ? name + "/" + std::to_string(*epochs) : name;
-}
-
-double share(const ProgressState& state) {
-  const auto steps = std::max<std::int64_t>(state.steps, 1);
-  return std::clamp(static_cast<double>(state.step) / static_cast<double>(steps), 0.0, 1.0);
-}
-
-std::string scores_text(const std::string& set, const Scores& scores) {
-  std::string text;
-  for (const ScoreName& score : kScores)
-    if (const auto& value = scores.*score.value)
-      text += "  " + set + " " + score.title + printed(" %.4f", *value);
-  return text;
-}
-
-std::string figures(const ProgressState& state) {
-  std::string text = std::to_string(state.step) + "/" + std::to_string(state.steps);
-  if (state.loss) text += printed("  loss %.4f", *state.loss);
-  if (state.samples_per_s) text += printed("  %.0f samples/s", *state.samples_per_s);
-  if (state.seconds_left) text += "  " + format_duration(*state.seconds_left) + " left";
-  return text;
-}
-
-}  // namespace
-
 std::string bar_text(const ProgressState& state, std::size_t columns) {
   const std::string before = epoch_name(state.epoch, state.epochs) + " ";
   const std::string after = printed(" %3.0f%%  ", 100 * share(state)) + figures(state);
@@ -167,13 +203,6 @@ std::string epoch_text(const EpochSummary& epoch, const std::optional<std::int64
          printed("  loss %.4f", epoch.train_loss) +
          scores_text(epoch.validated ? "val" : "test", epoch.val) + scores_text("EMA", epoch.ema);
 }
-
-namespace {
-
-// About the last 200 steps count.
-constexpr double kRemembered = 0.995;
-
-}  // namespace
 
 void Eta::add_steps(std::int64_t steps, double seconds) {
   if (steps <= 0) return;

@@ -13,7 +13,6 @@
 #include "lockstep/train/options/run_configuration.h"
 
 namespace lockstep {
-
 namespace {
 
 // In the order in which they are removed: while config.toml is there, the folder is a run's.
@@ -48,6 +47,17 @@ void remove_unfinished(const std::string& path) {
   const OpenDirectory folder = OpenDirectory::open(path);
   for (const std::string& name : folder.names())
     if (is_unfinished(name)) folder.remove(name);
+}
+
+// Before there are any results: what began them must be known.
+std::string described_folder(const TrainOptions& options, const std::vector<std::string>& command,
+    const std::string& environment_json, bool replaces) {
+  const std::string& path = options.output;
+  make_run_directory(path, options.resume, replaces);
+  replace_file(path + "/config.toml", config_toml(options));
+  replace_file(path + "/command.txt", shell_text(command) + "\n");
+  replace_file(path + "/env.json", environment_json + "\n");
+  return path;
 }
 
 }  // namespace
@@ -98,12 +108,11 @@ void remove_run(const std::string& path) {
   folder.sync();
 }
 
-RunDirectory::RunDirectory(std::string path, const ResumeSettings& resume, bool replaces)
-    : path_(std::move(path)) {
-  check_run_directory(path_, resume);
-  if (replaces) remove_run(path_);
-  make_logs_folder(path_);
-  remove_unfinished(path_);
+void make_run_directory(const std::string& path, const ResumeSettings& resume, bool replaces) {
+  check_run_directory(path, resume);
+  if (replaces) remove_run(path);
+  make_logs_folder(path);
+  remove_unfinished(path);
 }
 
 std::string shell_text(const std::vector<std::string>& arguments) {
@@ -123,35 +132,22 @@ std::string shell_text(const std::vector<std::string>& arguments) {
   return line;
 }
 
-namespace {
-
-// Before there are any results: what began them must be known.
-RunDirectory described(RunDirectory directory, const TrainOptions& options,
-    const std::vector<std::string>& command, const std::string& environment_json) {
-  directory.write("config.toml", config_toml(options));
-  directory.write("command.txt", shell_text(command) + "\n");
-  directory.write("env.json", environment_json + "\n");
-  return directory;
-}
-
-}  // namespace
-
 RunRecorder::RunRecorder(const TrainOptions& options, const std::vector<std::string>& command,
     const std::string& environment_json, bool replaces, std::int64_t steps)
-    : directory_(described(RunDirectory(options.output, options.resume, replaces), options, command,
-          environment_json)),
-      metrics_(directory_.path(), {.tensorboard = options.tensorboard,
-                                      .steps = steps,
-                                      .goes_on = continues(options.output, options.resume)}) {}
+    : MetricsWriter{described_folder(options, command, environment_json, replaces),
+          {.tensorboard = options.tensorboard,
+              .steps = steps,
+              .goes_on = continues(options.output, options.resume)}},
+      path_(options.output) {}
 
 void RunRecorder::append_missing(const std::vector<MetricRecord>& records) {
   for (const MetricRecord& record : records)
-    if (!metrics_.had(record.split, record.step)) append(record);
+    if (!had(record.split, record.step)) append(record);
 }
 
 void RunRecorder::write_profile(const std::string& profile, const std::string& trace) const {
   make_folders(file(kProfile));
-  const OpenDirectory folder = OpenDirectory::open(directory_.path()).child(kProfile);
+  const OpenDirectory folder = OpenDirectory::open(path_).child(kProfile);
   replace_file(folder.path_of(kProfileFiles[0]), profile + "\n");
   replace_file(folder.path_of(kProfileFiles[1]), trace);
 }

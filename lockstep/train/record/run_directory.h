@@ -1,12 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/formats/open_directory.h"
-#include "lockstep/formats/output_file.h"
 #include "lockstep/record/metrics_writer.h"
 #include "lockstep/train/options/options.h"
 
@@ -31,38 +29,18 @@ OpenDirectory make_logs_folder(const std::string& path);
 /// files of others stay.
 void remove_run(const std::string& path);
 
-/// The folder of one run: config.toml, command.txt, env.json, metrics.jsonl, summary.json,
-/// logs/, perhaps tensorboard/.
-///
-///     RunDirectory run("runs/first");
-///     run.write("config.toml", config_toml(options));
-class RunDirectory {
- public:
-  /// Creates the folder. Throws InvalidArgument when it holds a run already (logs/ alone is none:
-  /// launchers make it) and these settings do not go on with it, std::system_error when it cannot
-  /// be made. If it `replaces` a run, it removes that first.
-  explicit RunDirectory(std::string path, const ResumeSettings& resume = {}, bool replaces = false);
-
-  const std::string& path() const { return path_; }
-
-  /// Returns the path of a file in it.
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
-  /// Writes a whole file: readers see the old one or the new one, never a part. Throws
-  /// std::system_error.
-  void write(const std::string& name, const std::string& text) const {
-    replace_file(file(name), text);
-  }
-
- private:
-  std::string path_;
-};
+/// Makes the folder of a run. Throws InvalidArgument when it holds a run already (logs/ alone is
+/// none: launchers make it) and these settings do not go on with it, std::system_error when it
+/// cannot be made. If this run `replaces` that one, it is removed first.
+void make_run_directory(
+    const std::string& path, const ResumeSettings& resume = {}, bool replaces = false);
 
 /// Writes a command line so that a shell reads it back as it was.
 std::string shell_text(const std::vector<std::string>& arguments);
 
-/// The writer of a run's folder. Make it on rank 0 only.
-class RunRecorder {
+/// The writer of a run's folder: config.toml, command.txt, env.json, metrics.jsonl, summary.json,
+/// perhaps profile/ and tensorboard/, beside logs/ and snapshots/. Make it on rank 0 only.
+class RunRecorder : public MetricsWriter {
  public:
   /// Makes the folder of the options' output, and in it config.toml, command.txt, env.json,
   /// metrics.jsonl; or goes on with the run that it holds, if the options say so, or removes it if
@@ -71,29 +49,16 @@ class RunRecorder {
       const std::string& environment_json, bool replaces = false, std::int64_t steps = 0);
 
   /// Returns the path of a file in the folder.
-  std::string file(const std::string& name) const { return directory_.file(name); }
-
-  /// Counts the starts of the run before this one.
-  int restarts() const { return metrics_.restarts(); }
-
-  /// Appends as MetricsWriter does.
-  void append(const MetricRecord& record) { metrics_.append(record); }
+  std::string file(const std::string& name) const { return path_ + "/" + name; }
 
   /// Appends those of these records that metrics.jsonl did not have when this start opened it.
   void append_missing(const std::vector<MetricRecord>& records);
 
-  void flush() { metrics_.flush(); }
-  std::string take_warning() { return metrics_.take_warning(); }
-
   /// Writes profile/profile.json and profile/trace.json. Throws std::system_error.
   void write_profile(const std::string& profile, const std::string& trace) const;
 
-  /// Writes summary.json.
-  void finish(const RunSummary& summary) const { metrics_.finish(summary); }
-
  private:
-  RunDirectory directory_;
-  MetricsWriter metrics_;
+  std::string path_;
 };
 
 }  // namespace lockstep

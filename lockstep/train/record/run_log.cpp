@@ -28,6 +28,26 @@ std::optional<ProgressPage> page_of(const ProcessGroup& world) {
   return ProgressPage::from_environment();
 }
 
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    const auto colon = line.find(": ");
+    if (line.rfind("model name", 0) == 0 && colon != std::string::npos)
+      return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+// What a run computed with, as one line of JSON: versions, processor, ranks, threads.
+std::string environment_report(const ProcessGroup& world) {
+  const nlohmann::ordered_json report = {{"v", 1}, {"lockstep", LOCKSTEP_VERSION},
+      {"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}, {"host", host_name()},
+      {"cpu", processor_name()}, {"cores", usable_cpu_count()}, {"world_size", world.size()},
+      {"backend", world.backend_name()}, {"threads", at::get_num_threads()}};
+  return report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 }  // namespace
 
 RunLog::RunLog(const TrainOptions& options, const ProcessGroup& world,
@@ -105,29 +125,6 @@ std::int64_t BadImageWatch::count(const ProcessGroup& world) const {
     total += is_bad.sum().item<std::int64_t>();
   }
   return total;
-}
-
-namespace {
-
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(file, line)) {
-    const auto colon = line.find(": ");
-    if (line.rfind("model name", 0) == 0 && colon != std::string::npos)
-      return line.substr(colon + 2);
-  }
-  return "unknown";
-}
-
-}  // namespace
-
-std::string environment_report(const ProcessGroup& world) {
-  const nlohmann::ordered_json report = {{"v", 1}, {"lockstep", LOCKSTEP_VERSION},
-      {"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}, {"host", host_name()},
-      {"cpu", processor_name()}, {"cores", usable_cpu_count()}, {"world_size", world.size()},
-      {"backend", world.backend_name()}, {"threads", at::get_num_threads()}};
-  return report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace lockstep

@@ -84,7 +84,4 @@ class RunLog {
 /// Returns a warning with advice if steps wait for their images for a fifth of their time or more.
 std::optional<std::string> slow_loader_warning(const MeterReading& reading, int workers);
 
-/// Describes what a run computed with, as one line of JSON: versions, processor, ranks, threads.
-std::string environment_report(const ProcessGroup& world);
-
 }  // namespace lockstep

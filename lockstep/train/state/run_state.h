@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "lockstep/nn/grad_scaler_state.h"
-#include "lockstep/record/eval_metric.h"
 #include "lockstep/record/metrics.h"
 #include "lockstep/record/summary.h"
 #include "lockstep/train/optim/lr_schedule.h"

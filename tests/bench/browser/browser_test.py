@@ -35,9 +35,12 @@ document.getElementById("measured").textContent = JSON.stringify(pictures);
 
 OVERFLOW = """
 <script>
-const lost = [...document.querySelectorAll("figure")].map(figure => figure.scrollWidth - figure.clientWidth);
+const beyond = element => element.scrollWidth - element.clientWidth;
+const figures = [...document.querySelectorAll(".figure")];
+const measured = {page: beyond(document.documentElement), figures: figures.map(beyond),
+  scroll: figures.every(figure => getComputedStyle(figure).overflowX == "auto")};
 document.documentElement.innerHTML = "<body><pre id=measured></pre></body>";
-document.getElementById("measured").textContent = JSON.stringify(lost);
+document.getElementById("measured").textContent = JSON.stringify(measured);
 </script>"""
 
 
@@ -117,16 +120,21 @@ class Browser(unittest.TestCase):
             self.assertIn("oversubscribed", document)
             self.assertEqual(document.count("<svg"), len(list(self.folder.glob("*.svg"))))
 
-    def test_figures_are_whole_on_wide_and_narrow_screens(self):
+    def test_figures_are_whole_on_wide_screens_and_scroll_on_narrow_ones(self):
         report = re.sub(r'<meta http-equiv="Content-Security-Policy".*?>', "", (self.folder / "report.html").read_text())
         page = self.folder / "overflow.html"
         page.write_text(report + OVERFLOW)
         for width in (1200, 400):
             document, complaints = chromium(page, width=width)
             self.assertEqual(complaints, [])
-            lost = json.loads(re.search(r'<pre id="measured">(.*?)</pre>', document, re.DOTALL).group(1))
-            self.assertGreater(len(lost), 10)
-            self.assertEqual(set(lost), {0}, f"pixels that lie outside of a figure's place at a width of {width}")
+            seen = json.loads(re.search(r'<pre id="measured">(.*?)</pre>', document, re.DOTALL).group(1))
+            self.assertGreater(len(seen["figures"]), 10)
+            self.assertEqual(seen["page"], 0, f"pixels that lie outside of the page at a width of {width}")
+            self.assertTrue(seen["scroll"])
+            if width == 1200:
+                self.assertEqual(set(seen["figures"]), {0}, "pixels that lie outside of a figure's place")
+            else:
+                self.assertGreater(min(seen["figures"]), 0, "a figure that shrinks to nothing readable")
 
     def test_what_this_test_looks_for_is_seen(self):
         text = '<text x="{}" y="50" font-size="20">some text</text>'

@@ -10,7 +10,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/plan/answer.h"
 #include "lockstep/report/page/page.h"
-#include "lockstep/report/run/profile_page.h"
+#include "lockstep/report/run/run_report.h"
 
 namespace lockstep::bench {
 namespace {

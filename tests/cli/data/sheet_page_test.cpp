@@ -70,9 +70,8 @@ TEST(SheetPage, EscapesWhatComesFromOutside) {
 
 TEST(SheetPage, CountsClassesAndShares) {
   const std::string page = page_of_sheet();
-  EXPECT_THAT(page, HasSubstr("<td>&lt;cat&gt;</td><td class=\"number\">4</td>"));
-  EXPECT_THAT(page, HasSubstr("<td class=\"number\">1</td><td class=\"number\">3</td>"
-                              "<td class=\"number\">4</td><td>3, 1, 4</td>"));
+  EXPECT_THAT(page, HasSubstr("<td class=\"text\">&lt;cat&gt;</td><td>4</td>"));
+  EXPECT_THAT(page, HasSubstr("<td>1</td><td>3</td><td>4</td><td class=\"text\">3, 1, 4</td>"));
 }
 
 TEST(SheetPage, ListsNumbersThatAreNoPixels) {
@@ -87,13 +86,14 @@ TEST(SheetPage, ListsNumbersThatAreNoPixels) {
           {.shape = {2, 1, 2}, .least = -1.5, .mean = 0.25, .most = 2, .first = {-1.5, 2}}}}};
   const std::string page = sheet_page(request, sheet);
   EXPECT_THAT(page, HasSubstr("5 samples in 2 classes, 2 x 1 x 2 numbers as a model sees them"));
-  EXPECT_THAT(page, HasSubstr("<td class=\"number\">7</td><td>do\\xff</td><td>2 x 1 x 2</td>"
-                              "<td class=\"number\">-1.5</td><td class=\"number\">0.25</td>"
-                              "<td class=\"number\">2</td><td>-1.5, 2, ...</td>"));
-  EXPECT_THAT(page, Not(HasSubstr("<figure>")));
+  EXPECT_THAT(
+      page, HasSubstr("<td>7</td><td class=\"text\">do\\xff</td><td class=\"text\">2 x 1 x 2</td>"
+                      "<td>-1.5</td><td>0.25</td><td>2</td><td class=\"text\">-1.5, 2, ...</td>"));
+  EXPECT_THAT(page, Not(HasSubstr("<figure")));
   EXPECT_THAT(page, Not(HasSubstr("spread")));
   EXPECT_THAT(page, Not(HasSubstr("<h2>Samples</h2>"))) << "nothing would be below it";
-  EXPECT_THAT(page, HasSubstr("<h2>Numbers</h2>\n<p class=\"note\">The first 1 samples of the "));
+  EXPECT_THAT(
+      page, HasSubstr("<h2>Numbers</h2>\n<p class=\"question\">The first 1 samples of the "));
   sheet.samples.front().plain = picture(3, {4, 3}, 0);
   const std::string spread = sheet_page(request, sheet);
   EXPECT_THAT(spread, HasSubstr("spread from black to white"));

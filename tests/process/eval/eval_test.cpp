@@ -123,7 +123,7 @@ TEST_F(Eval, WritesAPageAndATable) {
           HasSubstr("Written: " + page)));
   const std::string html = contents(page);
   EXPECT_EQ(count_of("data:image/png;base64,iVBORw0KGgo", html), 7);
-  EXPECT_THAT(html, HasSubstr("lockstep-heat-map"));
+  EXPECT_THAT(html, HasSubstr("confusion-title"));
 }
 
 TEST_F(Eval, NamesTheClassesOfCifar100) {

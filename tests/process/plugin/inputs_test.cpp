@@ -136,10 +136,11 @@ TEST_F(Inputs, HaveARowEachOnAContactSheet) {
   const std::string sheet = contents(page);
   EXPECT_THAT(
       sheet, HasSubstr("8 samples in 2 classes, numbers [5] int64, picture [1, 4, 6] float as"));
-  EXPECT_THAT(sheet, HasSubstr("<td>class 0</td><td>numbers</td><td>5</td>"
-                               "<td class=\"number\">20000000</td>"));
-  EXPECT_THAT(sheet, HasSubstr("<td>20000000, 21000000, 22000000, 23000000, 24000000</td>"));
-  EXPECT_THAT(sheet, HasSubstr("<td>picture</td><td>1 x 4 x 6</td>"));
+  EXPECT_THAT(sheet, HasSubstr("<td class=\"text\">class 0</td><td class=\"text\">numbers</td>"
+                               "<td class=\"text\">5</td><td>20000000</td>"));
+  EXPECT_THAT(
+      sheet, HasSubstr("<td class=\"text\">20000000, 21000000, 22000000, 23000000, 24000000</td>"));
+  EXPECT_THAT(sheet, HasSubstr("<td class=\"text\">picture</td><td class=\"text\">1 x 4 x 6</td>"));
   EXPECT_EQ(data_uris(sheet).size(), 2U);
 }
 

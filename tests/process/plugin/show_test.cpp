@@ -39,8 +39,9 @@ TEST_F(ShowPlugin, SamplesThatAreNoPicturesAreListed) {
   EXPECT_THAT(ended.out, HasSubstr("1 of 9 samples"));
   const std::string sheet = contents(page());
   EXPECT_THAT(sheet, HasSubstr("9 samples in 256 classes, 1 x 1 x 64 numbers"));
-  EXPECT_THAT(sheet, HasSubstr("<td>1 x 1 x 64</td><td class=\"number\">10</td>"));
-  EXPECT_THAT(sheet, HasSubstr("<td>111, 110, 101, 32, 116, 119, 111, 32, ...</td>")) << "one two ";
+  EXPECT_THAT(sheet, HasSubstr("<td class=\"text\">1 x 1 x 64</td><td>10</td>"));
+  EXPECT_THAT(sheet, HasSubstr("<td class=\"text\">111, 110, 101, 32, 116, 119, 111, 32, ...</td>"))
+      << "one two ";
   EXPECT_THAT(sheet, HasSubstr("Shares of 3 ranks"));
   EXPECT_EQ(data_uris(sheet).size(), 0U);
 }
@@ -50,13 +51,13 @@ TEST_F(ShowPlugin, SamplesThatArePicturesAreDrawn) {
   ASSERT_EQ(ended.code(), 0) << ended.err;
   const std::string sheet = contents(page());
   EXPECT_EQ(data_uris(sheet).size(), 3U);
-  EXPECT_THAT(sheet, HasSubstr("<td class=\"number\">0</td><td>class 0</td>"
-                               "<td class=\"number\">4</td>"));
+  EXPECT_THAT(sheet, HasSubstr("<td>0</td><td class=\"text\">class 0</td><td>4</td>"));
   EXPECT_THAT(sheet, Not(HasSubstr("<h2>Numbers</h2>"))) << "they lie from 0 to 1";
   ASSERT_EQ(show("beyond " + plugin_flag("shown") + "--count 8").code(), 0);
   const std::string beyond = contents(page());
   EXPECT_EQ(data_uris(beyond).size(), 8U);
-  EXPECT_THAT(beyond, HasSubstr("<td>0.626087, 0.834783, 1.04348, 0.634783, ")) << "of sample 1";
+  EXPECT_THAT(beyond, HasSubstr("<td class=\"text\">0.626087, 0.834783, 1.04348, 0.634783, "))
+      << "of sample 1";
   EXPECT_THAT(beyond, HasSubstr("spread from black to white"));
 }
 

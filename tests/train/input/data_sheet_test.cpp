@@ -4,20 +4,25 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
+#include <numeric>
 #include <set>
+#include <utility>
 
 #include "tests/data/image_files.h"
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/data/distributed_sampler.h"
+#include "lockstep/data/image_samples.h"
 #include "lockstep/data/image_sets.h"
 #include "lockstep/data/loader.h"
+#include "lockstep/formats/image/image_reader.h"
 #include "lockstep/train/input/datasets.h"
 
 namespace lockstep {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -26,14 +31,6 @@ SheetRequest of_mock() {
   request.options.data = {"mock", ""};
   request.options.seed = 5;
   return request;
-}
-
-// Levels 1 to 20 in two classes, as many in each.
-void write_levels(const testing::TemporaryFolder& root, const std::string& part) {
-  for (int i = 0; i < 20; ++i) {
-    const std::string name = part + (i < 10 ? "cat/" : "dog/") + std::to_string(100 + i) + ".png";
-    testing::write_flat_png(root, name, static_cast<std::uint8_t>(i + 1), 40);
-  }
 }
 
 SheetRequest of_folder(const testing::TemporaryFolder& root) {
@@ -110,7 +107,7 @@ TEST(DataSheet, SharesAndOrderAreThoseOfTheSampler) {
 
 TEST(DataSheet, EvaluationRepeatsNone) {
   const testing::TemporaryFolder root;
-  for (const char* part : {"train/", "test/"}) write_levels(root, part);
+  for (const char* part : {"train/", "test/"}) testing::write_levels(root, part);
   SheetRequest request = of_folder(root);
   request.part = SheetPart::kTest;
   request.ranks = 3;
@@ -135,7 +132,7 @@ TEST(DataSheet, EvaluationRepeatsNone) {
 
 TEST(DataSheet, PartsOfASplitAreThoseOfTraining) {
   const testing::TemporaryFolder root;
-  write_levels(root, "");
+  testing::write_levels(root, "");
   SheetRequest request = of_folder(root);
   EXPECT_EQ(make_data_sheet(request).size, 20) << "all is for training, and that can be seen";
   request.part = SheetPart::kTest;
@@ -164,7 +161,7 @@ TEST(DataSheet, PartsOfASplitAreThoseOfTraining) {
 
 TEST(DataSheet, AFileThatCannotBeReadIsShownAsOne) {
   const testing::TemporaryFolder root;
-  write_levels(root, "");
+  testing::write_levels(root, "");
   testing::write_no_image(root, "cat/bad.png");
   SheetRequest request = of_folder(root);
   request.samples = 100;
@@ -176,6 +173,94 @@ TEST(DataSheet, AFileThatCannotBeReadIsShownAsOne) {
     EXPECT_FALSE(sample.plain);
   }
   EXPECT_EQ(failed, 1);
+}
+
+TEST(SheetNumbers, AreTheirRangeAndTheFirstOfThem) {
+  std::vector<double> numbers(10);
+  std::iota(numbers.begin(), numbers.end(), -2.0);
+  const SheetNumbers seen = numbers_of_sample(numbers, {1, 1, 10});
+  EXPECT_EQ(seen.least, -2);
+  EXPECT_EQ(seen.mean, 2.5);
+  EXPECT_EQ(seen.most, 7);
+  EXPECT_THAT(seen.first, ElementsAre(-2, -1, 0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(seen.shape, ElementsAre(1, 1, 10));
+}
+
+TEST(SheetNumbers, ANumberThatIsNoneIsNotHidden) {
+  const std::vector<double> numbers{1, std::nan(""), 3};
+  const SheetNumbers seen = numbers_of_sample(numbers, {3, 1, 1});
+  for (const double number : {seen.least, seen.mean, seen.most}) EXPECT_TRUE(std::isnan(number));
+}
+
+TEST(SheetNumbers, OnlyGreyAndColourWithTwoSidesArePictures) {
+  EXPECT_TRUE(is_pictured({1, 2, 2}));
+  EXPECT_TRUE(is_pictured({3, 28, 28}));
+  EXPECT_FALSE(is_pictured({2, 28, 28}));
+  EXPECT_FALSE(is_pictured({1, 1, 64}));
+  EXPECT_FALSE(is_pictured({3, 64, 1}));
+  EXPECT_FALSE(is_pictured({28, 28})) << "an input without channels";
+}
+
+TEST(SheetNumbers, AreSpreadFromBlackToWhiteUnlessTheyArePixels) {
+  std::vector<float> pixels{0, 0.25F, 1.0005F}, others{-1, 0, 3}, equal{2, 2};
+  EXPECT_FALSE(spread_beyond_pixels(pixels));
+  EXPECT_THAT(pixels, ElementsAre(0, 0.25F, 1.0005F));
+  EXPECT_TRUE(spread_beyond_pixels(others));
+  EXPECT_THAT(others, ElementsAre(0, 0.25F, 1));
+  EXPECT_TRUE(spread_beyond_pixels(equal));
+  EXPECT_THAT(equal, ElementsAre(0, 0));
+}
+
+data::InMemoryImages images_of(const data::ImageShape& shape, std::vector<std::uint8_t> pixels) {
+  return data::InMemoryImages(
+      {.name = "some", .shape = shape, .classes = 2, .pixels = std::move(pixels), .labels = {1}});
+}
+
+Image decoded(const std::vector<std::uint8_t>& png) { return decode_image(png, "picture"); }
+
+std::vector<std::uint8_t> all_bytes(std::size_t count) {
+  std::vector<std::uint8_t> bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::uint8_t>(i * 7 % 256);
+  return bytes;
+}
+
+TEST(SamplePicture, HasThePixelsOfTheSetWhateverItsNormalization) {
+  const auto pixels = all_bytes(16 * 16 * 3);
+  const data::Normalization usual{{0.49F, 0.48F, 0.45F}, {0.25F, 0.24F, 0.26F}};
+  for (const auto& normalization : {data::Normalization(), usual}) {
+    const data::StoredSamples set(
+        images_of({.channels = 3, .height = 16, .width = 16}, pixels), normalization);
+    const Image image = decoded(sample_picture(set, 0, normalization));
+    EXPECT_EQ(image.size, (ImageSize{16, 16}));
+    EXPECT_EQ(image.pixels, pixels);
+  }
+}
+
+TEST(SamplePicture, AGreyImageStaysGrey) {
+  const auto pixels = all_bytes(4 * 6);
+  const data::StoredSamples set(images_of({.channels = 1, .height = 4, .width = 6}, pixels));
+  const Image image = decoded(sample_picture(set, 0, {}));
+  EXPECT_EQ(image.size, (ImageSize{6, 4}));
+  for (std::size_t i = 0; i < pixels.size(); ++i) EXPECT_EQ(image.pixels[3 * i], pixels[i]);
+}
+
+TEST(SamplePicture, NumbersBeyondPixelsAreSpread) {
+  // A std of 1/255 makes the pixels 10, 20 and 30 into these numbers.
+  const data::Normalization numbers{.mean = {0}, .std = {1.0F / 255}};
+  const data::StoredSamples set(
+      images_of({.channels = 1, .height = 1, .width = 3}, {10, 20, 30}), numbers);
+  const Image image = decoded(sample_picture(set, 0, {}));
+  EXPECT_EQ(image.pixels[0], 0);
+  EXPECT_NEAR(image.pixels[3], 127.5, 1);
+  EXPECT_EQ(image.pixels[6], 255);
+}
+
+TEST(SamplePicture, ALargeOneIsScaledDown) {
+  const data::StoredSamples set(images_of(
+      {.channels = 1, .height = 300, .width = 600}, std::vector<std::uint8_t>(300 * 600, 77)));
+  const Image image = decoded(sample_picture(set, 0, {}));
+  EXPECT_EQ(image.size, (ImageSize{256, 128}));
+  EXPECT_EQ(image.pixels.front(), 77);
 }
 
 }  // namespace

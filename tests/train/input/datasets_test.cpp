@@ -14,21 +14,11 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/named_state.h"
-#include "lockstep/train/input/dataset_sources.h"
-#include "lockstep/train/input/model_fit.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Ten flat images in each of two classes, their levels 1 to 20.
-void make_part(const testing::TemporaryFolder& root, const std::string& part) {
-  for (int i = 0; i < 20; ++i) {
-    const std::string name = part + (i < 10 ? "cat/" : "dog/") + std::to_string(100 + i) + ".png";
-    testing::write_flat_png(root, name, static_cast<std::uint8_t>(i + 1), 40);
-  }
-}
 
 TrainOptions options_for(const testing::TemporaryFolder& root) {
   TrainOptions options;
@@ -49,7 +39,7 @@ std::multiset<std::string> names(const data::SamplesPointer& set) {
 
 TEST(Datasets, OfFoldersAreTheirParts) {
   const testing::TemporaryFolder root;
-  for (const char* part : {"train/", "val/", "test/"}) make_part(root, part);
+  for (const char* part : {"train/", "val/", "test/"}) testing::write_levels(root, part);
   const Datasets sets = load_datasets(options_for(root));
   EXPECT_EQ(sets.train->size(), 20);
   EXPECT_EQ(sets.train->shape(), (data::ImageShape{3, 32, 32}));
@@ -61,7 +51,7 @@ TEST(Datasets, OfFoldersAreTheirParts) {
 
 TEST(Datasets, OfFoldersSayWhatTheyDoNotRead) {
   const testing::TemporaryFolder root;
-  for (const char* part : {"train/", "test/"}) make_part(root, part);
+  for (const char* part : {"train/", "test/"}) testing::write_levels(root, part);
   EXPECT_EQ(load_datasets(options_for(root)).remark, "");
   const auto classes = std::filesystem::directory_iterator(root.file("train"));
   for (const char* name : {"1.webp", "2.WEBP", "3.jfif", ".hidden"})
@@ -72,7 +62,7 @@ TEST(Datasets, OfFoldersSayWhatTheyDoNotRead) {
 TEST(Datasets, OfFoldersHaveTheClassesThatAreNamed) {
   const testing::TemporaryFolder root;
   for (const char* part : {"train/", "test/"}) {
-    make_part(root, part);
+    testing::write_levels(root, part);
     testing::write_flat_png(root, std::string(part) + "eel/1.png", 9, 40);
   }
   TrainOptions options = options_for(root);
@@ -95,7 +85,7 @@ TEST(Datasets, OfFoldersHaveTheClassesThatAreNamed) {
 // Of all parts: what training leaves is for the images that are measured on.
 TEST(Datasets, OfFoldersAreKeptWhereMemoryIsGivenForIt) {
   const testing::TemporaryFolder root;
-  for (const char* part : {"train/", "val/"}) make_part(root, part);
+  for (const char* part : {"train/", "val/"}) testing::write_levels(root, part);
   TrainOptions options = options_for(root);
   const auto is_kept = [&](const data::SamplesPointer& set) {
     const auto batch = data::empty_batch(1, {.shape = set->shape()});
@@ -123,7 +113,7 @@ TEST(Datasets, OfFoldersAreKeptWhereMemoryIsGivenForIt) {
 
 TEST(Datasets, OfWhichNothingCanBeKeptRefuseToKeepIt) {
   const testing::TemporaryFolder root;
-  for (const char* part : {"train/", "val/"}) make_part(root, part);
+  for (const char* part : {"train/", "val/"}) testing::write_levels(root, part);
   TrainOptions options = options_for(root);
   options.loading.cache_decoded = std::int64_t{1} << 50;
   EXPECT_THAT(refusal(options), HasSubstr("is more than the memory that there is"));
@@ -137,7 +127,7 @@ TEST(Datasets, OfWhichNothingCanBeKeptRefuseToKeepIt) {
 
 TEST(Datasets, OfTwoFoldersTestOnTheSecond) {
   const testing::TemporaryFolder root;
-  for (const char* part : {"train/", "val/"}) make_part(root, part);
+  for (const char* part : {"train/", "val/"}) testing::write_levels(root, part);
   const Datasets sets = load_datasets(options_for(root));
   EXPECT_EQ(sets.validation, nullptr);
   EXPECT_THAT(sets.test->name(0), HasSubstr("val"));
@@ -145,7 +135,7 @@ TEST(Datasets, OfTwoFoldersTestOnTheSecond) {
 
 TEST(Datasets, OfOneFolderMustBeSplit) {
   const testing::TemporaryFolder root;
-  make_part(root, "");
+  testing::write_levels(root, "");
   TrainOptions options = options_for(root);
   EXPECT_THAT(refusal(options), HasSubstr("has no images to test on"));
   options.loading.val_split = 0.2;
@@ -163,7 +153,7 @@ TEST(Datasets, OfOneFolderMustBeSplit) {
 
 TEST(Datasets, SplitOffAValidationPartWhereThereIsATest) {
   const testing::TemporaryFolder root;
-  for (const char* part : {"train/", "test/"}) make_part(root, part);
+  for (const char* part : {"train/", "test/"}) testing::write_levels(root, part);
   TrainOptions options = options_for(root);
   options.loading.val_split = 0.1;
   options.repeat = 3;
@@ -171,13 +161,13 @@ TEST(Datasets, SplitOffAValidationPartWhereThereIsATest) {
   EXPECT_EQ(sets.train->size(), 3 * 18);
   EXPECT_EQ(sets.validation->size(), 2);
   EXPECT_EQ(sets.test->size(), 20);
-  make_part(root, "val/");
+  testing::write_levels(root, "val/");
   EXPECT_THAT(refusal(options), HasSubstr("--val-split is for a set without"));
 }
 
 TEST(Datasets, RefuseASplitThatLeavesNothing) {
   const testing::TemporaryFolder root;
-  make_part(root, "");
+  testing::write_levels(root, "");
   TrainOptions options = options_for(root);
   options.loading.val_split = 0.01;
   EXPECT_THAT(refusal(options), HasSubstr("leaves one side of the split"));
@@ -192,7 +182,7 @@ TEST(Datasets, InMemoryAreAugmentedForTrainingOnly) {
   const Datasets sets = load_datasets(options);
   EXPECT_FALSE(sets.is_mere_copy);
   const auto look = [](const data::SamplesPointer& set, std::int64_t epoch) {
-    return Loader(set, {0, 1, 2, 3}, 4, {.seed = 1, .epoch = epoch}).begin()->data.clone();
+    return Loader(set, {0, 1, 2, 3}, 4, {.seed = 1, .epoch = epoch}).begin()->input().clone();
   };
   EXPECT_FALSE(torch::equal(look(sets.train, 0), look(sets.train, 1)));
   EXPECT_TRUE(torch::equal(look(sets.test, 0), look(sets.test, 1)));
@@ -301,6 +291,81 @@ TEST(Datasets, ThatDoNotFitTheFlagsAreRefused) {
   EXPECT_THAT(refusal(options),
       HasSubstr(
           "mock, or a set of --plugin, perhaps with a folder, such as cifar100:DIR: imagenet"));
+}
+
+TrainOptions options_of(const std::string& kind) {
+  TrainOptions options;
+  options.model = "resnet18";
+  options.data = {"mock", kind};
+  options.loading.image_size = 8;
+  options.classes = 1000;
+  return options;
+}
+
+std::vector<Batch> batches_of(const std::string& kind, const std::vector<std::int64_t>& indices,
+    const LoaderOptions& options = {}) {
+  std::vector<Batch> batches;
+  for (auto& batch : Loader(load_datasets(options_of(kind)).train, indices, 3, options))
+    batches.push_back(batch);
+  return batches;
+}
+
+TEST(NoiseSamples, OfAConstantSetAreOneBatchWhateverWasDrawn) {
+  const auto batches = batches_of("constant", {5, 1, 9, 2, 200, 7, 8});
+  ASSERT_EQ(batches.size(), 3U);
+  EXPECT_EQ(batches[0].input().sizes(), torch::IntArrayRef({3, 3, 8, 8}));
+  EXPECT_TRUE(batches[1].input().is_same(batches[0].input()));  // not made again
+  EXPECT_TRUE(torch::equal(batches[2].input(), batches[0].input().narrow(0, 0, 1)));
+  EXPECT_FALSE(torch::equal(batches[0].input()[0], batches[0].input()[1]));
+  for (const Batch& batch : batches) EXPECT_EQ(batch.target().abs().sum().item<int>(), 0);
+}
+
+TEST(NoiseSamples, OfAConstantSetAreTheSameAfterAResumeAndWithWorkers) {
+  const std::vector<std::int64_t> indices{0, 1, 2, 3, 4, 5};
+  const Batch all = batches_of("constant", indices).back();
+  for (const LoaderOptions& options :
+      {LoaderOptions{.first_batch = 1}, LoaderOptions{.epoch = 7, .workers = 2}}) {
+    EXPECT_TRUE(torch::equal(batches_of("constant", indices, options).back().input(), all.input()));
+  }
+}
+
+TEST(NoiseSamples, OfAFreshSetAreOthersInEveryPlaceAndEpoch) {
+  const std::vector<std::int64_t> indices{0, 1, 2, 3, 4, 5};
+  const auto first = batches_of("fresh", indices), again = batches_of("fresh", indices);
+  const auto later = batches_of("fresh", indices, {.epoch = 1});
+  EXPECT_TRUE(torch::equal(first[1].input(), again[1].input()));
+  EXPECT_TRUE(torch::equal(first[1].target(), again[1].target()));
+  EXPECT_FALSE(torch::equal(first[0].input(), first[1].input()));
+  EXPECT_FALSE(torch::equal(first[1].input(), later[1].input()));
+  EXPECT_FALSE(torch::equal(first[1].target(), later[1].target()));
+}
+
+TEST(NoiseSamples, HaveMeanZeroVarianceOneAndEveryClass) {
+  const NoiseSamples noise({.size = 400, .classes = 4, .shape = {3, 8, 9}});
+  std::vector<std::int64_t> indices(400), counts(4);
+  for (std::size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<std::int64_t>(i);
+  const Loader loader(std::make_shared<NoiseSamples>(noise), indices, 400);
+  const Batch batch = *loader.begin();
+  EXPECT_NEAR(batch.input().mean().item<double>(), 0, 0.01);  // 3 standard errors
+  EXPECT_NEAR(batch.input().var().item<double>(), 1, 0.01);
+  EXPECT_NEAR((batch.input() * batch.input().roll(1)).mean().item<double>(), 0, 0.015);
+  for (int i = 0; i < 400; ++i)
+    ++counts.at(static_cast<std::size_t>(batch.target()[i].item<std::int64_t>()));
+  for (const std::int64_t count : counts) EXPECT_NEAR(static_cast<double>(count), 100, 40);
+}
+
+TEST(NoiseSamples, OfFewerPixelsThanAWordHaveThemAll) {
+  const NoiseSamples noise({.size = 2, .shape = {1, 1, 3}});
+  const Loader loader(std::make_shared<NoiseSamples>(noise), {0, 1}, 2);
+  EXPECT_EQ((*loader.begin()).input().count_nonzero().item<int>(), 6);
+}
+
+TEST(NoiseSamples, AreRefusedWithWhatTheyHaveNot) {
+  EXPECT_THAT(refusal(options_of("/some/folder")),
+      HasSubstr("there are mock, mock:constant and mock:fresh, not mock:/some/folder"));
+  TrainOptions options = options_of("fresh");
+  options.loading.augment = Augment::kTimm;
+  EXPECT_THAT(refusal(options), HasSubstr("--augment changes images, and mock:fresh has none"));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/record/eval_metric.h"
+#include "lockstep/record/metrics.h"
 
 namespace lockstep {
 namespace {

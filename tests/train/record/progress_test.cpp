@@ -1,9 +1,12 @@
 #include "lockstep/train/record/progress.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
+
+using ::testing::MatchesRegex;
 
 ProgressState half() {
   return {.epoch = 2,
@@ -100,6 +103,33 @@ TEST(Eta, FollowsTheRecentSteps) {
   eta.add_steps(10, 100);
   eta.add_steps(2000, 2000 * 0.1);
   EXPECT_NEAR(*eta.seconds_left(100, 0), 10, 0.5);
+}
+
+TEST(WaitingNotice, L2TellsAgainAndAgainWhatTakesLong) {
+  ::testing::internal::CaptureStderr();
+  {
+    WaitingNotice notice(std::chrono::milliseconds(1));
+    notice.begin("reading");
+    while (notice.lines() < 2) std::this_thread::yield();
+  }
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(), MatchesRegex("(reading: [0-9.]+ s so far\n)+"));
+}
+
+TEST(WaitingNotice, SaysNothingOfWhatIsQuick) {
+  ::testing::internal::CaptureStderr();
+  {
+    WaitingNotice notice;
+    notice.begin("reading");
+    Progress silent(ProgressStyle::kNone), lines(ProgressStyle::kLine);
+    for (Progress* progress : {&silent, &lines}) {
+      progress->begin_epoch(1, 1, 1);
+      progress->step();
+      progress->wait_for("evaluating");
+      progress->evaluated(0.1);
+    }
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 }  // namespace

@@ -28,22 +28,21 @@ std::string contents(const std::string& path) {
 
 TEST(RunDirectory, IsMadeWithItsParents) {
   const testing::TemporaryFolder folder;
-  const RunDirectory run(folder.str() + "/a/b");
-  run.write("config.toml", "x = 1\n");
-  EXPECT_EQ(contents(folder.str() + "/a/b/config.toml"), "x = 1\n");
-  EXPECT_TRUE(std::filesystem::is_directory(run.file("logs")));
+  make_run_directory(folder.file("a/b"));
+  EXPECT_TRUE(std::filesystem::is_directory(folder.file("a/b/logs")));
 }
 
 TEST(RunDirectory, TakesAnEmptyFolderAndOneWithLogsOnly) {
   const testing::TemporaryFolder folder;
   std::filesystem::create_directories(folder.str() + "/logs");
-  EXPECT_NO_THROW(RunDirectory(folder.str()));
+  EXPECT_NO_THROW(make_run_directory(folder.str()));
 }
 
 TEST(RunDirectory, NeverTouchesAnotherRun) {
   const testing::TemporaryFolder folder;
   std::ofstream(folder.str() + "/metrics.jsonl") << "precious\n";
-  const auto message = testing::message_of<InvalidArgument>([&] { RunDirectory(folder.str()); });
+  const auto message =
+      testing::message_of<InvalidArgument>([&] { make_run_directory(folder.str()); });
   EXPECT_THAT(message, ::testing::HasSubstr("metrics.jsonl"));
   EXPECT_THAT(message, ::testing::HasSubstr("name a new or empty folder"));
   EXPECT_EQ(contents(folder.str() + "/metrics.jsonl"), "precious\n");
@@ -95,7 +94,7 @@ TEST(RunDirectory, RemovingARunLeavesWhatItHasNotMade) {
            "snapshots/.step-00000005.abc123/state.json"})
     write(folder.file(name), "old");
   for (const char* name : {"thesis.tex", "logs/rank-1.log"}) write(folder.file(name), "precious");
-  const RunDirectory run(folder.str(), {.overwrite = true}, true);
+  make_run_directory(folder.str(), {.overwrite = true}, true);
   EXPECT_THAT(folder.names(), ::testing::ElementsAre("logs", "thesis.tex"));
   EXPECT_EQ(contents(folder.file("logs/rank-1.log")), "precious");
   const std::string theirs = "tensorboard/events.out.tfevents.1700000000.host.1.0";
@@ -110,10 +109,10 @@ TEST(RunDirectory, WhatAKilledStartLeftIsNoObstacleAndGoes) {
   const testing::TemporaryFolder folder;
   for (const char* name : {".lock", ".config.toml.123.part", ".best.safetensors.7.part"})
     write(folder.file(name), "half");
-  const RunDirectory run(folder.str(), {.kind = Resume::kAuto});
+  make_run_directory(folder.str(), {.kind = Resume::kAuto});
   EXPECT_THAT(folder.names(), ::testing::ElementsAre(".lock", "logs"));
   write(folder.file(".thesis.tex.1.part"), "precious");
-  EXPECT_THROW(RunDirectory(folder.str()), InvalidArgument);
+  EXPECT_THROW(make_run_directory(folder.str()), InvalidArgument);
 }
 
 TEST(RunDirectory, ANameThatIsNotUtf8IsRefused) {
@@ -133,25 +132,17 @@ TEST(RunDirectory, OtherFilesAreNotARun) {
 TEST(RunDirectory, AFileInItsPlaceIsRefused) {
   const testing::TemporaryFolder folder;
   std::ofstream(folder.str() + "/file") << "x";
-  EXPECT_THROW(RunDirectory(folder.str() + "/file"), InvalidArgument);
-  EXPECT_THROW(RunDirectory(folder.str() + "/file/below"), std::system_error);
-}
-
-TEST(RunDirectory, WriteReplacesTheWholeFile) {
-  const testing::TemporaryFolder folder;
-  const RunDirectory run(folder.str());
-  run.write("summary.json", "a long first text");
-  run.write("summary.json", "short");
-  EXPECT_EQ(contents(run.file("summary.json")), "short");
-  std::filesystem::remove_all(folder.str());
-  EXPECT_THROW(run.write("summary.json", "x"), std::system_error);
+  EXPECT_THROW(make_run_directory(folder.str() + "/file"), InvalidArgument);
+  EXPECT_THROW(make_run_directory(folder.str() + "/file/below"), std::system_error);
 }
 
 TEST(RunRecorder, FilesAreThereFromTheStartAndAtTheEnd) {
   const testing::TemporaryFolder folder;
   TrainOptions options;
   options.output = folder.str() + "/run";
+  options.tensorboard = true;
   RunRecorder recorder(options, {"lockstep", "train", "--model", "a b"}, "{}");
+  EXPECT_TRUE(std::filesystem::exists(recorder.file("tensorboard")));
   recorder.append({.split = "train"});
   EXPECT_EQ(contents(options.output + "/config.toml"), config_toml(options));
   EXPECT_EQ(contents(options.output + "/command.txt"), "lockstep train --model 'a b'\n");
