@@ -12,7 +12,6 @@
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/guardian.h"
 #include "lockstep/launch/output/worker_output.h"
-#include "lockstep/launch/strays.h"
 
 namespace lockstep::bench {
 namespace {

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "lockstep/core/cgroup.h"
-#include "lockstep/launch/exit_status.h"
-#include "lockstep/launch/signal_reader.h"
+#include "lockstep/launch/child_process.h"
 
 namespace lockstep::bench {
 

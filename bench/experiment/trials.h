@@ -7,8 +7,7 @@
 #include "bench/experiment/cell.h"
 #include "bench/experiment/cell_process.h"
 #include "bench/experiment/sample_process.h"
-#include "lockstep/launch/signal_reader.h"
-#include "lockstep/launch/strays.h"
+#include "lockstep/launch/child_process.h"
 
 namespace lockstep::bench {
 

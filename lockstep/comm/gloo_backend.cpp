@@ -9,7 +9,6 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include "lockstep/cluster/route.h"
 #include "lockstep/comm/c10d_work.h"
 #include "lockstep/comm/gloo_loop.h"
 #include "lockstep/comm/gloo_threads.h"
@@ -19,6 +18,7 @@
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep {
 namespace {

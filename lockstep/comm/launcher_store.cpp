@@ -5,7 +5,7 @@
 #include "lockstep/comm/store.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/net/store_client.h"
+#include "lockstep/net/store.h"
 
 namespace lockstep {
 namespace {

@@ -7,7 +7,6 @@
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "lockstep/cluster/route.h"
 #include "lockstep/comm/quiet_log.h"
 #include "lockstep/comm/store.h"
 #include "lockstep/comm/within.h"

@@ -7,8 +7,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/text.h"
+#include "lockstep/launch/child_process.h"
 #include "lockstep/launch/patience.h"
-#include "lockstep/launch/strays.h"
 #include "lockstep/liveness/progress_page.h"
 
 namespace lockstep::launch {

@@ -7,11 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/launch/output/console.h"
-#include "lockstep/launch/ranks/spares.h"
+#include "lockstep/launch/child_process.h"
+#include "lockstep/launch/output/worker_output.h"
+#include "lockstep/launch/ranks/worker.h"
 #include "lockstep/launch/restart.h"
-#include "lockstep/launch/signal_reader.h"
-#include "lockstep/launch/strays.h"
 
 namespace lockstep::launch {
 

@@ -8,10 +8,9 @@
 #include <string_view>
 
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/net/authentication.h"
 #include "lockstep/net/endpoint.h"
-#include "lockstep/net/frame.h"
-#include "lockstep/net/handshake.h"
-#include "lockstep/net/sealing.h"
+#include "lockstep/net/wire.h"
 
 namespace lockstep::net {
 

@@ -9,7 +9,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/net/endpoint.h"
-#include "lockstep/net/without_signals.h"
 
 namespace lockstep::net {
 namespace {

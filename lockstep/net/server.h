@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -9,13 +10,24 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/net/frame.h"
-#include "lockstep/net/handshake.h"
-#include "lockstep/net/sealing.h"
+#include "lockstep/net/authentication.h"
+#include "lockstep/net/wire.h"
 
 namespace lockstep::net {
+
+/// Starts a thread that takes no signals: those are for the thread that starts it.
+template <typename Body>
+std::thread without_signals(Body body) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(body));
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
 
 /// One connection of a server. It never waits: what cannot be sent yet is kept.
 class ServerPeer {

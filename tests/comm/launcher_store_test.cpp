@@ -21,8 +21,8 @@
 #include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
 #include "lockstep/net/endpoint.h"
-#include "lockstep/net/key_values.h"
 #include "lockstep/net/server.h"
+#include "lockstep/net/store.h"
 
 namespace lockstep {
 namespace {

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/liveness/rank_progress.h"
+#include "lockstep/liveness/progress_page.h"
 
 namespace lockstep {
 namespace {

@@ -1,5 +1,3 @@
-#include "lockstep/liveness/stack_answer.h"
-
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <string>
@@ -8,6 +6,7 @@
 #include <unistd.h>
 
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/liveness/own_slot.h"
 
 namespace lockstep {
 namespace {

@@ -6,10 +6,9 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/launch/rendezvous/messages.h"
-#include "lockstep/net/frame.h"
-#include "lockstep/net/handshake.h"
-#include "lockstep/net/sealing.h"
-#include "lockstep/net/store_messages.h"
+#include "lockstep/net/authentication.h"
+#include "lockstep/net/store.h"
+#include "lockstep/net/wire.h"
 
 namespace {
 

@@ -1,9 +1,8 @@
-#include "lockstep/launch/hang/hang_watch.h"
-
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/launch/hang/hang_timeout.h"
+#include "lockstep/launch/hang/rank_watch.h"
+#include "lockstep/launch/launch_options.h"
 
 namespace lockstep::launch {
 namespace {

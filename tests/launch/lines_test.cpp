@@ -1,11 +1,10 @@
-#include "lockstep/launch/output/lines.h"
 
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/launch/output/console.h"
+#include "lockstep/launch/output/worker_output.h"
 
 namespace lockstep::launch {
 namespace {

@@ -1,11 +1,10 @@
-#include "lockstep/launch/output/output_plan.h"
-
 #include <fstream>
 #include <gtest/gtest.h>
 
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/launch/output/worker_output.h"
 
 namespace lockstep::launch {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/launch/rendezvous/rendezvous_options.h"
+#include "lockstep/launch/launch_options.h"
 
 // Who waits for somebody who waits himself has more patience than that one.
 namespace lockstep::launch::patience {

@@ -1,10 +1,10 @@
-#include "lockstep/launch/port.h"
-
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <system_error>
+
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep::launch {
 namespace {
@@ -45,7 +45,7 @@ bool can_connect(int port) {
 }
 
 TEST(ReservedPort, LetsAStoreListenOnIt) {
-  const ReservedPort port;
+  const net::ReservedPort port;
   for (const in_addr_t address : {INADDR_LOOPBACK, INADDR_ANY}) {
     FileDescriptor listener;
     EXPECT_TRUE(can_listen(port.number(), address, listener)) << address;
@@ -56,24 +56,24 @@ TEST(ReservedPort, LetsAStoreListenOnIt) {
 TEST(ReservedPort, LetsAStoreListenOnBothFamilies) {
   FileDescriptor listener(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!listener) return;  // this host has no IPv6 at all, so no store will use it
-  const ReservedPort port;
+  const net::ReservedPort port;
   EXPECT_TRUE(can_listen_on_both_families(port.number(), listener));
   EXPECT_TRUE(can_connect(port.number()));
 }
 
 TEST(ReservedPort, IsGivenToNobodyElse) {
-  const ReservedPort port;
+  const net::ReservedPort port;
   FileDescriptor stranger;
   EXPECT_FALSE(can_listen(port.number(), INADDR_LOOPBACK, stranger, false));
-  for (int i = 0; i < 200; ++i) EXPECT_NE(ReservedPort().number(), port.number());
+  for (int i = 0; i < 200; ++i) EXPECT_NE(net::ReservedPort().number(), port.number());
 }
 
 TEST(ReservedPort, NamesAPortOnWhichSomebodyListens) {
-  const ReservedPort free;
+  const net::ReservedPort free;
   FileDescriptor listener;
   ASSERT_TRUE(can_listen(free.number(), INADDR_ANY, listener));
   try {
-    ReservedPort taken(free.number());
+    net::ReservedPort taken(free.number());
     FAIL() << "the port was taken twice";
   } catch (const std::system_error& error) {
     EXPECT_EQ(error.code().value(), EADDRINUSE);
@@ -82,7 +82,7 @@ TEST(ReservedPort, NamesAPortOnWhichSomebodyListens) {
 }
 
 TEST(ReservedPort, OnAllAddressesMayBeAnyFreeOne) {
-  const ReservedPort port(0), other(0);
+  const net::ReservedPort port(0), other(0);
   EXPECT_GT(port.number(), 0);
   EXPECT_NE(port.number(), other.number());
   FileDescriptor listener;

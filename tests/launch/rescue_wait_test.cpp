@@ -1,6 +1,6 @@
-#include "lockstep/launch/ranks/rescue_wait.h"
-
 #include <gtest/gtest.h>
+
+#include "lockstep/launch/ranks/rank_attempt.h"
 
 namespace lockstep::launch {
 namespace {

@@ -1,5 +1,3 @@
-#include "lockstep/launch/strays.h"
-
 #include <algorithm>
 #include <cerrno>
 #include <gtest/gtest.h>
@@ -9,6 +7,8 @@
 #include <unistd.h>
 
 #include "tests/support/failing_call.h"
+
+#include "lockstep/launch/child_process.h"
 
 namespace lockstep::launch {
 namespace {

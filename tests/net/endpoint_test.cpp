@@ -6,7 +6,6 @@
 #include "tests/support/message_of.h"
 #include "tests/support/other_network.h"
 
-#include "lockstep/cluster/route.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::net {

@@ -1,10 +1,8 @@
-#include "lockstep/net/frame.h"
-
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/net/message_bytes.h"
+#include "lockstep/net/wire.h"
 
 namespace lockstep::net {
 namespace {

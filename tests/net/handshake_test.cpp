@@ -1,4 +1,3 @@
-#include "lockstep/net/handshake.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +5,7 @@
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/net/sealing.h"
+#include "lockstep/net/authentication.h"
 
 namespace lockstep::net {
 namespace {

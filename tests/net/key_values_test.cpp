@@ -1,6 +1,6 @@
-#include "lockstep/net/key_values.h"
-
 #include <gtest/gtest.h>
+
+#include "lockstep/net/store.h"
 
 namespace lockstep::net {
 namespace {

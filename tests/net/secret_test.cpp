@@ -1,5 +1,3 @@
-#include "lockstep/net/secret.h"
-
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -11,6 +9,7 @@
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/net/authentication.h"
 
 namespace lockstep::net {
 namespace {

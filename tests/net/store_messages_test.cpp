@@ -1,8 +1,7 @@
-#include "lockstep/net/store_messages.h"
-
 #include <gtest/gtest.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/net/store.h"
 
 namespace lockstep::net {
 namespace {

@@ -5,7 +5,7 @@
 #include "bench/study/predicted_step.h"
 #include "bench/study/table_of.h"
 #include "lockstep/core/error.h"
-#include "lockstep/launch/hosts/hosts_options.h"
+#include "lockstep/launch/hosts/hosts.h"
 
 namespace lockstep::bench::ddp_scaling {
 namespace {

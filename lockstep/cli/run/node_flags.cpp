@@ -11,7 +11,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/checksum.h"
-#include "lockstep/launch/rendezvous/launch_together.h"
+#include "lockstep/launch/launch_options.h"
 #include "lockstep/net/endpoint.h"
 
 namespace lockstep::cli {

@@ -14,9 +14,8 @@
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/process.h"
 #include "lockstep/flags/flag_table.h"
-#include "lockstep/launch/exit_status.h"
+#include "lockstep/launch/child_process.h"
 #include "lockstep/launch/launch_options.h"
-#include "lockstep/launch/rendezvous/launch_together.h"
 #include "lockstep/snapshot/state_fields.h"
 #include "lockstep/train/options/train_flags.h"
 

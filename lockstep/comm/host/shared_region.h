@@ -13,7 +13,7 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/host/mapping.h"
-#include "lockstep/liveness/slot.h"
+#include "lockstep/liveness/own_slot.h"
 
 namespace lockstep::host {
 

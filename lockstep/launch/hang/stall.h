@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/liveness/rank_progress.h"
+#include "lockstep/liveness/progress_page.h"
 
 namespace lockstep::launch {
 

@@ -22,8 +22,6 @@
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/hosts/network.h"
 #include "lockstep/launch/ranks/worker_environment.h"
-#include "lockstep/launch/signal_reader.h"
-#include "lockstep/launch/strays.h"
 
 namespace lockstep::launch {
 

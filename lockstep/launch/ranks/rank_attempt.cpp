@@ -5,14 +5,26 @@
 #include <sstream>
 #include <utility>
 
+#include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/process.h"
 #include "lockstep/launch/attempt.h"
 #include "lockstep/launch/hang/rank_watch.h"
-#include "lockstep/launch/ranks/rescue_wait.h"
+#include "lockstep/launch/launch_options.h"
+#include "lockstep/launch/patience.h"
 #include "lockstep/liveness/progress_page.h"
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep::launch {
+
+bool waits_for_rescue(
+    const std::vector<RescueState>& left, std::chrono::nanoseconds since_failure) {
+  const auto has = [&](RescueState state) { return std::ranges::find(left, state) != left.end(); };
+  if (has(RescueState::kDone)) return false;
+  return (has(RescueState::kUnderWay) && since_failure < patience::kToSave) ||
+         (has(RescueState::kPossible) && since_failure < patience::kToNotice);
+}
+
 namespace {
 
 // After which a program that reports no steps has started.
@@ -206,6 +218,45 @@ class RankAttempt : public Attempt {
 AttemptReport run_ranks_once(Supervisor& supervisor, const LaunchOptions& options,
     const AttemptPlan& plan, int master_port, Outside* outside) {
   return RankAttempt(supervisor, options, plan, master_port, outside).run();
+}
+
+namespace {
+
+/// The port on which rank 0 is to listen.
+class MasterPort {
+ public:
+  explicit MasterPort(const LaunchOptions& options) : given_(options.master_port) {
+    if (options.node_rank != 0) return;
+    port_ = given_ == 0 ? net::ReservedPort() : net::ReservedPort(given_);
+  }
+
+  int number() const { return port_ ? port_->number() : given_; }
+
+  /// Takes another one, unless it was given: there a new group cannot meet a process of the old
+  /// one.
+  void renew() {
+    if (!port_ || given_ != 0) return;
+    net::ReservedPort fresh;  // while the old one is still held, so that it is another
+    port_ = std::move(fresh);
+  }
+
+ private:
+  int given_;
+  std::optional<net::ReservedPort> port_;
+};
+
+}  // namespace
+
+int launch(const LaunchOptions& options) {
+  check_options(options);
+  find_program(options.program, system_variable("PATH"));
+  Supervisor supervisor(options.signals, options.quiet);
+  MasterPort port(options);
+  const RestartRules rules{.most = options.max_restarts, .lockstep_codes = options.lockstep_codes};
+  return supervisor.run(rules, options.death_ns, [&](const AttemptPlan& plan) {
+    if (plan.restart > 0) port.renew();
+    return run_ranks_once(supervisor, options, plan, port.number(), nullptr);
+  });
 }
 
 }  // namespace lockstep::launch

@@ -1,4 +1,3 @@
-#include "lockstep/launch/rendezvous/launch_together.h"
 
 #include <algorithm>
 #include <chrono>
@@ -13,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/cluster/route.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
@@ -23,15 +21,13 @@
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/patience.h"
-#include "lockstep/launch/port.h"
 #include "lockstep/launch/ranks/rank_attempt.h"
 #include "lockstep/launch/rendezvous/membership.h"
 #include "lockstep/launch/rendezvous/service.h"
-#include "lockstep/launch/rendezvous/succession.h"
 #include "lockstep/launch/supervisor.h"
 #include "lockstep/liveness/progress_page.h"
+#include "lockstep/net/authentication.h"
 #include "lockstep/net/endpoint.h"
-#include "lockstep/net/secret.h"
 
 namespace lockstep::launch {
 namespace {
@@ -72,7 +68,7 @@ class Agent final : private Outside {
   LaunchOptions options_;
   Succession succession_;
   Membership membership_;
-  ReservedPort port_;
+  net::ReservedPort port_;
   std::deque<Order> orders_;  // that came while ranks ran
   int server_ = 0;            // by which they were given
   std::int64_t generation_ = 0;
@@ -86,8 +82,8 @@ class Agent final : private Outside {
 };
 
 /// The port for a rank 0 here whose program serves a store by itself, as Python's does.
-ReservedPort port_for(const std::string& address) {
-  return names_loopback(address) ? ReservedPort() : ReservedPort(0);
+net::ReservedPort port_for(const std::string& address) {
+  return names_loopback(address) ? net::ReservedPort() : net::ReservedPort(0);
 }
 
 Agent::Agent(Supervisor& supervisor, Service& service, const LaunchOptions& options,
@@ -230,7 +226,7 @@ LaunchOptions Agent::options_for(const NodePlan& plan) const {
 
 void Agent::tell_end(std::int64_t generation) {
   // Another one for the next generation: no process of this one can be met there.
-  ReservedPort fresh = port_for(options_.rendezvous->host);
+  net::ReservedPort fresh = port_for(options_.rendezvous->host);
   port_ = std::move(fresh);
   const AttemptEnd& end = last_.end;
   // Ranks that were ended for another reason say nothing of the signal.

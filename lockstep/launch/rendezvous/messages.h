@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/launch/exit_status.h"
+#include "lockstep/launch/child_process.h"
 #include "lockstep/launch/hang/stall.h"
 #include "lockstep/launch/restart.h"
-#include "lockstep/net/message_bytes.h"
+#include "lockstep/net/wire.h"
 
 namespace lockstep::launch {
 

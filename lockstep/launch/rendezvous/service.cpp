@@ -7,7 +7,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/launch/patience.h"
 #include "lockstep/net/endpoint.h"
-#include "lockstep/net/without_signals.h"
+#include "lockstep/net/server.h"
 
 namespace lockstep::launch {
 namespace {

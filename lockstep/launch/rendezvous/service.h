@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -13,16 +14,32 @@
 #include <thread>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/launch/rendezvous/boot_clock.h"
+#include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/rendezvous/messages.h"
-#include "lockstep/launch/rendezvous/rendezvous_options.h"
 #include "lockstep/launch/rendezvous/world.h"
+#include "lockstep/net/authentication.h"
 #include "lockstep/net/client.h"
-#include "lockstep/net/hmac.h"
-#include "lockstep/net/key_values.h"
 #include "lockstep/net/server.h"
+#include "lockstep/net/store.h"
 
 namespace lockstep::launch {
+
+/// A clock that never jumps, and goes on while the machine is suspended: the others do, too.
+struct BootClock {
+  // NOLINTBEGIN(readability-identifier-naming): the names are the standard's.
+  using duration = std::chrono::nanoseconds;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<BootClock>;
+  static constexpr bool is_steady = true;
+  // NOLINTEND(readability-identifier-naming)
+
+  static time_point now() noexcept {
+    timespec time{};
+    ::clock_gettime(CLOCK_BOOTTIME, &time);
+    return time_point(std::chrono::seconds(time.tv_sec) + duration(time.tv_nsec));
+  }
+};
 
 /// The part of the node that serves: the world, and the keys and values of the ranks of its present
 /// generation.

@@ -6,8 +6,8 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/net/authentication.h"
 #include "lockstep/net/endpoint.h"
-#include "lockstep/net/hmac.h"
 
 namespace lockstep::launch {
 namespace {

@@ -1,7 +1,7 @@
 #include "lockstep/core/backend_names.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/launch/hang/hang_timeout.h"
+#include "lockstep/launch/launch_options.h"
 #include "lockstep/train/options/train_flags.h"
 
 namespace lockstep {

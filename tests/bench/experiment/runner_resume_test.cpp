@@ -11,8 +11,7 @@
 
 #include "bench/experiment/sample_log.h"
 #include "lockstep/core/error.h"
-#include "lockstep/launch/exit_status.h"
-#include "lockstep/launch/strays.h"
+#include "lockstep/launch/child_process.h"
 
 namespace lockstep::bench {
 namespace {

@@ -1,6 +1,6 @@
-#include "lockstep/cluster/route.h"
-
 #include <gtest/gtest.h>
+
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep {
 namespace {

@@ -1,12 +1,81 @@
-#include "lockstep/net/key_values.h"
+#include "lockstep/net/store.h"
 
 #include <algorithm>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/net/frame.h"
+#include "lockstep/net/wire.h"
 
 namespace lockstep::net {
+namespace {
+
+template <typename Enum>
+Enum enum_of(ByteReader& reader, Enum last) {
+  const std::uint8_t value = reader.byte();
+  if (value > static_cast<std::uint8_t>(last)) throw DataError("store: no such message");
+  return static_cast<Enum>(value);
+}
+
+bool has_its_parts(const StoreRequest& request) {
+  const std::size_t keys = request.keys.size(), values = request.values.size();
+  switch (request.op) {
+    case StoreOp::kSet:
+      return values == keys;
+    case StoreOp::kGet:
+    case StoreOp::kWait:
+    case StoreOp::kCheck:
+      return values == 0;
+    case StoreOp::kCompareSet:
+      return keys == 1 && values == 2;
+    case StoreOp::kAppend:
+      return keys == 1 && values == 1;
+    case StoreOp::kAdd:
+    case StoreOp::kDelete:
+      return keys == 1 && values == 0;
+    case StoreOp::kCount:
+      return keys == 0 && values == 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string bytes_of(const StoreRequest& request) {
+  ByteWriter writer;
+  writer.byte(static_cast<std::uint8_t>(request.op)).count(request.id).number(request.number);
+  return writer.texts(request.keys).texts(request.values).take();
+}
+
+std::string bytes_of(const StoreReply& reply) {
+  ByteWriter writer;
+  writer.byte(static_cast<std::uint8_t>(reply.status)).count(reply.id).number(reply.number);
+  return writer.texts(reply.values).take();
+}
+
+StoreRequest store_request_of(std::string_view bytes) {
+  ByteReader reader(bytes);
+  StoreRequest request;
+  request.op = enum_of(reader, StoreOp::kAppend);
+  request.id = reader.count();
+  request.number = reader.number();
+  request.keys = reader.texts();
+  request.values = reader.texts();
+  reader.finish();
+  if (!has_its_parts(request)) throw DataError("store: a request with other parts than it needs");
+  return request;
+}
+
+StoreReply store_reply_of(std::string_view bytes) {
+  ByteReader reader(bytes);
+  StoreReply reply;
+  reply.status = enum_of(reader, StoreStatus::kRefused);
+  reply.id = reader.count();
+  reply.number = reader.number();
+  reply.values = reader.texts();
+  reader.finish();
+  return reply;
+}
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -172,6 +241,37 @@ void KeyValues::answer_waiting(Answers& answers) {
     answers.push_back({each.from, answer_now(each.request)});
     return true;
   });
+}
+
+namespace {
+
+constexpr std::chrono::seconds kForAnAnswer(10);  // beyond what was to be waited for
+constexpr std::size_t kSpare = 64;                // for the mark
+
+}  // namespace
+
+StoreReply StoreClient::ask(StoreRequest request, std::chrono::milliseconds patience) {
+  const std::lock_guard lock(mutex_);
+  request.id = ++last_;
+  if (request.op == StoreOp::kGet || request.op == StoreOp::kWait)
+    request.number = patience.count();
+  const std::string question = bytes_of(request);
+  check(question.size() <= kMostOfAFriend - kSpare, "store: ", question.size(), " bytes for ",
+      first_of(request.keys, request.keys.size()), " are too many at once; ",
+      kMostOfAFriend - kSpare, " are allowed");
+  client_.send(question);
+  const auto end = Client::Clock::now() + patience + kForAnAnswer;
+  while (const auto message = client_.receive(end)) {
+    StoreReply reply = store_reply_of(*message);
+    if (reply.id != request.id) continue;  // to one who did not wait for it
+    if (reply.status == StoreStatus::kTooLate)
+      throw TimeoutError(concat("store: waited ", patience.count(), " ms for ",
+          first_of(request.keys, request.keys.size())));
+    if (reply.status == StoreStatus::kRefused)
+      throw InvalidArgument(concat("store: ", joined(reply.values)));
+    return reply;
+  }
+  throw TimeoutError("store: the node that serves it does not answer");
 }
 
 }  // namespace lockstep::net

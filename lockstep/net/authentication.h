@@ -1,12 +1,41 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-#include "lockstep/net/hmac.h"
-
 namespace lockstep::net {
+
+/// A SHA-256 as bytes: a digest, a key or a nonce.
+inline constexpr std::size_t kKeyBytes = 32;
+using Key = std::array<std::uint8_t, kKeyBytes>;
+
+/// Returns the HMAC-SHA256 (RFC 2104) of a message under a key of any length.
+Key hmac_sha256(std::string_view key, std::string_view message);
+Key hmac_sha256(const Key& key, std::string_view message);
+
+/// Compares in a time that does not depend on where they differ.
+bool equal_in_constant_time(std::string_view a, std::string_view b);
+
+/// Returns cryptographically secure random bytes. Throws Error where there are none.
+Key random_key();
+
+std::string_view bytes_of(const Key& key);
+
+/// Writes a key as 64 hexadecimal letters, and reads it. Throws InvalidArgument for other text.
+std::string hex_of(const Key& key);
+Key key_of_hex(const std::string& text);
+
+/// The variable with the secret that the nodes of a run share.
+inline constexpr const char* kSecretVariable = "LOCKSTEP_SECRET";
+
+/// Returns the secret: what the file holds, without an end of line; without a file the value of
+/// LOCKSTEP_SECRET; without that nothing.
+///
+/// Throws InvalidArgument for a file that others may read or that is not ours or root's, and for a
+/// secret of less than 16 bytes; std::system_error for one that cannot be read.
+std::string shared_secret(const std::string& file);
 
 // Note [Handshake]
 // Server to client: a challenge with a nonce. Client to server: a hello with what it wants, a nonce
@@ -62,5 +91,32 @@ SessionKeys session_keys(std::string_view challenge, std::string_view answer, co
 /// ranks, who are not told the run's.
 Key key_of_run(const std::string& secret, const std::string& job);
 Key key_of_generation(const Key& run, std::int64_t generation, const Key& salt);
+
+/// Marks the messages of one direction of a connection as coming from one who knows the key, each
+/// at its place: none can be forged, changed, left out, repeated, or sent back to its sender.
+class Sealer {
+ public:
+  explicit Sealer(const Key& key) : key_(key) {}
+
+  /// Returns the message with its mark before it.
+  std::string seal(std::string_view message);
+
+ private:
+  Key key_;
+  std::int64_t number_ = 0;
+};
+
+/// Takes the marks off at the other end.
+class Opener {
+ public:
+  explicit Opener(const Key& key) : key_(key) {}
+
+  /// Throws DataError for a message that was not sealed as the next one of this connection.
+  std::string open(std::string_view sealed);
+
+ private:
+  Key key_;
+  std::int64_t number_ = 0;
+};
 
 }  // namespace lockstep::net
