@@ -1,8 +1,9 @@
+#include "lockstep/net/wire.h"
+
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/net/wire.h"
 
 namespace lockstep::net {
 namespace {
