@@ -48,35 +48,6 @@ bool is_ignored(int signal) {
   return action.sa_handler == SIG_IGN;
 }
 
-}  // namespace
-
-SignalReader::SignalReader(const std::vector<int>& signals) {
-  sigset_t set;
-  ::sigemptyset(&set);
-  for (const int signal : signals) {
-    if (!is_ignored(signal)) ::sigaddset(&set, signal);
-  }
-  descriptor_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!descriptor_) throw_errno("launch: watch signals");
-  ::sigprocmask(SIG_BLOCK, &set, &before_);
-}
-
-SignalReader::~SignalReader() {
-  read();  // what came at the very end has been served: it must not strike once unblocked
-  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
-}
-
-std::vector<int> SignalReader::read() const {
-  std::vector<int> signals;
-  signalfd_siginfo info{};
-  while (::read(descriptor_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
-    signals.push_back(static_cast<int>(info.ssi_signo));
-  }
-  return signals;
-}
-
-namespace {
-
 using Clock = std::chrono::steady_clock;
 
 /// The findings of one look at the strays.
@@ -103,40 +74,6 @@ Strays kill_once(const std::vector<pid_t>& known) {
   }
   return found;
 }
-
-}  // namespace
-
-Subreaper::Subreaper() {
-  ::prctl(PR_GET_CHILD_SUBREAPER, &before_);
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-}
-
-Subreaper::~Subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, before_); }
-
-std::vector<pid_t> children() {
-  std::ifstream file("/proc/thread-self/children");
-  std::vector<pid_t> result;
-  for (pid_t pid = 0; file >> pid;) result.push_back(pid);
-  return result;
-}
-
-void reap_strays(const std::vector<pid_t>& known) {
-  for (const pid_t pid : strays_among(children(), known)) ::waitpid(pid, nullptr, WNOHANG);
-}
-
-// A killed parent leaves us its children: again until none is new. No wait is without an end: a
-// process may belong to another user (`sudo`), hang in the kernel, or make others without end.
-std::vector<pid_t> kill_strays(
-    const std::vector<pid_t>& known, std::chrono::milliseconds patience) {
-  const auto end = Clock::now() + patience;
-  while (true) {
-    Strays found = kill_once(known);
-    if (!found.may_end || Clock::now() >= end) return found.left;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-}
-
-namespace {
 
 void make_nonblocking(const FileDescriptor& descriptor) {
   if (::fcntl(descriptor.get(), F_SETFL, O_NONBLOCK) != 0) throw_errno("launch: set up a pipe");
@@ -275,6 +212,61 @@ bool is_executable(const std::string& path) {
 }
 
 }  // namespace
+
+SignalReader::SignalReader(const std::vector<int>& signals) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal : signals) {
+    if (!is_ignored(signal)) ::sigaddset(&set, signal);
+  }
+  descriptor_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!descriptor_) throw_errno("launch: watch signals");
+  ::sigprocmask(SIG_BLOCK, &set, &before_);
+}
+
+SignalReader::~SignalReader() {
+  read();  // what came at the very end has been served: it must not strike once unblocked
+  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+}
+
+std::vector<int> SignalReader::read() const {
+  std::vector<int> signals;
+  signalfd_siginfo info{};
+  while (::read(descriptor_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+    signals.push_back(static_cast<int>(info.ssi_signo));
+  }
+  return signals;
+}
+
+Subreaper::Subreaper() {
+  ::prctl(PR_GET_CHILD_SUBREAPER, &before_);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+Subreaper::~Subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, before_); }
+
+std::vector<pid_t> children() {
+  std::ifstream file("/proc/thread-self/children");
+  std::vector<pid_t> result;
+  for (pid_t pid = 0; file >> pid;) result.push_back(pid);
+  return result;
+}
+
+void reap_strays(const std::vector<pid_t>& known) {
+  for (const pid_t pid : strays_among(children(), known)) ::waitpid(pid, nullptr, WNOHANG);
+}
+
+// A killed parent leaves us its children: again until none is new. No wait is without an end: a
+// process may belong to another user (`sudo`), hang in the kernel, or make others without end.
+std::vector<pid_t> kill_strays(
+    const std::vector<pid_t>& known, std::chrono::milliseconds patience) {
+  const auto end = Clock::now() + patience;
+  while (true) {
+    Strays found = kill_once(known);
+    if (!found.may_end || Clock::now() >= end) return found.left;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
 
 ChildProcess::ChildProcess(const ChildOptions& options) {
   Pipe output, errors, failures = make_pipe();

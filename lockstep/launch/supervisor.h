@@ -50,6 +50,13 @@ class Supervisor {
   const SignalReader& signals() const { return signals_; }
   Console& console() { return console_; }
 
+  /// Returns the signals that have come from outside since the last call.
+  std::vector<int> outside_signals() const;
+
+  /// Waits for a signal, a reader of our output, another descriptor, or for so many milliseconds
+  /// (-1: without an end). Writes what can be written, and returns the signals from outside.
+  std::vector<int> wait(int milliseconds, int other = -1);
+
   /// Prints `lockstep: TEXT` on standard error, unless it is to be quiet.
   void say(const std::string& text);
 

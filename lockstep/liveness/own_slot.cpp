@@ -35,17 +35,6 @@ ProgressSlot* attach_for_life() {
   return slot;
 }
 
-}  // namespace
-
-ProgressSlot* own_slot() {
-  static std::mutex attaching;
-  const std::lock_guard lock(attaching);
-  ProgressSlot* const slot = attached_slot.load(std::memory_order_acquire);
-  return slot != nullptr ? slot : attach_for_life();
-}
-
-namespace {
-
 constexpr int kMostFrames = 64;
 
 ProgressSlot* answering = nullptr;
@@ -117,6 +106,13 @@ void warm_up() {
 }
 
 }  // namespace
+
+ProgressSlot* own_slot() {
+  static std::mutex attaching;
+  const std::lock_guard lock(attaching);
+  ProgressSlot* const slot = attached_slot.load(std::memory_order_acquire);
+  return slot != nullptr ? slot : attach_for_life();
+}
 
 int stack_signal() { return SIGRTMAX - 6; }
 

@@ -33,32 +33,6 @@ GroupProgress read_group(const GroupSlot& slot, std::uint64_t id) {
   return group;
 }
 
-}  // namespace
-
-const GroupProgress* RankProgress::waiting() const {
-  const auto found = std::find_if(
-      groups.begin(), groups.end(), [](const GroupProgress& group) { return group.wait; });
-  return found == groups.end() ? nullptr : &*found;
-}
-
-RankProgress read_progress(const ProgressSlot& slot) {
-  RankProgress progress;
-  const std::int64_t step = slot.step.load(kRelaxed);
-  if (step >= 0) progress.step = step;
-  progress.has_stepped = slot.first_step_ns.load(kRelaxed) > 0;
-  progress.activity = static_cast<std::uint64_t>(step) + slot.signs.load(kRelaxed);
-  progress.rescue = slot.rescue.load(kRelaxed);
-  progress.process = slot.process.load(std::memory_order_acquire);
-  for (const GroupSlot& group : slot.groups) {
-    progress.activity += group.begun.load(kRelaxed) + group.events.load(kRelaxed);
-    if (const std::uint64_t id = group.id.load(std::memory_order_acquire))
-      progress.groups.push_back(read_group(group, id));
-  }
-  return progress;
-}
-
-namespace {
-
 constexpr std::uint64_t kMagic = 0x32474f5250534cULL;  // "LSPROG2", the 2 is the version
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
@@ -112,6 +86,28 @@ ProgressMemory map(const FileDescriptor& file, std::size_t size) {
 }
 
 }  // namespace
+
+const GroupProgress* RankProgress::waiting() const {
+  const auto found = std::find_if(
+      groups.begin(), groups.end(), [](const GroupProgress& group) { return group.wait; });
+  return found == groups.end() ? nullptr : &*found;
+}
+
+RankProgress read_progress(const ProgressSlot& slot) {
+  RankProgress progress;
+  const std::int64_t step = slot.step.load(kRelaxed);
+  if (step >= 0) progress.step = step;
+  progress.has_stepped = slot.first_step_ns.load(kRelaxed) > 0;
+  progress.activity = static_cast<std::uint64_t>(step) + slot.signs.load(kRelaxed);
+  progress.rescue = slot.rescue.load(kRelaxed);
+  progress.process = slot.process.load(std::memory_order_acquire);
+  for (const GroupSlot& group : slot.groups) {
+    progress.activity += group.begun.load(kRelaxed) + group.events.load(kRelaxed);
+    if (const std::uint64_t id = group.id.load(std::memory_order_acquire))
+      progress.groups.push_back(read_group(group, id));
+  }
+  return progress;
+}
 
 std::int64_t monotonic_nanoseconds() noexcept {
   timespec now{};

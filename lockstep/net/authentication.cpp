@@ -28,6 +28,65 @@ std::uint8_t value_of_letter(char letter) {
   return static_cast<std::uint8_t>(value);
 }
 
+constexpr std::size_t kFewest = 16, kMost = 4096;
+
+void check_is_private(const FileDescriptor& file, const std::string& path) {
+  struct stat facts {};
+  if (::fstat(file.get(), &facts) != 0) throw_errno("secret: look at", path);
+  check(S_ISREG(facts.st_mode), "secret: ", path, " is not a file");
+  check(facts.st_uid == ::geteuid() || facts.st_uid == 0, "secret: ", path,
+      " belongs to another user, who knows what is in it");
+  check((facts.st_mode & (S_IRWXG | S_IRWXO)) == 0, "secret: ", path,
+      " may be read or written by other users; chmod 600 ", path);
+}
+
+std::string secret_in(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) throw_errno("secret: open", path);
+  check_is_private(file, path);
+  std::string text(kMost + 1, '\0');
+  const ssize_t size = retried([&] { return ::read(file.get(), text.data(), text.size()); });
+  if (size < 0) throw_errno("secret: read", path);
+  check(static_cast<std::size_t>(size) <= kMost, "secret: ", path, " holds more than ", kMost,
+      " bytes");
+  text.resize(static_cast<std::size_t>(size));
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  return text;
+}
+
+constexpr std::string_view kMagic = "lockstep-meeting";
+constexpr std::uint8_t kVersion = 1;
+constexpr std::size_t kMostOfAJob = 256;
+constexpr std::uint8_t kRefused = 0, kWelcome = 1, kTooLate = 2;  // what the last message is
+
+Key digest_for(
+    std::string_view purpose, std::string_view challenge, std::string_view answer, const Key& key) {
+  return hmac_sha256(key, ByteWriter().text(purpose).text(challenge).text(answer).bytes());
+}
+
+void check_head(ByteReader& reader, const char* who) {
+  if (reader.raw(kMagic.size()) != kMagic)
+    throw DataError(concat("handshake: the ", who, " is no lockstep"));
+  const int version = reader.byte();
+  if (version != kVersion)
+    throw DataError(concat("handshake: the ", who, " speaks version ", version,
+        " of the protocol, we speak ", int{kVersion}, "; run the same lockstep on all hosts"));
+}
+
+/// An answer without the proof at its end.
+std::string_view said_in(std::string_view answer) {
+  if (answer.size() < kKeyBytes) throw DataError("handshake: the answer is too short");
+  return answer.substr(0, answer.size() - kKeyBytes);
+}
+
+constexpr std::size_t kMarkBytes = 16;  // half of an HMAC-SHA256, as RFC 2104 allows
+
+// The number of the message is not sent: both ends count.
+std::string mark_of(const Key& key, std::int64_t number, std::string_view message) {
+  const Key digest = hmac_sha256(key, ByteWriter().number(number).raw(message).bytes());
+  return std::string(bytes_of(digest).substr(0, kMarkBytes));
+}
+
 }  // namespace
 
 Key hmac_sha256(std::string_view key, std::string_view message) {
@@ -78,36 +137,6 @@ Key key_of_hex(const std::string& text) {
   return key;
 }
 
-namespace {
-
-constexpr std::size_t kFewest = 16, kMost = 4096;
-
-void check_is_private(const FileDescriptor& file, const std::string& path) {
-  struct stat facts {};
-  if (::fstat(file.get(), &facts) != 0) throw_errno("secret: look at", path);
-  check(S_ISREG(facts.st_mode), "secret: ", path, " is not a file");
-  check(facts.st_uid == ::geteuid() || facts.st_uid == 0, "secret: ", path,
-      " belongs to another user, who knows what is in it");
-  check((facts.st_mode & (S_IRWXG | S_IRWXO)) == 0, "secret: ", path,
-      " may be read or written by other users; chmod 600 ", path);
-}
-
-std::string secret_in(const std::string& path) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (!file) throw_errno("secret: open", path);
-  check_is_private(file, path);
-  std::string text(kMost + 1, '\0');
-  const ssize_t size = retried([&] { return ::read(file.get(), text.data(), text.size()); });
-  if (size < 0) throw_errno("secret: read", path);
-  check(static_cast<std::size_t>(size) <= kMost, "secret: ", path, " holds more than ", kMost,
-      " bytes");
-  text.resize(static_cast<std::size_t>(size));
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  return text;
-}
-
-}  // namespace
-
 std::string shared_secret(const std::string& file) {
   const std::string origin = file.empty() ? kSecretVariable : file;
   std::string secret;
@@ -123,35 +152,6 @@ std::string shared_secret(const std::string& file) {
       " or more, such as of: openssl rand -hex 32");
   return secret;
 }
-
-namespace {
-
-constexpr std::string_view kMagic = "lockstep-meeting";
-constexpr std::uint8_t kVersion = 1;
-constexpr std::size_t kMostOfAJob = 256;
-constexpr std::uint8_t kRefused = 0, kWelcome = 1, kTooLate = 2;  // what the last message is
-
-Key digest_for(
-    std::string_view purpose, std::string_view challenge, std::string_view answer, const Key& key) {
-  return hmac_sha256(key, ByteWriter().text(purpose).text(challenge).text(answer).bytes());
-}
-
-void check_head(ByteReader& reader, const char* who) {
-  if (reader.raw(kMagic.size()) != kMagic)
-    throw DataError(concat("handshake: the ", who, " is no lockstep"));
-  const int version = reader.byte();
-  if (version != kVersion)
-    throw DataError(concat("handshake: the ", who, " speaks version ", version,
-        " of the protocol, we speak ", int{kVersion}, "; run the same lockstep on all hosts"));
-}
-
-/// An answer without the proof at its end.
-std::string_view said_in(std::string_view answer) {
-  if (answer.size() < kKeyBytes) throw DataError("handshake: the answer is too short");
-  return answer.substr(0, answer.size() - kKeyBytes);
-}
-
-}  // namespace
 
 std::string challenge_of(const Key& nonce) {
   return ByteWriter().raw(kMagic).byte(kVersion).raw(bytes_of(nonce)).take();
@@ -225,18 +225,6 @@ Key key_of_generation(const Key& run, std::int64_t generation, const Key& salt) 
   return hmac_sha256(
       run, ByteWriter().text("generation").number(generation).raw(bytes_of(salt)).bytes());
 }
-
-namespace {
-
-constexpr std::size_t kMarkBytes = 16;  // half of an HMAC-SHA256, as RFC 2104 allows
-
-// The number of the message is not sent: both ends count.
-std::string mark_of(const Key& key, std::int64_t number, std::string_view message) {
-  const Key digest = hmac_sha256(key, ByteWriter().number(number).raw(message).bytes());
-  return std::string(bytes_of(digest).substr(0, kMarkBytes));
-}
-
-}  // namespace
 
 std::string Sealer::seal(std::string_view message) {
   return mark_of(key_, number_++, message).append(message);

@@ -15,6 +15,14 @@ namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 16;
 
+constexpr PeerId kListener = 0, kWakeUp = 1;
+constexpr int kAcceptedAtOnce = 32;
+constexpr const char* kStranger = "the secret or the run's id is another than here";
+
+std::int64_t nanoseconds_of(Server::Clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
 }  // namespace
 
 ServerPeer::ServerPeer(FileDescriptor socket, Clock::time_point deadline)
@@ -67,18 +75,6 @@ bool ServerPeer::flush() {
   sent_ = 0;
   return true;
 }
-
-namespace {
-
-constexpr PeerId kListener = 0, kWakeUp = 1;
-constexpr int kAcceptedAtOnce = 32;
-constexpr const char* kStranger = "the secret or the run's id is another than here";
-
-std::int64_t nanoseconds_of(Server::Clock::time_point time) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
-}
-
-}  // namespace
 
 Server::Server(FileDescriptor listener, ServerHandler& handler, const ServerLimits& limits)
     : listener_(std::move(listener)),

@@ -38,6 +38,32 @@ bool has_its_parts(const StoreRequest& request) {
   return false;
 }
 
+using std::chrono::milliseconds;
+
+// Of one generation: far above what meeting takes, far below what would harm the launcher.
+constexpr std::size_t kMostBytes = std::size_t{256} << 20, kMostOfAKey = 4096;
+constexpr std::size_t kAKeyItself = 64;  // that it costs beside its bytes
+constexpr std::int64_t kLongestPatience = 30LL * 24 * 3600 * 1000;
+
+std::size_t size_of(const std::string& key, const std::string& value) {
+  return key.size() + value.size() + kAKeyItself;
+}
+
+StoreReply refusal(const StoreRequest& request, const std::string& why) {
+  return {.id = request.id, .status = StoreStatus::kRefused, .values = {why}};
+}
+
+StoreReply number_reply(const StoreRequest& request, std::int64_t number) {
+  return {.id = request.id, .number = number};
+}
+
+bool may_wait(const StoreRequest& request) {
+  return request.op == StoreOp::kGet || request.op == StoreOp::kWait;
+}
+
+constexpr std::chrono::seconds kForAnAnswer(10);  // beyond what was to be waited for
+constexpr std::size_t kSpare = 64;                // for the mark
+
 }  // namespace
 
 std::string bytes_of(const StoreRequest& request) {
@@ -75,33 +101,6 @@ StoreReply store_reply_of(std::string_view bytes) {
   reader.finish();
   return reply;
 }
-
-namespace {
-
-using std::chrono::milliseconds;
-
-// Of one generation: far above what meeting takes, far below what would harm the launcher.
-constexpr std::size_t kMostBytes = std::size_t{256} << 20, kMostOfAKey = 4096;
-constexpr std::size_t kAKeyItself = 64;  // that it costs beside its bytes
-constexpr std::int64_t kLongestPatience = 30LL * 24 * 3600 * 1000;
-
-std::size_t size_of(const std::string& key, const std::string& value) {
-  return key.size() + value.size() + kAKeyItself;
-}
-
-StoreReply refusal(const StoreRequest& request, const std::string& why) {
-  return {.id = request.id, .status = StoreStatus::kRefused, .values = {why}};
-}
-
-StoreReply number_reply(const StoreRequest& request, std::int64_t number) {
-  return {.id = request.id, .number = number};
-}
-
-bool may_wait(const StoreRequest& request) {
-  return request.op == StoreOp::kGet || request.op == StoreOp::kWait;
-}
-
-}  // namespace
 
 KeyValues::Answers KeyValues::take(std::uint64_t from, const StoreRequest& request, Time now) {
   Answers answers;
@@ -242,13 +241,6 @@ void KeyValues::answer_waiting(Answers& answers) {
     return true;
   });
 }
-
-namespace {
-
-constexpr std::chrono::seconds kForAnAnswer(10);  // beyond what was to be waited for
-constexpr std::size_t kSpare = 64;                // for the mark
-
-}  // namespace
 
 StoreReply StoreClient::ask(StoreRequest request, std::chrono::milliseconds patience) {
   const std::lock_guard lock(mutex_);

@@ -19,6 +19,8 @@ Number taken(std::string_view bytes) {
   return value;
 }
 
+constexpr std::size_t kHead = 4;
+
 }  // namespace
 
 ByteWriter& ByteWriter::byte(std::uint8_t value) {
@@ -86,12 +88,6 @@ int ByteReader::within(int least, int most) {
 void ByteReader::finish() const {
   if (!rest_.empty()) throw DataError("message: trailing bytes");
 }
-
-namespace {
-
-constexpr std::size_t kHead = 4;
-
-}  // namespace
 
 std::string frame_of(std::string_view message) { return ByteWriter().text(message).take(); }
 

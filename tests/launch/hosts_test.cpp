@@ -6,7 +6,7 @@
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/launch/hosts/network.h"
+#include "lockstep/launch/hosts/made_hosts.h"
 
 namespace lockstep::launch {
 namespace {

@@ -8,7 +8,7 @@
 #include "bench/synthetic/synthetic_set.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/launch/hosts/inside.h"
+#include "lockstep/launch/hosts/made_hosts.h"
 
 namespace lockstep::bench::scale_out {
 namespace {

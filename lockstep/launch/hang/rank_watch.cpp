@@ -1,8 +1,6 @@
 #include "lockstep/launch/hang/rank_watch.h"
 
 #include <algorithm>
-#include <iomanip>
-#include <sstream>
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
@@ -14,6 +12,32 @@ namespace {
 
 constexpr std::chrono::milliseconds kShortestLook{10}, kLongestLook{250};  // between two looks
 constexpr int kLooksMissed = 4;  // by a launcher that is busy
+
+constexpr std::chrono::seconds kForStacks{1};
+
+std::string what_it_does(const RankSight& sight) {
+  const auto step = sight.progress.step.value_or(0);
+  return concat("hangs: it ", activity_text(sight), "; no progress for ",
+      fixed_text(static_cast<double>(sight.idle.count()) / 1000, "s"),
+      step > 0 ? concat(", after step ", step) : ", before its first step");
+}
+
+std::string others_text(
+    const std::vector<RankSight>& sights, const std::vector<std::size_t>& behind) {
+  std::vector<std::string> sentences;
+  for (std::size_t i = 1; i < behind.size() && i < kMostListed; ++i) {
+    const RankSight& sight = sights[behind[i]];
+    sentences.push_back(concat("rank ", sight.rank, " ", activity_text(sight)));
+  }
+  const std::string waiting = waiting_text(sights, behind);
+  if (!waiting.empty()) sentences.push_back(waiting);
+  return joined(sentences, "; ");
+}
+
+// What has attached may be a child of the rank's program, and may have ended before it.
+bool is_there(const Worker& worker, pid_t process) {
+  return !worker.status && process > 0 && ::getpgid(process) == worker.process->pid();
+}
 
 }  // namespace
 
@@ -42,41 +66,6 @@ void HangWatch::look(Time now, const std::vector<std::optional<RankProgress>>& r
 HangWatch::Milliseconds HangWatch::idle(std::size_t rank) const {
   return std::chrono::duration_cast<Milliseconds>(ranks_[rank].idle);
 }
-
-namespace {
-
-constexpr std::chrono::seconds kForStacks{1};
-
-std::string seconds_text(std::chrono::milliseconds time) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(1) << static_cast<double>(time.count()) / 1000 << " s";
-  return text.str();
-}
-
-std::string what_it_does(const RankSight& sight) {
-  const auto step = sight.progress.step.value_or(0);
-  return concat("hangs: it ", activity_text(sight), "; no progress for ", seconds_text(sight.idle),
-      step > 0 ? concat(", after step ", step) : ", before its first step");
-}
-
-std::string others_text(
-    const std::vector<RankSight>& sights, const std::vector<std::size_t>& behind) {
-  std::vector<std::string> sentences;
-  for (std::size_t i = 1; i < behind.size() && i < kMostListed; ++i) {
-    const RankSight& sight = sights[behind[i]];
-    sentences.push_back(concat("rank ", sight.rank, " ", activity_text(sight)));
-  }
-  const std::string waiting = waiting_text(sights, behind);
-  if (!waiting.empty()) sentences.push_back(waiting);
-  return joined(sentences, "; ");
-}
-
-// What has attached may be a child of the rank's program, and may have ended before it.
-bool is_there(const Worker& worker, pid_t process) {
-  return !worker.status && process > 0 && ::getpgid(process) == worker.process->pid();
-}
-
-}  // namespace
 
 RankWatch::RankWatch(std::chrono::milliseconds timeout, SharedProgress& progress, std::size_t ranks)
     : timeout_(timeout), progress_(progress), watch_(timeout, ranks), sights_(ranks) {}

@@ -40,6 +40,9 @@ bool are_in_step(const std::vector<RankSight>& ranks);
 /// If there are none of these, all ranks that are late. Returns places in the list.
 std::vector<std::size_t> ranks_behind(const std::vector<RankSight>& ranks);
 
+/// Writes a number with one decimal: `4.0 MiB`.
+std::string fixed_text(double value, const char* unit);
+
 /// Returns what a rank does, after its name: `waits in all_reduce 42 (4.0 MiB) for 5.1 s`, `is
 /// stopped by a signal in ...`, `is in no call; its last one was all_reduce 41 (4 bytes)`.
 std::string activity_text(const RankSight& rank);

@@ -16,8 +16,7 @@
 #include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
 #include "lockstep/launch/attempt.h"
-#include "lockstep/launch/hosts/inside.h"
-#include "lockstep/launch/hosts/network.h"
+#include "lockstep/launch/hosts/made_hosts.h"
 #include "lockstep/launch/patience.h"
 #include "lockstep/launch/ranks/worker_environment.h"
 
@@ -46,44 +45,6 @@ void check_which(const HostsOptions& options) {
   check(made || (options.rate == 0 && options.cores_a_host == 0 && !options.drill),
       "hosts: --rate, --cores-a-host and --kill are for hosts that --count makes");
 }
-
-}  // namespace
-
-Drill parse_drill(const std::string& text) {
-  const auto parts = split(text, '@');
-  const auto host = parse_number<int>(parts.front());
-  const auto seconds = parse_number<double>(parts.back());
-  check(parts.size() == 2 && host && seconds && *seconds >= 0 && *seconds <= 1e6,
-      "hosts: --kill must be HOST@SECONDS, as 1@5: ", text);
-  return {.host = *host, .seconds = *seconds};
-}
-
-std::int64_t parse_rate(const std::string& text) {
-  const auto end = std::min(text.find_first_not_of("0123456789."), text.size());
-  const auto number = parse_number<double>(text.substr(0, end));
-  const auto unit = kRateUnits.find(text.substr(end));
-  check(number && unit != kRateUnits.end(),
-      "hosts: --rate must be a number and kbit, mbit or gbit, as 1gbit: ", text);
-  const double bits = *number * unit->second;
-  check(
-      bits >= kLeastRate && bits <= kMostRate, "hosts: --rate must be 64kbit to 1000gbit: ", text);
-  return static_cast<std::int64_t>(bits);
-}
-
-void check_options(const HostsOptions& options) {
-  check_which(options);
-  check(options.cores_a_host >= 0, "hosts: --cores-a-host must not be negative");
-  check(options.master_port >= 1 && options.master_port <= 65535,
-      "hosts: --master-port must be a port number: ", options.master_port);
-  check(options.max_restarts >= 0 && options.max_restarts <= 65535 - options.master_port,
-      "hosts: --max-restarts: must not be negative, and each takes the next port: ",
-      options.max_restarts);
-  check(!options.drill || (options.drill->host >= 0 && options.drill->host < options.count),
-      "hosts: --kill: there is no such host");
-  check(!options.program.empty(), "hosts: say what they do: lockstep hosts --count 2 -- PROGRAM");
-}
-
-namespace {
 
 std::string shell_word(const std::string& word) {
   std::string inner;
@@ -193,7 +154,108 @@ std::string master_address(const HostsOptions& options) {
   return name.substr(name.find('@') + 1);
 }
 
+using Moment = std::optional<std::chrono::steady_clock::time_point>;
+
+std::optional<HostNetwork> network_of(const HostsOptions& options) {
+  if (options.count == 0) return std::nullopt;
+  const std::string& missing = hosts_missing();
+  if (!missing.empty()) {
+    throw std::system_error(EPERM, std::generic_category(), concat("hosts: ", missing));
+  }
+  return HostNetwork({.hosts = options.count, .rate = options.rate});
+}
+
+Moment moment_of(const std::optional<Drill>& drill) {
+  using Clock = std::chrono::steady_clock;
+  if (!drill) return std::nullopt;
+  const std::chrono::duration<double> seconds(drill->seconds);
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds);
+}
+
+EndingRules ending_rules_for_hosts(const HostsOptions& options) {
+  const bool are_launchers = options.program == "lockstep";
+  return {.members = "hosts' commands",
+      .grace_period = options.grace_period,
+      // Commands that lose a peer end by themselves, and say why; launchers of ranks that save what
+      // would be lost do that first, as well when they are asked to end.
+      .for_own_end = patience::kToNotice + patience::kForTheCause,
+      .after_failure =
+          are_launchers ? patience::for_a_launcher(options.grace_period) : options.grace_period,
+      .may_stop = true};
+}
+
+/// One attempt of the commands on all hosts.
+class HostsAttempt : public Attempt {
+ public:
+  /// `strike` is when the drill's host is killed; it is reset when that is done.
+  HostsAttempt(Supervisor& supervisor, const HostsOptions& options, const AttemptPlan& plan,
+      const std::optional<HostNetwork>& network, Moment& strike)
+      : Attempt(supervisor, ending_rules_for_hosts(options)), options_(options), strike_(strike) {
+    take(start_hosts(options, plan, network ? &*network : nullptr, guardian()));
+  }
+
+ private:
+  void on_first_failure(const Worker&) override {}
+
+  std::string describe(const Worker& cause) override {
+    return concat("host ", cause.number, " ", cause.status->text(), "\n");
+  }
+
+  std::optional<std::int64_t> furthest_step() const override { return std::nullopt; }
+
+  Moment on_wake() override {
+    if (strike_ && Clock::now() >= *strike_) {
+      strike_.reset();
+      strike(workers()[static_cast<std::size_t>(options_.drill->host)]);
+    }
+    return strike_;
+  }
+
+  void strike(const Worker& host) {
+    if (host.status) return;
+    say(concat("killing host ", host.number, ", as --kill asks"));
+    host.process->signal_group(kPowerFailure);
+  }
+
+  const HostsOptions& options_;
+  Moment& strike_;
+};
+
 }  // namespace
+
+Drill parse_drill(const std::string& text) {
+  const auto parts = split(text, '@');
+  const auto host = parse_number<int>(parts.front());
+  const auto seconds = parse_number<double>(parts.back());
+  check(parts.size() == 2 && host && seconds && *seconds >= 0 && *seconds <= 1e6,
+      "hosts: --kill must be HOST@SECONDS, as 1@5: ", text);
+  return {.host = *host, .seconds = *seconds};
+}
+
+std::int64_t parse_rate(const std::string& text) {
+  const auto end = std::min(text.find_first_not_of("0123456789."), text.size());
+  const auto number = parse_number<double>(text.substr(0, end));
+  const auto unit = kRateUnits.find(text.substr(end));
+  check(number && unit != kRateUnits.end(),
+      "hosts: --rate must be a number and kbit, mbit or gbit, as 1gbit: ", text);
+  const double bits = *number * unit->second;
+  check(
+      bits >= kLeastRate && bits <= kMostRate, "hosts: --rate must be 64kbit to 1000gbit: ", text);
+  return static_cast<std::int64_t>(bits);
+}
+
+void check_options(const HostsOptions& options) {
+  check_which(options);
+  check(options.cores_a_host >= 0, "hosts: --cores-a-host must not be negative");
+  check(options.master_port >= 1 && options.master_port <= 65535,
+      "hosts: --master-port must be a port number: ", options.master_port);
+  check(options.max_restarts >= 0 && options.max_restarts <= 65535 - options.master_port,
+      "hosts: --max-restarts: must not be negative, and each takes the next port: ",
+      options.max_restarts);
+  check(!options.drill || (options.drill->host >= 0 && options.drill->host < options.count),
+      "hosts: --kill: there is no such host");
+  check(!options.program.empty(), "hosts: say what they do: lockstep hosts --count 2 -- PROGRAM");
+}
 
 std::string shell_words(const std::vector<std::string>& words) {
   std::vector<std::string> quoted;
@@ -265,77 +327,6 @@ std::vector<Worker> start_hosts(const HostsOptions& options, const AttemptPlan& 
   }
   return hosts;
 }
-
-namespace {
-
-using Moment = std::optional<std::chrono::steady_clock::time_point>;
-
-std::optional<HostNetwork> network_of(const HostsOptions& options) {
-  if (options.count == 0) return std::nullopt;
-  const std::string& missing = hosts_missing();
-  if (!missing.empty()) {
-    throw std::system_error(EPERM, std::generic_category(), concat("hosts: ", missing));
-  }
-  return HostNetwork({.hosts = options.count, .rate = options.rate});
-}
-
-Moment moment_of(const std::optional<Drill>& drill) {
-  using Clock = std::chrono::steady_clock;
-  if (!drill) return std::nullopt;
-  const std::chrono::duration<double> seconds(drill->seconds);
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(seconds);
-}
-
-EndingRules ending_rules_for_hosts(const HostsOptions& options) {
-  const bool are_launchers = options.program == "lockstep";
-  return {.members = "hosts' commands",
-      .grace_period = options.grace_period,
-      // Commands that lose a peer end by themselves, and say why; launchers of ranks that save what
-      // would be lost do that first, as well when they are asked to end.
-      .for_own_end = patience::kToNotice + patience::kForTheCause,
-      .after_failure =
-          are_launchers ? patience::for_a_launcher(options.grace_period) : options.grace_period,
-      .may_stop = true};
-}
-
-/// One attempt of the commands on all hosts.
-class HostsAttempt : public Attempt {
- public:
-  /// `strike` is when the drill's host is killed; it is reset when that is done.
-  HostsAttempt(Supervisor& supervisor, const HostsOptions& options, const AttemptPlan& plan,
-      const std::optional<HostNetwork>& network, Moment& strike)
-      : Attempt(supervisor, ending_rules_for_hosts(options)), options_(options), strike_(strike) {
-    take(start_hosts(options, plan, network ? &*network : nullptr, guardian()));
-  }
-
- private:
-  void on_first_failure(const Worker&) override {}
-
-  std::string describe(const Worker& cause) override {
-    return concat("host ", cause.number, " ", cause.status->text(), "\n");
-  }
-
-  std::optional<std::int64_t> furthest_step() const override { return std::nullopt; }
-
-  Moment on_wake() override {
-    if (strike_ && Clock::now() >= *strike_) {
-      strike_.reset();
-      strike(workers()[static_cast<std::size_t>(options_.drill->host)]);
-    }
-    return strike_;
-  }
-
-  void strike(const Worker& host) {
-    if (host.status) return;
-    say(concat("killing host ", host.number, ", as --kill asks"));
-    host.process->signal_group(kPowerFailure);
-  }
-
-  const HostsOptions& options_;
-  Moment& strike_;
-};
-
-}  // namespace
 
 int run_hosts(const HostsOptions& options) {
   check_options(options);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/launch/hosts/network.h"
+#include "lockstep/launch/hosts/made_hosts.h"
 #include "lockstep/launch/ranks/worker.h"
 
 namespace lockstep::launch {

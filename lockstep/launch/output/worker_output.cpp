@@ -55,6 +55,62 @@ void replace_all(std::string& text, const std::string& name, const std::string& 
   }
 }
 
+constexpr std::size_t kLongestLine = std::size_t{1} << 16;
+constexpr std::size_t kTailLines = 20;
+constexpr std::size_t kTailBytes = 500;
+
+/// Returns what a terminal would show at the end: the text after the last carriage return.
+std::string_view visible(std::string_view line) {
+  while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
+  const auto start = line.rfind('\r');
+  return start == std::string_view::npos ? line : line.substr(start + 1);
+}
+
+/// Returns whether a line is of a C++ stack, which says less than what stands above it.
+bool is_of_frames(std::string_view line) {
+  return line.starts_with("frame #") || line.starts_with("Exception raised from ");
+}
+
+constexpr std::size_t kRoom = std::size_t{1} << 20;
+
+// A pipe that poll calls writable takes this much at once: the descriptor is shared with others and
+// must stay blocking.
+constexpr std::size_t kPiece = 4096;
+
+bool is_writable(int descriptor) {
+  pollfd waited{descriptor, POLLOUT, 0};
+  return ::poll(&waited, 1, 0) == 1;
+}
+
+std::shared_ptr<FileDescriptor> open_log(const std::string& path, bool keep) {
+  if (path.empty()) return nullptr;
+  const int flags = O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | (keep ? 0 : O_TRUNC);
+  auto file = std::make_shared<FileDescriptor>(::open(path.c_str(), flags, 0644));
+  if (!*file) throw_errno("launch: open the log", path);
+  return file;
+}
+
+bool write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+bool ends_within_a_line(int file) {
+  const off_t size = ::lseek(file, 0, SEEK_END);
+  char last = '\n';
+  return size > 0 && ::pread(file, &last, 1, size - 1) == 1 && last != '\n';
+}
+
+void begin(const FileDescriptor& file, const std::string& heading) {
+  const std::string start = ends_within_a_line(file.get()) ? "\n" : "";
+  write_all(file.get(), start + heading);  // a full disk is reported with the first lines
+}
+
 }  // namespace
 
 StreamMask StreamMask::parse(const std::string& flag, const std::string& text) {
@@ -123,26 +179,6 @@ void check_log_dir(const std::string& log_dir, bool append) {
       " is not empty; name an empty folder, so that no earlier log is overwritten");
 }
 
-namespace {
-
-constexpr std::size_t kLongestLine = std::size_t{1} << 16;
-constexpr std::size_t kTailLines = 20;
-constexpr std::size_t kTailBytes = 500;
-
-/// Returns what a terminal would show at the end: the text after the last carriage return.
-std::string_view visible(std::string_view line) {
-  while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
-  const auto start = line.rfind('\r');
-  return start == std::string_view::npos ? line : line.substr(start + 1);
-}
-
-/// Returns whether a line is of a C++ stack, which says less than what stands above it.
-bool is_of_frames(std::string_view line) {
-  return line.starts_with("frame #") || line.starts_with("Exception raised from ");
-}
-
-}  // namespace
-
 std::string LineBuffer::take(std::string_view bytes) {
   const auto end = bytes.rfind('\n');
   if (end == std::string_view::npos) {
@@ -194,21 +230,6 @@ void Tail::take(std::string_view lines) {
   while (lines_.size() > kTailLines) lines_.pop_front();
 }
 
-namespace {
-
-constexpr std::size_t kRoom = std::size_t{1} << 20;
-
-// A pipe that poll calls writable takes this much at once: the descriptor is shared with others and
-// must stay blocking.
-constexpr std::size_t kPiece = 4096;
-
-bool is_writable(int descriptor) {
-  pollfd waited{descriptor, POLLOUT, 0};
-  return ::poll(&waited, 1, 0) == 1;
-}
-
-}  // namespace
-
 void Console::write(Stream stream, std::string_view text) {
   Queue& queue = stream == Stream::kOutput ? output_ : errors_;
   queue.text.append(text);
@@ -241,39 +262,6 @@ void Console::flush(Queue& queue) {
     queue.start = 0;
   }
 }
-
-namespace {
-
-std::shared_ptr<FileDescriptor> open_log(const std::string& path, bool keep) {
-  if (path.empty()) return nullptr;
-  const int flags = O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | (keep ? 0 : O_TRUNC);
-  auto file = std::make_shared<FileDescriptor>(::open(path.c_str(), flags, 0644));
-  if (!*file) throw_errno("launch: open the log", path);
-  return file;
-}
-
-bool write_all(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
-bool ends_within_a_line(int file) {
-  const off_t size = ::lseek(file, 0, SEEK_END);
-  char last = '\n';
-  return size > 0 && ::pread(file, &last, 1, size - 1) == 1 && last != '\n';
-}
-
-void begin(const FileDescriptor& file, const std::string& heading) {
-  const std::string start = ends_within_a_line(file.get()) ? "\n" : "";
-  write_all(file.get(), start + heading);  // a full disk is reported with the first lines
-}
-
-}  // namespace
 
 WorkerOutput::WorkerOutput(const Route& output, const Route& errors, const std::string& heading)
     : channels_{Channel{Stream::kOutput, output, {}, open_log(output.file, !heading.empty())},

@@ -1,8 +1,6 @@
 #include "lockstep/launch/ranks/rank_attempt.h"
 
 #include <algorithm>
-#include <iomanip>
-#include <sstream>
 #include <utility>
 
 #include "lockstep/core/environment.h"
@@ -183,19 +181,14 @@ class RankAttempt : public Attempt {
     if (!first_step_awaited_) return std::nullopt;
     if (const auto first = progress_.first_step_ns()) {
       first_step_awaited_ = false;
-      say_first_step(static_cast<double>(*first - plan_.death_ns) * 1e-9);
+      const double seconds = static_cast<double>(*first - plan_.death_ns) * 1e-9;
+      say(concat("restart ", plan_.restart, " of ", options_.max_restarts, ": training resumed ",
+          fixed_text(seconds, "s"), " after the failure"));
       return std::nullopt;
     }
     const auto now = Clock::now();
     return now +
            std::clamp<Clock::duration>((now - start_) / 8, milliseconds(10), milliseconds(1000));
-  }
-
-  void say_first_step(double seconds) {
-    std::ostringstream text;
-    text << "restart " << plan_.restart << " of " << options_.max_restarts << ": training resumed "
-         << std::fixed << std::setprecision(1) << seconds << " s after the failure";
-    say(text.str());
   }
 
   Supervisor& supervisor_;
@@ -212,15 +205,6 @@ class RankAttempt : public Attempt {
   RankWatch watch_;
   Stall stall_ = Stall::kNone;
 };
-
-}  // namespace
-
-AttemptReport run_ranks_once(Supervisor& supervisor, const LaunchOptions& options,
-    const AttemptPlan& plan, int master_port, Outside* outside) {
-  return RankAttempt(supervisor, options, plan, master_port, outside).run();
-}
-
-namespace {
 
 /// The port on which rank 0 is to listen.
 class MasterPort {
@@ -246,6 +230,11 @@ class MasterPort {
 };
 
 }  // namespace
+
+AttemptReport run_ranks_once(Supervisor& supervisor, const LaunchOptions& options,
+    const AttemptPlan& plan, int master_port, Outside* outside) {
+  return RankAttempt(supervisor, options, plan, master_port, outside).run();
+}
 
 int launch(const LaunchOptions& options) {
   check_options(options);

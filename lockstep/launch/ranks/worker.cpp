@@ -23,6 +23,34 @@ Spare start_spare(const LaunchOptions& options, int local_rank, const Guardian& 
   return {.process = ChildProcess(child), .pipe = std::move(pipe.writer)};
 }
 
+/// Returns the line that begins this attempt in a log that holds earlier ones; empty: none does.
+std::string heading_of(const LaunchOptions& options, const RankPlan& plan) {
+  if (plan.restart > 0) {
+    return concat("lockstep: restart ", plan.restart, " of ", options.max_restarts, "\n");
+  }
+  return options.continues_logs() ? "lockstep: the run continues\n" : "";
+}
+
+Worker make_worker(const LaunchOptions& options, const RankPlan& plan, int local_rank) {
+  const int rank = options.first_rank() + local_rank;
+  OutputOptions routes = options.output;
+  routes.prefix = fill_prefix(routes.prefix, rank, local_rank, options.role);
+  const auto route = [&](Stream stream) {
+    return route_of(routes, local_rank, rank, options.workers, stream);
+  };
+  const Route output = route(Stream::kOutput);
+  const Route errors = route(Stream::kErrors);
+  return {.number = rank,
+      .output = WorkerOutput(output, errors, heading_of(options, plan)),
+      .log = errors.file.empty() ? output.file : errors.file,
+      .message_log = message_log_of(options.output, local_rank, rank),
+      .error_file = ErrorFile()};
+}
+
+/// Rank 0 alone reads our input, as under mpirun; not from a terminal, whose driver would stop it
+/// there.
+bool reads_input(int local_rank) { return local_rank == 0 && ::isatty(STDIN_FILENO) == 0; }
+
 }  // namespace
 
 void Spare::become(const Variables& variables) && {
@@ -54,62 +82,6 @@ std::vector<pid_t> Spares::pids() const {
   return pids;
 }
 
-namespace {
-
-std::string signal_names(const std::vector<int>& signals) {
-  std::vector<std::string> names;
-  for (const int signal : signals) names.push_back(signal_name(signal));
-  return joined(names, ",");
-}
-
-WorkerPlace place_of(const LaunchOptions& options, const RankPlan& plan, int local_rank) {
-  return {.local_rank = local_rank,
-      .local_size = options.workers,
-      .node_rank = options.node_rank,
-      .nodes = options.nodes,
-      .master_address = options.master_address,
-      .master_port = plan.master_port,
-      .run_id = options.run_id,
-      .role = options.role,
-      .restart = options.earlier_restarts + plan.restart,
-      .max_restarts = options.earlier_restarts + options.max_restarts,
-      .death_ns = plan.death_ns,
-      .progress = plan.progress,
-      .error_file = {},
-      .signals_to_handle = signal_names(options.signals),
-      .span = options.span};
-}
-
-/// Returns the line that begins this attempt in a log that holds earlier ones; empty: none does.
-std::string heading_of(const LaunchOptions& options, const RankPlan& plan) {
-  if (plan.restart > 0) {
-    return concat("lockstep: restart ", plan.restart, " of ", options.max_restarts, "\n");
-  }
-  return options.continues_logs() ? "lockstep: the run continues\n" : "";
-}
-
-Worker make_worker(const LaunchOptions& options, const RankPlan& plan, int local_rank) {
-  const int rank = options.first_rank() + local_rank;
-  OutputOptions routes = options.output;
-  routes.prefix = fill_prefix(routes.prefix, rank, local_rank, options.role);
-  const auto route = [&](Stream stream) {
-    return route_of(routes, local_rank, rank, options.workers, stream);
-  };
-  const Route output = route(Stream::kOutput);
-  const Route errors = route(Stream::kErrors);
-  return {.number = rank,
-      .output = WorkerOutput(output, errors, heading_of(options, plan)),
-      .log = errors.file.empty() ? output.file : errors.file,
-      .message_log = message_log_of(options.output, local_rank, rank),
-      .error_file = ErrorFile()};
-}
-
-/// Rank 0 alone reads our input, as under mpirun; not from a terminal, whose driver would stop it
-/// there.
-bool reads_input(int local_rank) { return local_rank == 0 && ::isatty(STDIN_FILENO) == 0; }
-
-}  // namespace
-
 void Worker::log_message() {
   const std::string text = message();
   if (text.empty()) return;
@@ -128,22 +100,22 @@ ChildOptions rank_process(const LaunchOptions& options, int local_rank) {
 }
 
 std::vector<Worker> start_ranks(
-    const LaunchOptions& options, const RankPlan& plan, const Guardian& guardian, Spares& spares) {
+    const LaunchOptions& options, RankPlan plan, const Guardian& guardian, Spares& spares) {
   std::vector<Worker> workers;
   for (int local_rank = 0; local_rank < options.workers; ++local_rank) {
     workers.push_back(make_worker(options, plan, local_rank));
   }
   for (int local_rank = 0; local_rank < options.workers; ++local_rank) {
     Worker& worker = workers[static_cast<std::size_t>(local_rank)];
-    WorkerPlace place = place_of(options, plan, local_rank);
-    place.error_file = worker.error_file->path();
+    plan.local_rank = local_rank;
+    plan.error_file = worker.error_file->path();
     if (auto spare = spares.take(local_rank)) {
       guardian.watch(spare->process.pid());
       worker.process.emplace(std::move(spare->process));
-      std::move(*spare).become(worker_variables(place));
+      std::move(*spare).become(worker_variables(options, plan));
     } else {
       ChildOptions child = rank_process(options, local_rank);
-      child.environment = worker_environment(current_environment(), place);
+      child.environment = worker_environment(current_environment(), options, plan);
       child.guardian = &guardian;
       worker.process.emplace(child);
     }

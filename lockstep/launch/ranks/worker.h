@@ -12,12 +12,10 @@
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/output/failure_report.h"
 #include "lockstep/launch/output/worker_output.h"
-#include "lockstep/launch/restart.h"
+#include "lockstep/launch/ranks/worker_environment.h"
 #include "lockstep/liveness/spare.h"
 
 namespace lockstep::launch {
-
-struct LaunchOptions;
 
 /// A process that has the program loaded and waits for a rank (liveness/spare.h).
 struct Spare {
@@ -72,12 +70,6 @@ struct Worker {
   void log_message();
 };
 
-/// The new facts of one attempt for its ranks.
-struct RankPlan : AttemptPlan {
-  int master_port = 0;
-  std::string progress;  ///< path of the page in which the ranks report how far they are
-};
-
 /// Returns what the process of a local rank is started with, but for its environment and guardian.
 /// Throws InvalidArgument for a program that cannot be executed.
 ChildOptions rank_process(const LaunchOptions& options, int local_rank);
@@ -85,6 +77,6 @@ ChildOptions rank_process(const LaunchOptions& options, int local_rank);
 /// Starts all ranks of this node, of spares where there are some; none is left if one cannot be
 /// started. Logs are begun anew in the first attempt and continued in later ones.
 std::vector<Worker> start_ranks(
-    const LaunchOptions& options, const RankPlan& plan, const Guardian& guardian, Spares& spares);
+    const LaunchOptions& options, RankPlan plan, const Guardian& guardian, Spares& spares);
 
 }  // namespace lockstep::launch

@@ -5,7 +5,6 @@
 #include <deque>
 #include <filesystem>
 #include <optional>
-#include <poll.h>
 #include <signal.h>
 #include <string>
 #include <thread>
@@ -161,16 +160,11 @@ Order Agent::order_of_loss() const {
 }
 
 void Agent::await() {
-  std::vector<pollfd> waited{
-      {supervisor_.signals().descriptor(), POLLIN, 0}, {membership_.descriptor(), POLLIN, 0}};
-  supervisor_.console().add_to(waited);
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(leave_until_ - Clock::now()).count();
   const auto wait = static_cast<int>(std::max<std::int64_t>(0, left));
-  ::poll(waited.data(), waited.size(), leaving_ ? wait : -1);
-  supervisor_.console().flush();
-  for (const int signal : supervisor_.signals().read())
-    if (signal != SIGCHLD) on_signal(signal);
+  for (const int signal : supervisor_.wait(leaving_ ? wait : -1, membership_.descriptor()))
+    on_signal(signal);
 }
 
 void Agent::on_signal(int signal) {
@@ -347,8 +341,8 @@ class StopRequest {
   explicit StopRequest(const Supervisor& supervisor) : supervisor_(supervisor) {}
 
   bool has_come() {
-    for (const int signal : supervisor_.signals().read())
-      if (signal != SIGCHLD && !signal_) signal_ = signal;
+    for (const int signal : supervisor_.outside_signals())
+      if (!signal_) signal_ = signal;
     return signal_.has_value();
   }
 

@@ -27,9 +27,6 @@ struct NodeFacts {
   std::vector<std::pair<std::string, std::string>> same = {};
 };
 
-void write(net::ByteWriter& writer, const NodeFacts& facts);
-NodeFacts read_node_facts(net::ByteReader& reader);
-
 /// Returns what must be equal and is not: `the program is A, on host B it is C`; empty if nothing.
 std::string difference(const NodeFacts& node, const NodeFacts& other);
 

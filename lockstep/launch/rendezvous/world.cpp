@@ -19,6 +19,22 @@ std::int64_t random_number() {
   return number;
 }
 
+constexpr int kPeersGone = static_cast<int>(ExitCode::kPeersLost);
+
+double seconds_of(std::chrono::milliseconds time) {
+  return static_cast<double>(time.count()) / 1000;
+}
+
+bool lost_its_peers(const NodeEnd& end) { return end.failure->result() == kPeersGone; }
+
+/// Says whether a node's ranks have begun fewer collectives of some group than another's.
+bool is_behind(const NodeWait& node, const NodeWait& other) {
+  return std::any_of(node.begun.begin(), node.begun.end(), [&](const auto& each) {
+    const auto found = other.begun.find(each.first);
+    return found != other.begun.end() && each.second < found->second;
+  });
+}
+
 }  // namespace
 
 World::World(const WorldRules& rules, NodeFacts reference, const WorldPast& past)
@@ -250,18 +266,6 @@ void World::order_end(const std::string& why, bool gently, NodeId but) {
 }
 
 // How a world goes from one generation to the next, or to its end.
-
-namespace {
-
-constexpr int kPeersGone = static_cast<int>(ExitCode::kPeersLost);
-
-double seconds_of(std::chrono::milliseconds time) {
-  return static_cast<double>(time.count()) / 1000;
-}
-
-bool lost_its_peers(const NodeEnd& end) { return end.failure->result() == kPeersGone; }
-
-}  // namespace
 
 /// Decides what follows when all ranks of a generation have ended. Whoever was ordered to end says
 /// nothing by its code.
@@ -531,18 +535,6 @@ void World::finish(int code, const std::string& why) {
 }
 
 // How a world finds the node whose ranks keep all others waiting.
-
-namespace {
-
-/// Says whether a node's ranks have begun fewer collectives of some group than another's.
-bool is_behind(const NodeWait& node, const NodeWait& other) {
-  return std::any_of(node.begun.begin(), node.begun.end(), [&](const auto& each) {
-    const auto found = other.begun.find(each.first);
-    return found != other.begun.end() && each.second < found->second;
-  });
-}
-
-}  // namespace
 
 Directives World::wait(NodeId id, std::int64_t generation, const std::optional<NodeWait>& wait) {
   const auto found = nodes_.find(id);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <signal.h>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,9 @@ class HostNetwork {
     ~Visit();
 
    private:
+    friend HostNetwork;
+    explicit Visit(int home) : home_(home) {}
+
     int home_;
   };
 
@@ -63,5 +67,25 @@ std::string find_tool(const std::string& name);
 /// Runs a program of the system, `ip` or `tc`, and waits for its end. Throws std::system_error with
 /// the command and its message when it fails or is not there.
 void run_tool(const std::vector<std::string>& command);
+
+/// Gives what this process starts next its own processes, mounts and host name. Throws
+/// std::system_error.
+void keep_apart();
+
+/// The signal by which a host dies, with all of its processes at once.
+inline constexpr int kPowerFailure = SIGPWR;
+
+/// Runs a command as what a host of that name does: process 1 of its own processes, with its own
+/// /proc, and returns its exit code (128+n for a signal n).
+///
+/// All that the command started has ended then. Its processes also end when the calling process
+/// does, however that happens. Signals to the caller's process group are passed on. Call it in a
+/// process that has nothing else to do. Throws std::system_error, and InvalidArgument for a program
+/// that is not there.
+int run_as_host(const std::string& name, const std::vector<std::string>& command);
+
+/// Returns a line that says why several hosts cannot be made within this machine, and what to do;
+/// empty when they can. It tries once, in a separate process.
+const std::string& hosts_missing();
 
 }  // namespace lockstep::launch
