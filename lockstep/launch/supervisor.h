@@ -14,15 +14,14 @@
 
 namespace lockstep::launch {
 
-/// The facts that are known when an attempt is over.
+/// The outcome of an attempt.
 struct AttemptReport {
   AttemptEnd end;
   std::string failure;        ///< lines that say what failed; empty: nothing did
   std::int64_t death_ns = 0;  ///< when that was seen, on the monotonic clock
 };
 
-/// Makes writing to a closed pipe an error instead of our end: a reader of our output may go, and
-/// the run matters more.
+/// Ignores SIGPIPE: the reader of our output may go, and the run matters more.
 class IgnoredPipeSignal {
  public:
   IgnoredPipeSignal();
@@ -34,7 +33,7 @@ class IgnoredPipeSignal {
   void (*before_)(int);
 };
 
-/// Starts a group, again after each failure until it is given up, and reports the failures.
+/// Starts a group, restarts it after failures as the rules allow, and reports the failures.
 class Supervisor {
  public:
   using MakeAttempt = std::function<AttemptReport(const AttemptPlan&)>;
@@ -60,11 +59,11 @@ class Supervisor {
   /// Prints `lockstep: TEXT` on standard error, unless it is to be quiet.
   void say(const std::string& text);
 
-  /// Prints what failed, after what follows from it, and then the reason for that, if there is one.
+  /// Prints the consequence, what failed, and the reason for the consequence, if there is one.
   void report_failure(
       const AttemptReport& report, const std::string& consequence, const std::string& reason);
 
-  /// Waits until all output is read; a signal ends that, as nothing else is left to be done.
+  /// Waits until all output is read, or for a signal.
   void drain();
 
   bool is_quiet() const { return quiet_; }

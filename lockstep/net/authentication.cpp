@@ -73,7 +73,7 @@ void check_head(ByteReader& reader, const char* who) {
         " of the protocol, we speak ", int{kVersion}, "; run the same lockstep on all hosts"));
 }
 
-/// An answer without the proof at its end.
+/// Returns an answer without the proof at its end.
 std::string_view said_in(std::string_view answer) {
   if (answer.size() < kKeyBytes) throw DataError("handshake: the answer is too short");
   return answer.substr(0, answer.size() - kKeyBytes);
@@ -81,7 +81,7 @@ std::string_view said_in(std::string_view answer) {
 
 constexpr std::size_t kMarkBytes = 16;  // half of an HMAC-SHA256, as RFC 2104 allows
 
-// The number of the message is not sent: both ends count.
+// The sequence number is not sent: both ends count.
 std::string mark_of(const Key& key, std::int64_t number, std::string_view message) {
   const Key digest = hmac_sha256(key, ByteWriter().number(number).raw(message).bytes());
   return std::string(bytes_of(digest).substr(0, kMarkBytes));

@@ -15,7 +15,7 @@ using Key = std::array<std::uint8_t, kKeyBytes>;
 Key hmac_sha256(std::string_view key, std::string_view message);
 Key hmac_sha256(const Key& key, std::string_view message);
 
-/// Compares in a time that does not depend on where they differ.
+/// Compares in constant time.
 bool equal_in_constant_time(std::string_view a, std::string_view b);
 
 /// Returns cryptographically secure random bytes. Throws Error where there are none.
@@ -44,10 +44,10 @@ std::string shared_secret(const std::string& file);
 // recorded hello does not fit another challenge. Two further HMACs of both are the keys of the two
 // directions from then on.
 
-/// The kinds of those who connect.
+/// The kinds of clients.
 enum class Role : std::uint8_t {
   kAgent = 0,  ///< the launcher of a node
-  kRank = 1,   ///< a rank of one generation of the world, which has a key of its own
+  kRank = 1,   ///< a rank of one generation, which has a key of its own
 };
 
 /// The client's hello message.
@@ -60,24 +60,24 @@ struct Hello {
 /// Makes the server's first message.
 std::string challenge_of(const Key& nonce);
 
-/// Makes the client's answer to it. Throws DataError that says what the server is instead.
+/// Makes the client's answer to it. Throws DataError where the server speaks another protocol.
 std::string answer_to(
     std::string_view challenge, const Hello& hello, const Key& nonce, const Key& key);
 
-/// The hello of an answer, which proves nothing yet. Throws DataError for other bytes.
+/// Reads the hello of an answer, before authentication. Throws DataError for other bytes.
 Hello hello_of(std::string_view answer);
 
-/// Returns whether who wrote the answer to this challenge knows the key.
+/// Returns whether the answer to this challenge was made with the key.
 bool knows_key(std::string_view challenge, std::string_view answer, const Key& key);
 
 /// Makes the server's last message: a client without the key learns only that it was refused.
 std::string welcome_of(std::string_view challenge, std::string_view answer, const Key& key);
 
-/// Makes the refusal that takes its place. One that comes `too_late` knew the key.
+/// Makes the refusal that takes its place; `too_late` is for a client that knows the key.
 std::string refusal_of(const std::string& why, bool too_late = false);
 
-/// Makes sure that the server's last message is a welcome by one who knows the key. Throws
-/// InvalidArgument with the refusal otherwise, CommError if we came too late.
+/// Verifies that the server's last message is a welcome made with the key. Throws InvalidArgument
+/// with the refusal otherwise, CommError if we came too late.
 void check_welcome(
     std::string_view welcome, std::string_view challenge, std::string_view answer, const Key& key);
 
@@ -87,18 +87,18 @@ struct SessionKeys {
 };
 SessionKeys session_keys(std::string_view challenge, std::string_view answer, const Key& key);
 
-/// Returns the key of a run, from the secret that its nodes share; and that of a generation's
-/// ranks, who are not told the run's.
+/// Derives the key of a run from the secret that its nodes share, and that of a generation's ranks,
+/// which do not get the run's.
 Key key_of_run(const std::string& secret, const std::string& job);
 Key key_of_generation(const Key& run, std::int64_t generation, const Key& salt);
 
-/// Marks the messages of one direction of a connection as coming from one who knows the key, each
-/// at its place: none can be forged, changed, left out, repeated, or sent back to its sender.
+/// Authenticates the messages of one direction of a connection, in their order: none can be forged,
+/// changed, left out, repeated, or sent back to its sender.
 class Sealer {
  public:
   explicit Sealer(const Key& key) : key_(key) {}
 
-  /// Returns the message with its mark before it.
+  /// Returns the message after its authentication tag.
   std::string seal(std::string_view message);
 
  private:
@@ -106,7 +106,7 @@ class Sealer {
   std::int64_t number_ = 0;
 };
 
-/// Takes the marks off at the other end.
+/// Verifies and removes the tags at the other end.
 class Opener {
  public:
   explicit Opener(const Key& key) : key_(key) {}

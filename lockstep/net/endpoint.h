@@ -9,11 +9,10 @@
 
 namespace lockstep {
 
-/// Says whether a host is given as the loopback of whoever reads it: `localhost`, 127.x.y.z, ::1.
+/// Returns whether a host is the loopback: `localhost`, 127.x.y.z, ::1.
 bool names_loopback(const std::string& host);
 
-/// Throws InvalidArgument that begins with `what` if the host is given as the loopback, and this
-/// host's is down: then nobody can be reached there.
+/// Throws InvalidArgument that begins with `what` if the host is the loopback, and that is down.
 void check_loopback(const std::string& what, const std::string& host);
 
 /// Returns why connections cannot use the network interface of that name, after which its name can
@@ -53,22 +52,22 @@ struct Endpoint {
 /// Reads HOST, HOST:PORT or [IPV6]:PORT. Throws InvalidArgument that begins with `what`.
 Endpoint parse_endpoint(const std::string& what, const std::string& text, int usual_port);
 
-/// Listens at the first address of the endpoint that this host has, and no other. Throws
-/// std::system_error if it has none or somebody listens there, CommError if the name has no
+/// Listens at the first address of the endpoint that this host has. Throws
+/// std::system_error if it has none or the port is taken, CommError if the name has no
 /// address, InvalidArgument if the loopback is down.
 FileDescriptor listen_on(const Endpoint& endpoint);
 
-/// As listen_on(); nothing if the host has none of the addresses or somebody listens there.
+/// As listen_on(); nothing if the host has none of the addresses or the port is taken.
 std::optional<FileDescriptor> listen_at(const Endpoint& endpoint);
 
-/// Returns the port on which a socket is bound.
+/// Returns the port to which a socket is bound.
 int port_of_socket(const FileDescriptor& socket);
 
 /// Returns the numeric address at this end, or at the other, of a connection.
 std::string own_address(const FileDescriptor& socket);
 std::string peer_address(const FileDescriptor& socket);
 
-/// A TCP port of this host that is given to no other program, but is free to listen on.
+/// A TCP port of this host that no other program is given, but that is free to listen on.
 ///
 /// The socket is bound with SO_REUSEADDR and never listens: a program that sets SO_REUSEADDR too
 /// (our store, c10d's TCPStore) can bind the port and listen there meanwhile, but the kernel does

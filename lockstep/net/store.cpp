@@ -42,7 +42,7 @@ using std::chrono::milliseconds;
 
 // Of one generation: far above what meeting takes, far below what would harm the launcher.
 constexpr std::size_t kMostBytes = std::size_t{256} << 20, kMostOfAKey = 4096;
-constexpr std::size_t kAKeyItself = 64;  // that it costs beside its bytes
+constexpr std::size_t kAKeyItself = 64;  // overhead
 constexpr std::int64_t kLongestPatience = 30LL * 24 * 3600 * 1000;
 
 std::size_t size_of(const std::string& key, const std::string& value) {
@@ -62,7 +62,7 @@ bool may_wait(const StoreRequest& request) {
 }
 
 constexpr std::chrono::seconds kForAnAnswer(10);  // beyond what was to be waited for
-constexpr std::size_t kSpare = 64;                // for the mark
+constexpr std::size_t kSpare = 64;                // for the tag
 
 }  // namespace
 
@@ -229,7 +229,7 @@ StoreReply KeyValues::with_values(const StoreRequest& request) const {
     reply.values.push_back(values_.at(key));
     bytes += reply.values.back().size() + kAKeyItself;
   }
-  if (bytes > kMostOfAFriend) return refusal(request, "the values are too long for one answer");
+  if (bytes > kLargestMessage) return refusal(request, "the values are too long for one answer");
   return reply;
 }
 
@@ -248,14 +248,14 @@ StoreReply StoreClient::ask(StoreRequest request, std::chrono::milliseconds pati
   if (request.op == StoreOp::kGet || request.op == StoreOp::kWait)
     request.number = patience.count();
   const std::string question = bytes_of(request);
-  check(question.size() <= kMostOfAFriend - kSpare, "store: ", question.size(), " bytes for ",
+  check(question.size() <= kLargestMessage - kSpare, "store: ", question.size(), " bytes for ",
       first_of(request.keys, request.keys.size()), " are too many at once; ",
-      kMostOfAFriend - kSpare, " are allowed");
+      kLargestMessage - kSpare, " are allowed");
   client_.send(question);
   const auto end = Client::Clock::now() + patience + kForAnAnswer;
   while (const auto message = client_.receive(end)) {
     StoreReply reply = store_reply_of(*message);
-    if (reply.id != request.id) continue;  // to one who did not wait for it
+    if (reply.id != request.id) continue;  // to an earlier request that timed out
     if (reply.status == StoreStatus::kTooLate)
       throw TimeoutError(concat("store: waited ", patience.count(), " ms for ",
           first_of(request.keys, request.keys.size())));

@@ -13,7 +13,7 @@
 
 namespace lockstep::net {
 
-/// The questions that a rank may ask the store of its generation.
+/// The operations of the store of a generation's ranks.
 enum class StoreOp : std::uint8_t {
   kSet,         ///< each key to its value
   kGet,         ///< the values of all keys, when all are there; `number` is the patience in ms
@@ -23,7 +23,7 @@ enum class StoreOp : std::uint8_t {
   kCheck,       ///< whether all keys are there
   kDelete,      ///< the key; whether it was there
   kCount,       ///< of all keys
-  kAppend,      ///< the value behind that of the key
+  kAppend,      ///< the value to that of the key
 };
 
 struct StoreRequest {
@@ -50,28 +50,28 @@ struct StoreReply {
 std::string bytes_of(const StoreRequest& request);
 std::string bytes_of(const StoreReply& reply);
 
-/// Reads a request of as many keys and values as its kind has. Throws DataError for another.
+/// Reads a request with as many keys and values as its kind has. Throws DataError otherwise.
 StoreRequest store_request_of(std::string_view bytes);
 StoreReply store_reply_of(std::string_view bytes);
 
-/// The keys and values of one generation's ranks, and who waits for which: without sockets, threads
-/// or a clock.
+/// The keys and values of one generation's ranks, and the requests that wait for keys: no sockets,
+/// threads or clock.
 class KeyValues {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// A reply, and to whom it goes.
+  /// A reply and its receiver.
   struct Answer {
     std::uint64_t to;
     StoreReply reply;
   };
   using Answers = std::vector<Answer>;
 
-  /// Carries out a request of that connection. The answers are its own, unless it waits, and those
-  /// to others who have waited for what it set.
+  /// Carries out a request of that connection. Returns its answer, unless it waits, and those to
+  /// others that waited for what it set.
   Answers take(std::uint64_t from, const StoreRequest& request, Time now);
 
-  /// Answers those whose patience is over.
+  /// Answers the requests that have timed out.
   Answers expire(Time now);
 
   /// Returns the next deadline, if any.
@@ -104,7 +104,7 @@ class KeyValues {
   std::map<std::string, std::string> values_;
   std::vector<Waiting> waiting_;
   std::size_t bytes_ = 0;
-  bool has_new_ = false;  // a key since the waiting were looked at
+  bool has_new_ = false;  // keys since the waiting requests were checked
 };
 
 /// A rank's connection to the keys and values of its generation. Calls may come from several
@@ -113,7 +113,7 @@ class StoreClient {
  public:
   explicit StoreClient(const ClientOptions& options) : client_(options) {}
 
-  /// Asks, and returns the reply. A request that waits does so for `patience`.
+  /// Sends a request and returns the reply; a request that waits does so for `patience`.
   ///
   /// Throws TimeoutError that names the keys that did not come, InvalidArgument for what the store
   /// refuses, CommError when it has gone or does not answer.

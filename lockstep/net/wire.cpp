@@ -72,7 +72,7 @@ std::string ByteReader::text() { return std::string(raw(count())); }
 
 std::vector<std::string> ByteReader::texts() {
   const std::uint32_t size = count();
-  // Each takes four bytes at least, so a number that is a lie costs nothing.
+  // Each takes at least four bytes, so a false count costs no memory.
   if (size > rest_.size() / 4) throw DataError("message: it announces more than it holds");
   std::vector<std::string> all;
   for (std::uint32_t i = 0; i < size; ++i) all.push_back(text());

@@ -10,14 +10,14 @@
 
 namespace lockstep::net {
 
-/// Writes the fields of a message one behind the other, numbers with the highest byte first.
+/// Writes the fields of a message one after the other, numbers in big-endian order.
 class ByteWriter {
  public:
   ByteWriter& byte(std::uint8_t value);
   ByteWriter& count(std::uint32_t value);
   ByteWriter& number(std::int64_t value);
   ByteWriter& raw(std::string_view bytes);   ///< without their length
-  ByteWriter& text(std::string_view bytes);  ///< any bytes, behind their length
+  ByteWriter& text(std::string_view bytes);  ///< any bytes, after their length
   ByteWriter& texts(const std::vector<std::string>& all);
 
   const std::string& bytes() const { return bytes_; }
@@ -27,8 +27,8 @@ class ByteWriter {
   std::string bytes_;
 };
 
-/// Reads them again. Every call throws DataError where the message ends too early; nothing takes
-/// more memory than the message has bytes.
+/// Reads the fields of a message. Every call throws DataError where the message ends too early;
+/// nothing takes more memory than the message has bytes.
 class ByteReader {
  public:
   /// The bytes must stay where they are.
@@ -41,7 +41,7 @@ class ByteReader {
   std::string text();
   std::vector<std::string> texts();
 
-  /// Reads a whole number of that range. Throws DataError for another.
+  /// Reads an integer within that range. Throws DataError for any other.
   int within(int least, int most);
 
   /// Throws DataError if anything is left.
@@ -51,31 +51,34 @@ class ByteReader {
   std::string_view rest_;
 };
 
-/// The largest message in bytes, before and after authentication.
-inline constexpr std::size_t kMostOfAStranger = 1024;
-inline constexpr std::size_t kMostOfAFriend = std::size_t{1} << 20;
+/// The bytes that are read from a connection at once.
+inline constexpr std::size_t kReadSize = std::size_t{1} << 16;
 
-/// Returns a message with its length, in four bytes, before it: so it goes over a connection.
+/// The largest message in bytes, before and after authentication.
+inline constexpr std::size_t kLargestHandshake = 1024;
+inline constexpr std::size_t kLargestMessage = std::size_t{1} << 20;
+
+/// Returns a message after its length in four bytes, as it is sent over a connection.
 std::string frame_of(std::string_view message);
 
-/// Cuts what comes over a connection, in pieces of any size, into messages.
+/// Splits the bytes of a connection, which come in pieces of any size, into messages.
 class FrameDecoder {
  public:
   explicit FrameDecoder(std::size_t most) : most_(most) {}
 
-  /// Longer messages are refused from now on.
+  /// Refuses longer messages from now on.
   void set_most(std::size_t most) { most_ = most; }
 
   void feed(std::string_view bytes);
 
-  /// Returns the next whole message; nothing if it is not there yet. Throws DataError for one of
-  /// no bytes or of too many, as soon as its length is known.
+  /// Returns the next whole message, if it has arrived. Throws DataError for an empty or too long
+  /// one, as soon as its length is known.
   std::optional<std::string> next();
 
  private:
   std::size_t most_;
   std::string bytes_;
-  std::size_t begin_ = 0;  // what lies before was returned
+  std::size_t begin_ = 0;  // of what was not returned yet
 };
 
 }  // namespace lockstep::net

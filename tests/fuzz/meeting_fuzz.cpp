@@ -21,7 +21,7 @@ void require(bool condition) {
 
 /// Cuts bytes that come in pieces into messages; refused ones end it.
 std::vector<std::string> messages_in(const std::string& bytes, std::size_t piece) {
-  net::FrameDecoder decoder(net::kMostOfAStranger);
+  net::FrameDecoder decoder(net::kLargestHandshake);
   std::vector<std::string> messages;
   try {
     for (std::size_t at = 0; at < bytes.size(); at += piece) {

@@ -177,11 +177,11 @@ TEST(Patience, ContainsWhatItWaitsFor) {
 
 TEST(Patience, OfNodesContainsThatOfTheOthers) {
   for (const milliseconds dead_after : {milliseconds(100), RendezvousOptions().dead_after}) {
-    EXPECT_GT(patience::for_an_heir(dead_after), dead_after)
+    EXPECT_GT(patience::for_a_successor(dead_after), dead_after)
         << "it may hear of the loss so much later";
     // The others may try one in vain for so long whom we could not reach at once.
-    EXPECT_GT(patience::to_regather(dead_after, 0), patience::for_an_heir(dead_after));
-    EXPECT_GT(patience::to_regather(dead_after, 2), 3 * patience::for_an_heir(dead_after));
+    EXPECT_GT(patience::to_regather(dead_after, 0), patience::for_a_successor(dead_after));
+    EXPECT_GT(patience::to_regather(dead_after, 2), 3 * patience::for_a_successor(dead_after));
     // They hear of the loss, serve, and ask, which may begin just before we can answer.
     EXPECT_GE(patience::to_found(dead_after),
         dead_after + 2 * (patience::kToAskAgain + patience::kToAskAgain));

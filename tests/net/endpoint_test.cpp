@@ -163,8 +163,8 @@ TEST(ReservedPort, LetsAStoreListenOnBothFamilies) {
 
 TEST(ReservedPort, IsGivenToNobodyElse) {
   const ReservedPort port;
-  FileDescriptor stranger;
-  EXPECT_FALSE(can_listen(port.number(), INADDR_LOOPBACK, stranger, false));
+  FileDescriptor other;
+  EXPECT_FALSE(can_listen(port.number(), INADDR_LOOPBACK, other, false));
   for (int i = 0; i < 200; ++i) EXPECT_NE(ReservedPort().number(), port.number());
 }
 

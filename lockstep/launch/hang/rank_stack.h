@@ -48,8 +48,8 @@ class ProcessState {
   pid_t process_;
 };
 
-/// The names of functions in a program's file (ELF, 64 bits), also of those that it exports to
-/// nobody. A file that is not like that, or was stripped, has none.
+/// The names of functions in an ELF file of 64 bits, exported or not; none for other or stripped
+/// files.
 class SymbolTable {
  public:
   explicit SymbolTable(const std::string& file);
@@ -88,7 +88,7 @@ std::vector<ThreadStack> ask_for_stacks(ProgressSlot& slot, pid_t process,
 /// `program+0x1234` of a function without a name.
 std::string readable_frame(const std::string& line, SymbolTables& tables);
 
-/// Takes the answers of threads apart, as own_slot.h describes them, and makes them readable.
+/// Parses the answers of threads, as own_slot.h describes them, and makes them readable.
 std::vector<ThreadStack> parse_stacks(const std::string& text, SymbolTables& tables);
 
 }  // namespace lockstep::launch

@@ -14,7 +14,7 @@
 
 namespace lockstep::launch {
 
-/// The clock of each rank that has given no sign of life.
+/// The time for which each rank has given no sign of life.
 ///
 /// It counts only time in which the launcher itself could look: after a pause of the whole machine,
 /// or of a container, nobody is late.
@@ -31,13 +31,13 @@ class HangWatch {
   /// Looks at all ranks; nothing stands for one that is not watched, or has ended.
   void look(Time now, const std::vector<std::optional<RankProgress>>& ranks);
 
-  /// Takes it for a sign of life that a rank cannot give one.
+  /// Excuses a rank that cannot give a sign of life.
   void excuse(std::size_t rank) { ranks_[rank].idle = {}; }
 
   /// Returns how long a rank has given no sign.
   Milliseconds idle(std::size_t rank) const;
 
-  /// Says whether that is too long.
+  /// Returns whether that is too long.
   bool is_late(std::size_t rank) const { return ranks_[rank].idle >= ranks_[rank].limit; }
 
   /// Returns when to look again.
@@ -56,13 +56,13 @@ class HangWatch {
 
 /// The launcher's findings about a rank that hangs.
 struct HangReport {
-  std::size_t rank = 0;  ///< place of the one that is taken for the cause
-  std::string what;      ///< it does, and for how long, after its name
-  std::string others;    ///< that are behind as well, and for what the rest wait; may be empty
+  std::size_t rank = 0;  ///< index of the rank that is taken for the cause
+  std::string what;      ///< it does, and for how long, to follow its name
+  std::string others;    ///< ranks that are behind, and what the rest wait for; may be empty
   std::vector<std::vector<ThreadStack>> stacks = {};  ///< of each rank; empty of one that has ended
 };
 
-/// The launcher's eye on the ranks of one node, which tells whether they still make progress.
+/// Watches whether the ranks of one node make progress.
 class RankWatch {
  public:
   using Clock = HangWatch::Time::clock;

@@ -33,7 +33,7 @@ namespace {
 
 /// A node's part in a world of several: it joins, runs its ranks as it is ordered to, and tells how
 /// they end.
-class Agent final : private Outside {
+class Agent final : private OtherNodes {
  public:
   /// Joins the node that serves. The facts are completed by address and ports. The service is that
   /// of this node, which it may have to begin.

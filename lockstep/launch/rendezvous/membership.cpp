@@ -14,7 +14,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr int kMostRefusals = 4;  // of one that listens as long as it lives
+constexpr int kMostRefusals = 4;  // a node listens as long as it lives
 
 }  // namespace
 
@@ -59,12 +59,12 @@ void Succession::note(const NodePlan& plan) {
 void Succession::move_to(const std::string& endpoint) {
   const std::lock_guard lock(mutex_);
   is_moving_ = true;
-  if (!endpoint.empty()) plan_.heirs = {endpoint};
+  if (!endpoint.empty()) plan_.successors = {endpoint};
 }
 
-std::optional<std::vector<std::string>> Succession::heirs_of_loss() {
+std::optional<std::vector<std::string>> Succession::successors_of_loss() {
   const std::lock_guard lock(mutex_);
-  const bool are_enough = std::ssize(plan_.heirs) >= meeting_.least_nodes;
+  const bool are_enough = std::ssize(plan_.successors) >= meeting_.least_nodes;
   const bool is_cut_off = facts_.serves || !are_enough;
   if (is_leaving_ || was_away_ || (is_cut_off && !is_moving_)) return std::nullopt;
   if (std::exchange(facts_.serves, false)) stand_by();  // it was told to move
@@ -72,35 +72,35 @@ std::optional<std::vector<std::string>> Succession::heirs_of_loss() {
                                                           : "lost the node that serves the "
                                                             "rendezvous, ",
       server_.endpoint.text()));
-  return std::exchange(plan_.heirs, {});
+  return std::exchange(plan_.successors, {});
 }
 
 std::optional<net::Client> Succession::next() {
-  std::vector<std::string> heirs = heirs_of_loss().value_or(std::vector<std::string>());
-  for (int tried = 0; !heirs.empty() && !is_leaving_; ++tried) {
-    const std::string heir = heirs.front();
-    heirs.erase(heirs.begin());
+  std::vector<std::string> successors = successors_of_loss().value_or(std::vector<std::string>());
+  for (int tried = 0; !successors.empty() && !is_leaving_; ++tried) {
+    const std::string successor = successors.front();
+    successors.erase(successors.begin());
     {
       const std::lock_guard lock(mutex_);
-      plan_.heirs = heirs;  // if that one is lost before it has made a plan
-      server_.endpoint = net::parse_endpoint("rendezvous", heir, 0);
+      plan_.successors = successors;  // if that one is lost before it has made a plan
+      server_.endpoint = net::parse_endpoint("rendezvous", successor, 0);
       const net::Endpoint own{.host = facts_.address, .port = facts_.standby_port};
-      if (standby_ && heir == own.text()) serve(heir, heirs, tried);
+      if (standby_ && successor == own.text()) serve(successor, successors, tried);
     }
-    if (auto client = connect(heir)) return client;
+    if (auto client = connect(successor)) return client;
   }
   return std::nullopt;
 }
 
-std::optional<net::Client> Succession::connect(const std::string& heir) {
+std::optional<net::Client> Succession::connect(const std::string& successor) {
   net::ClientOptions options = server_;
-  options.timeout = patience::for_an_heir(meeting_.dead_after);
+  options.timeout = patience::for_a_successor(meeting_.dead_after);
   options.most_refusals = kMostRefusals;
   options.gives_up = [this] { return is_leaving_.load(); };
   try {
     return net::Client(options);
   } catch (const std::exception& error) {
-    tell(concat("the next to serve, ", heir, ", cannot be reached: ", error.what()));
+    tell(concat("the next to serve, ", successor, ", cannot be reached: ", error.what()));
   }
   return std::nullopt;
 }
@@ -113,7 +113,7 @@ void Succession::serve(const std::string& endpoint, std::vector<std::string> oth
       {.generation = plan_.generation,
           .history = plan_.history,
           .nodes = nodes,
-          .heirs = std::move(others),
+          .successors = std::move(others),
           .regather = patience::to_regather(meeting_.dead_after, tried),
           .founder = plan_.founder,
           .origin = plan_.origin});
@@ -206,13 +206,13 @@ bool Membership::begin(std::int64_t generation, int server) {
   return true;
 }
 
-// The last order stands, whatever becomes of the connection, which stays until we go.
+// The last order stands, whatever becomes of the connection, which stays open until we leave.
 void Membership::run() {
   while (!is_over_) {
     try {
       listen();
     } catch (const std::exception&) {
-      // The server has gone, or sends nonsense.
+      // The server has gone, or sent malformed bytes.
     }
     if (!is_over_ && !follow()) break;
   }
@@ -278,22 +278,22 @@ void Membership::send_all() {
   }
 }
 
-// What has come was read before: one that stood still itself does not take that for silence.
+// Called after reading, so that a node that stood still itself does not take that for silence.
 void Membership::beat_if_due() {
   const auto now = Clock::now();
   if (now < last_beat_ + beat_) return;
-  // Of a beat that was due long ago nothing follows but that we were stopped.
+  // A beat that was due long ago only shows that we were stopped.
   if (now - last_beat_ > dead_after_ / 2) last_heard_ = now;
   last_beat_ = now;
   if (now - last_heard_ > dead_after_) throw CommError("rendezvous: the server is silent");
   client_->send(bytes_of(AgentMessage{.kind = AgentMessage::Kind::kBeat}));
 }
 
-/// Follows the next one that serves; false if there is none.
+/// Follows the successor; false if there is none.
 bool Membership::follow() {
   client_.reset();
   {
-    // The ranks here are to end now, whoever is found.
+    // The ranks here have to end now, whichever server is found.
     const std::lock_guard lock(mutex_);
     ++server_;
     inbox_.clear();

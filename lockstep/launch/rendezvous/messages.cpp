@@ -102,7 +102,7 @@ void write_plan(net::ByteWriter& writer, const NodePlan& plan) {
   writer.number(plan.generation).number(plan.node_rank).number(plan.nodes);
   writer.number(plan.first_rank).number(plan.world_size);
   writer.text(plan.master_address).number(plan.master_port);
-  writer.number(plan.restart).number(plan.max_restarts).text(plan.store_key).texts(plan.heirs);
+  writer.number(plan.restart).number(plan.max_restarts).text(plan.store_key).texts(plan.successors);
   writer.number(plan.history.restarts).number(plan.history.furthest.value_or(kNone));
   writer.number(plan.history.code_at_furthest).number(plan.history.loops);
   writer.number(plan.founder).text(plan.origin);
@@ -121,7 +121,7 @@ NodePlan read_plan(net::ByteReader& reader) {
   plan.restart = reader.within(0, kMostOfAnInt);
   plan.max_restarts = reader.within(0, kMostOfAnInt);
   plan.store_key = reader.text();
-  plan.heirs = reader.texts();
+  plan.successors = reader.texts();
   plan.history.restarts = reader.within(0, kMostOfAnInt);
   const std::int64_t furthest = reader.number();
   if (furthest >= 0) plan.history.furthest = furthest;

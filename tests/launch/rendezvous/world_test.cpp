@@ -180,10 +180,11 @@ TEST_F(ChangingWorlds, ThatAreElasticGoOnWithoutALostNode) {
 
 TEST_F(ChangingWorlds, ThatAreElasticTakeInOneThatJoins) {
   start_two(1, 3, 0);
-  take(world_->join(4, heir(4), now_));
+  take(world_->join(4, successor(4), now_));
   EXPECT_THAT(told(Kind::kEnd), ElementsAre(2, 3));
   EXPECT_TRUE(order_to(2).gently);
-  EXPECT_THAT(order_to(4).plan.heirs, ElementsAre("10.0.0.4:7")) << "in case this server is lost";
+  EXPECT_THAT(order_to(4).plan.successors, ElementsAre("10.0.0.4:7"))
+      << "in case this server is lost";
   end(2, ended(75));
   take(world_->fail(3, 1, "it has seen the others end"));
   end(3, failed(1));
@@ -195,7 +196,7 @@ TEST_F(ChangingWorlds, ThatAreElasticTakeInOneThatJoins) {
 class WorldsOfRuns : public ChangingWorlds {
  protected:
   void join_with(NodeId id, const std::string& run, std::int64_t had = 0) {
-    NodeFacts facts = heir(id);
+    NodeFacts facts = successor(id);
     facts.run = run;
     take(world_->join(id, facts, now_, had));
   }
