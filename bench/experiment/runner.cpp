@@ -16,7 +16,6 @@
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/launch/child_process.h"
-#include "lockstep/launch/strays.h"
 #include "lockstep/record/metrics.h"
 
 namespace lockstep::bench {

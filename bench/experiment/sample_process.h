@@ -7,9 +7,7 @@
 
 #include "bench/experiment/study.h"
 #include "lockstep/core/cgroup.h"
-#include "lockstep/launch/exit_status.h"
-#include "lockstep/launch/signal_reader.h"
-#include "lockstep/launch/strays.h"
+#include "lockstep/launch/child_process.h"
 
 namespace lockstep::bench {
 

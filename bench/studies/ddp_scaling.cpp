@@ -10,9 +10,8 @@
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/launch/hosts/hosts_options.h"
-#include "lockstep/launch/hosts/inside.h"
-#include "lockstep/launch/hosts/network.h"
+#include "lockstep/launch/hosts/hosts.h"
+#include "lockstep/launch/hosts/made_hosts.h"
 #include "lockstep/record/metrics_reader.h"
 
 namespace lockstep::bench::ddp_scaling {

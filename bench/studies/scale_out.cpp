@@ -10,7 +10,7 @@
 #include "bench/experiment/sample_process.h"
 #include "bench/synthetic/synthetic_set.h"
 #include "lockstep/core/error.h"
-#include "lockstep/launch/hosts/inside.h"
+#include "lockstep/launch/hosts/made_hosts.h"
 #include "lockstep/record/metrics_reader.h"
 
 namespace lockstep::bench::scale_out {

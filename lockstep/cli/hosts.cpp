@@ -1,11 +1,11 @@
+#include "lockstep/launch/hosts/hosts.h"
+
 #include <iostream>
 
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/flags/flag_table.h"
-#include "lockstep/launch/hosts/hosts_options.h"
-#include "lockstep/launch/hosts/inside.h"
-#include "lockstep/launch/hosts/network.h"
+#include "lockstep/launch/hosts/made_hosts.h"
 
 namespace lockstep::cli {
 namespace {

@@ -14,7 +14,6 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include "lockstep/cluster/route.h"
 #include "lockstep/comm/gloo_loop.h"
 #include "lockstep/comm/host/collective.h"
 #include "lockstep/comm/reduce/reduce_kernel.h"
@@ -22,6 +21,7 @@
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep {
 namespace {

@@ -7,7 +7,6 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "lockstep/cluster/place.h"
-#include "lockstep/cluster/route.h"
 #include "lockstep/comm/ask_store.h"
 #include "lockstep/comm/backend.h"
 #include "lockstep/comm/gloo_backend.h"
@@ -22,6 +21,7 @@
 #include "lockstep/device/host_memory.h"
 #include "lockstep/liveness/own_slot.h"
 #include "lockstep/liveness/spare.h"
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep {
 namespace {

@@ -8,14 +8,13 @@
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "lockstep/cluster/route.h"
 #include "lockstep/comm/ask_store.h"
 #include "lockstep/comm/store.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/net/endpoint.h"
-#include "lockstep/net/store_client.h"
+#include "lockstep/net/store.h"
 
 namespace lockstep {
 namespace {

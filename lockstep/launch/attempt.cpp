@@ -7,14 +7,14 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/text.h"
+#include "lockstep/launch/child_process.h"
 #include "lockstep/launch/patience.h"
-#include "lockstep/launch/strays.h"
 #include "lockstep/liveness/progress_page.h"
 
 namespace lockstep::launch {
 namespace {
 
-// Between two looks whether those that are left have saved.
+// Between two checks whether the remaining processes have saved.
 constexpr std::chrono::milliseconds kSavingLook{5};
 
 constexpr int kSignalEvent = -1;
@@ -209,7 +209,7 @@ void Attempt::kill_all() {
     if (!worker.process->signal_group(SIGKILL)) let_go(worker);
 }
 
-// One that cannot be killed is a stray, which clean_up() names, and ends the run as if it had been.
+// A process that cannot be killed is a stray, which clean_up() names; it counts as killed.
 void Attempt::let_go(Worker& worker) {
   if (worker.status) return;
   ::epoll_ctl(events_.get(), EPOLL_CTL_DEL, worker.process->descriptor(), nullptr);
@@ -246,8 +246,9 @@ std::ptrdiff_t Attempt::running() const {
 
 // What an attempt came to: which end of a process is a failure, and which failure is the cause.
 
-// Also after we had passed a stop signal on, and not by our own hand: as of a rank that another
-// hand killed, or that the signal met before it could answer. The others have saved what there is.
+// Also a death by a signal that is not ours, after we passed a stop signal on: something else
+// killed the rank, or the signal came before it could handle it. The others have saved what there
+// is.
 bool Attempt::is_stop_itself(const ExitStatus& status) const {
   const bool asks_to_stop = signal_ == SIGTERM || signal_ == SIGINT || signal_ == SIGUSR1;
   const bool is_lost = asks_to_stop && !has_killed_ && status.signal != 0;
@@ -267,7 +268,7 @@ const Worker* Attempt::cause() const {
   return found == failed_.end() ? failed_.front() : *found;
 }
 
-/// Returns one that had something to say of its end, though it was asked to end.
+/// Returns a process that reported an error although it was asked to end.
 const Worker* Attempt::last_to_speak() const {
   const auto found = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& worker) {
     return !worker.status->succeeded() && !is_stop(*worker.status) && !worker.message().empty();

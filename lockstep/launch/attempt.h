@@ -17,15 +17,15 @@ struct EndingRules {
   std::chrono::milliseconds grace_period;      ///< between a passed-on signal and SIGKILL
   std::chrono::milliseconds for_own_end{0};    ///< for the others, after a failure, before SIGTERM
   std::chrono::milliseconds after_failure{0};  ///< then, before SIGKILL; 0: SIGKILL at once
-  /// One that stopped with a snapshot did as it was asked, as will the others; one that then lost
-  /// it as a peer was stopped with it.
+  /// A process that stopped with a snapshot did as it was asked, as will the others; one that then
+  /// lost its peer was stopped, too.
   bool may_stop = false;
 };
 
 /// One attempt of a group, from its start to the end of all that its processes started.
 ///
-/// The first process that fails decides: the others are ended. One that only lost its peers is not
-/// the cause if another failed by itself.
+/// The first process that fails ends all others. A process that only lost its peers is not the
+/// cause if another failed by itself.
 class Attempt {
  public:
   Attempt(const Attempt&) = delete;
@@ -57,8 +57,8 @@ class Attempt {
   /// Has on_wake() called also when this descriptor becomes readable. Close it to stop that.
   void wake_by(int descriptor) const { add_event(descriptor, kOutsideEvent); }
 
-  /// Ends all processes because others want it, which is no failure of theirs: as after a failure,
-  /// or gently, with SIGTERM and the grace period.
+  /// Ends all processes by request of other nodes, without counting it as a failure: as after a
+  /// failure, or gently, with SIGTERM and the grace period.
   void end_by_order(bool gently);
 
  private:
@@ -67,13 +67,13 @@ class Attempt {
   /// The progress of ending all processes, after a failure or a signal.
   enum class Ending { kNone, kAwaited, kSaving, kAsked };
 
-  /// Notes what is known only at the moment of the first failure.
+  /// Records what is known only at the moment of the first failure.
   virtual void on_first_failure(const Worker& worker) = 0;
   /// Returns the lines that report the failure that ended the attempt.
   virtual std::string describe(const Worker& cause) = 0;
   virtual std::optional<std::int64_t> furthest_step() const = 0;
-  /// Returns whether processes that are left after a failure may still go on for now, as they save
-  /// what would be lost; asked every few milliseconds.
+  /// Returns whether the remaining processes may go on for now after a failure, as they save what
+  /// would be lost; called every few milliseconds.
   virtual bool saves_what_is_left(Clock::duration since_failure) const;
   /// Does what is due apart from events, and returns when to call it again.
   virtual std::optional<Clock::time_point> on_wake() = 0;

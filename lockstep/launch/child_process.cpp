@@ -1,11 +1,15 @@
 #include "lockstep/launch/child_process.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
 #include <sched.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <system_error>
@@ -17,7 +21,59 @@
 #include "lockstep/launch/patience.h"
 
 namespace lockstep::launch {
+
+std::string ExitStatus::text() const {
+  if (signal == 0) return concat("exited with code ", code);
+  return concat("was killed by ", signal_name(signal), " (signal ", signal, ")");
+}
+
+std::string signal_name(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name == nullptr ? concat("signal ", signal) : concat("SIG", name);
+}
+
+std::optional<int> signal_number(const std::string& name) {
+  for (int signal = 1; signal < NSIG; ++signal) {
+    const std::string known = signal_name(signal);
+    if (name == known || "SIG" + name == known) return signal;
+  }
+  return std::nullopt;
+}
+
 namespace {
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  ::sigaction(signal, nullptr, &action);
+  return action.sa_handler == SIG_IGN;
+}
+
+using Clock = std::chrono::steady_clock;
+
+/// The findings of one look at the strays.
+struct Strays {
+  std::vector<pid_t> left;
+  bool may_end = false;  ///< some were killed, and end soon or have left us their children
+};
+
+std::vector<pid_t> strays_among(
+    const std::vector<pid_t>& children, const std::vector<pid_t>& known) {
+  std::vector<pid_t> strays;
+  std::copy_if(children.begin(), children.end(), std::back_inserter(strays),
+      [&](pid_t pid) { return std::find(known.begin(), known.end(), pid) == known.end(); });
+  return strays;
+}
+
+Strays kill_once(const std::vector<pid_t>& known) {
+  Strays found;
+  for (const pid_t pid : strays_among(children(), known)) {
+    const bool is_killed = ::kill(pid, SIGKILL) == 0 || errno != EPERM;
+    const bool has_ended = ::waitpid(pid, nullptr, WNOHANG) != 0;
+    if (!has_ended) found.left.push_back(pid);
+    found.may_end = found.may_end || is_killed || has_ended;
+  }
+  return found;
+}
 
 void make_nonblocking(const FileDescriptor& descriptor) {
   if (::fcntl(descriptor.get(), F_SETFL, O_NONBLOCK) != 0) throw_errno("launch: set up a pipe");
@@ -156,6 +212,61 @@ bool is_executable(const std::string& path) {
 }
 
 }  // namespace
+
+SignalReader::SignalReader(const std::vector<int>& signals) {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int signal : signals) {
+    if (!is_ignored(signal)) ::sigaddset(&set, signal);
+  }
+  descriptor_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!descriptor_) throw_errno("launch: watch signals");
+  ::sigprocmask(SIG_BLOCK, &set, &before_);
+}
+
+SignalReader::~SignalReader() {
+  read();  // what came at the very end has been served: it must not strike once unblocked
+  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+}
+
+std::vector<int> SignalReader::read() const {
+  std::vector<int> signals;
+  signalfd_siginfo info{};
+  while (::read(descriptor_.get(), &info, sizeof(info)) == static_cast<ssize_t>(sizeof(info))) {
+    signals.push_back(static_cast<int>(info.ssi_signo));
+  }
+  return signals;
+}
+
+Subreaper::Subreaper() {
+  ::prctl(PR_GET_CHILD_SUBREAPER, &before_);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+Subreaper::~Subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, before_); }
+
+std::vector<pid_t> children() {
+  std::ifstream file("/proc/thread-self/children");
+  std::vector<pid_t> result;
+  for (pid_t pid = 0; file >> pid;) result.push_back(pid);
+  return result;
+}
+
+void reap_strays(const std::vector<pid_t>& known) {
+  for (const pid_t pid : strays_among(children(), known)) ::waitpid(pid, nullptr, WNOHANG);
+}
+
+// A killed parent leaves us its children: again until none is new. No wait is without an end: a
+// process may belong to another user (`sudo`), hang in the kernel, or make others without end.
+std::vector<pid_t> kill_strays(
+    const std::vector<pid_t>& known, std::chrono::milliseconds patience) {
+  const auto end = Clock::now() + patience;
+  while (true) {
+    Strays found = kill_once(known);
+    if (!found.may_end || Clock::now() >= end) return found.left;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
 
 ChildProcess::ChildProcess(const ChildOptions& options) {
   Pipe output, errors, failures = make_pipe();

@@ -1,15 +1,87 @@
 #pragma once
 
+#include <chrono>
 #include <optional>
+#include <signal.h>
 #include <string>
 #include <sys/types.h>
 #include <vector>
 
+#include "lockstep/core/exit_code.h"
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/guardian.h"
 
 namespace lockstep::launch {
+
+/// The end of a process: by its own exit code, or by a signal (then `signal` is not zero).
+struct ExitStatus {
+  int code = 0;
+  int signal = 0;
+
+  bool succeeded() const { return code == 0 && signal == 0; }
+
+  /// Returns what a shell would: the code, or 128 + the signal.
+  int result() const { return signal != 0 ? 128 + signal : code; }
+
+  /// Returns whether it is the end of one of Lockstep's programs for this reason.
+  bool is(ExitCode reason) const { return result() == static_cast<int>(reason); }
+
+  /// Returns it in words: `exited with code 7`, `was killed by SIGKILL (signal 9)`.
+  std::string text() const;
+};
+
+/// Returns the name of a signal, `SIGTERM`; of one without a name `signal 40`.
+std::string signal_name(int signal);
+
+/// Finds the signal of a name, `SIGTERM` or `TERM`; nothing when there is none.
+std::optional<int> signal_number(const std::string& name);
+
+/// Turns signals to this process into something to read; their old effect returns when it ends.
+///
+/// A signal that is ignored on entry stays ignored, so that `nohup` keeps its meaning.
+class SignalReader {
+ public:
+  explicit SignalReader(const std::vector<int>& signals);
+  SignalReader(const SignalReader&) = delete;
+  SignalReader& operator=(const SignalReader&) = delete;
+  ~SignalReader();
+
+  /// Returns a descriptor that becomes readable when a signal has come.
+  int descriptor() const { return descriptor_.get(); }
+
+  /// Returns the signals that have come since the last call.
+  std::vector<int> read() const;
+
+ private:
+  sigset_t before_;
+  FileDescriptor descriptor_;
+};
+
+/// Makes this process the parent of its descendants whose own parent ends, while this object
+/// exists.
+class Subreaper {
+ public:
+  Subreaper();
+  Subreaper(const Subreaper&) = delete;
+  Subreaper& operator=(const Subreaper&) = delete;
+  ~Subreaper();
+
+ private:
+  int before_ = 0;
+};
+
+/// Returns the children of the calling thread's process, including dead ones that were not waited
+/// for.
+std::vector<pid_t> children();
+
+/// Waits for those dead children that are not among `known`.
+void reap_strays(const std::vector<pid_t>& known);
+
+/// Kills all children that are not among `known`, including those that become ours by that, and
+/// waits for their end. Returns those that are left: another user's, which may not be killed, and
+/// those that the kernel holds for longer than `patience`.
+std::vector<pid_t> kill_strays(
+    const std::vector<pid_t>& known, std::chrono::milliseconds patience = std::chrono::seconds(2));
 
 /// The program of a child process, and its surroundings.
 struct ChildOptions {

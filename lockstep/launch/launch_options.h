@@ -2,16 +2,51 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <signal.h>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "lockstep/launch/hang/hang_timeout.h"
-#include "lockstep/launch/output/output_plan.h"
-#include "lockstep/launch/rendezvous/rendezvous_options.h"
+#include "lockstep/flags/flag_table.h"
+#include "lockstep/launch/output/worker_output.h"
 
 namespace lockstep::launch {
+
+/// The way in which the nodes of a world find each other, and how many there may be.
+struct RendezvousOptions {
+  std::string host;  ///< of the node that serves
+  int port = 0;
+  int least_nodes = 1, most_nodes = 1;
+  std::string secret_file;          ///< empty: LOCKSTEP_SECRET, or none
+  bool insecure = false;            ///< no secret, whoever reaches the port
+  std::string local_address;        ///< of this node; empty: that of the way to the server
+  std::optional<bool> serves = {};  ///< nothing: who can listen at the address does
+  std::chrono::milliseconds join_timeout{600'000};  ///< for the least number of nodes to come
+  std::chrono::milliseconds last_call{30'000};      ///< then, at the start, for more
+  std::chrono::milliseconds beat{200};              ///< how often nodes tell that they live
+  std::chrono::milliseconds dead_after{5'000};      ///< of silence
+  /// Names and values of what must be equal on all nodes, beside the program and the restarts.
+  std::vector<std::pair<std::string, std::string>> same = {};
+  /// Returns the id of the run in this node's output folder; empty if there is none. A node that
+  /// has another one than those that train is refused.
+  std::function<std::string()> run_here = [] { return std::string(); };
+};
+
+/// How long a rank may make no progress, unless the user says otherwise.
+inline constexpr std::chrono::milliseconds kUsualHangTimeout{120'000};
+
+/// Declares the flag for it, of all verbs that start ranks.
+template <typename Options>
+Flag<Options> hang_timeout_flag(typename Flag<Options>::Read read = nullptr) {
+  return flag_by<Options>("--hang-timeout", "TIME",
+      "a rank without progress for so long has failed; 0: never", std::move(read))
+      .usually("2m");
+}
+
+/// Understands its value: a time span, or 0. Throws InvalidArgument.
+std::chrono::milliseconds hang_timeout_of(const std::string& text);
 
 /// The place of a node's ranks in a world whose nodes may have different numbers of them, and how
 /// they reach the store of its rendezvous.
@@ -94,5 +129,18 @@ void check_options(const LaunchOptions& options);
 /// Call it from the main thread of a process that has no other children. Throws InvalidArgument and
 /// std::system_error for what is wrong before the first rank has started.
 int launch(const LaunchOptions& options);
+
+/// Does what launch() does, for a node of a world that meets by LaunchOptions::rendezvous: all
+/// nodes start their ranks together, again after a failure anywhere, and with other nodes when some
+/// have gone or come.
+///
+/// Returns the run's exit code, the same on all nodes; kPeersLost where the node that serves is
+/// lost or too few come; of a node that was asked to stop what its ranks say. Throws
+/// InvalidArgument for a node that is refused, with what differs.
+int launch_together(const LaunchOptions& options);
+
+/// Throws InvalidArgument that names the flag for options of the rendezvous that cannot work, such
+/// as no secret on a network.
+void check_rendezvous(const RendezvousOptions& options);
 
 }  // namespace lockstep::launch

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/launch/exit_status.h"
+#include "lockstep/launch/child_process.h"
 
 namespace lockstep::launch {
 

@@ -1,6 +1,5 @@
 #include "lockstep/launch/supervisor.h"
 
-#include <algorithm>
 #include <poll.h>
 #include <unistd.h>
 
@@ -58,13 +57,23 @@ std::optional<int> Supervisor::pause(std::chrono::seconds time) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
     if (left.count() <= 0) return std::nullopt;
-    console_.flush();
-    std::vector<pollfd> waited{{signals_.descriptor(), POLLIN, 0}};
-    console_.add_to(waited);
-    ::poll(waited.data(), waited.size(), static_cast<int>(left.count()));
-    for (const int signal : signals_.read())
-      if (signal != SIGCHLD) return signal;
+    const auto signals = wait(static_cast<int>(left.count()));
+    if (!signals.empty()) return signals.front();
   }
+}
+
+std::vector<int> Supervisor::outside_signals() const {
+  std::vector<int> signals = signals_.read();
+  std::erase(signals, SIGCHLD);
+  return signals;
+}
+
+std::vector<int> Supervisor::wait(int milliseconds, int other) {
+  std::vector<pollfd> waited{{signals_.descriptor(), POLLIN, 0}, {other, POLLIN, 0}};
+  console_.add_to(waited);
+  ::poll(waited.data(), waited.size(), milliseconds);
+  console_.flush();
+  return outside_signals();
 }
 
 AttemptReport Supervisor::make(const MakeAttempt& attempt, const AttemptPlan& plan) {
@@ -84,13 +93,8 @@ void Supervisor::report_failure(
 }
 
 void Supervisor::drain() {
-  const auto is_from_outside = [](int signal) { return signal != SIGCHLD; };
-  for (console_.flush(); !console_.empty(); console_.flush()) {
-    std::vector<pollfd> waited{{signals_.descriptor(), POLLIN, 0}};
-    console_.add_to(waited);
-    ::poll(waited.data(), waited.size(), -1);
-    const auto signals = signals_.read();
-    if (std::any_of(signals.begin(), signals.end(), is_from_outside)) return;
+  console_.flush();
+  while (!console_.empty() && wait(-1).empty()) {
   }
 }
 

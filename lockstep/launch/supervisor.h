@@ -7,23 +7,21 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/launch/output/console.h"
-#include "lockstep/launch/ranks/spares.h"
+#include "lockstep/launch/child_process.h"
+#include "lockstep/launch/output/worker_output.h"
+#include "lockstep/launch/ranks/worker.h"
 #include "lockstep/launch/restart.h"
-#include "lockstep/launch/signal_reader.h"
-#include "lockstep/launch/strays.h"
 
 namespace lockstep::launch {
 
-/// The facts that are known when an attempt is over.
+/// The outcome of an attempt.
 struct AttemptReport {
   AttemptEnd end;
   std::string failure;        ///< lines that say what failed; empty: nothing did
   std::int64_t death_ns = 0;  ///< when that was seen, on the monotonic clock
 };
 
-/// Makes writing to a closed pipe an error instead of our end: a reader of our output may go, and
-/// the run matters more.
+/// Ignores SIGPIPE: the reader of our output may go, and the run matters more.
 class IgnoredPipeSignal {
  public:
   IgnoredPipeSignal();
@@ -35,7 +33,7 @@ class IgnoredPipeSignal {
   void (*before_)(int);
 };
 
-/// Starts a group, again after each failure until it is given up, and reports the failures.
+/// Starts a group, restarts it after failures as the rules allow, and reports the failures.
 class Supervisor {
  public:
   using MakeAttempt = std::function<AttemptReport(const AttemptPlan&)>;
@@ -51,14 +49,21 @@ class Supervisor {
   const SignalReader& signals() const { return signals_; }
   Console& console() { return console_; }
 
+  /// Returns the signals that have come from outside since the last call.
+  std::vector<int> outside_signals() const;
+
+  /// Waits for a signal, a reader of our output, another descriptor, or for so many milliseconds
+  /// (-1: without an end). Writes what can be written, and returns the signals from outside.
+  std::vector<int> wait(int milliseconds, int other = -1);
+
   /// Prints `lockstep: TEXT` on standard error, unless it is to be quiet.
   void say(const std::string& text);
 
-  /// Prints what failed, after what follows from it, and then the reason for that, if there is one.
+  /// Prints the consequence, what failed, and the reason for the consequence, if there is one.
   void report_failure(
       const AttemptReport& report, const std::string& consequence, const std::string& reason);
 
-  /// Waits until all output is read; a signal ends that, as nothing else is left to be done.
+  /// Waits until all output is read, or for a signal.
   void drain();
 
   bool is_quiet() const { return quiet_; }

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "lockstep/liveness/slot.h"
+#include "lockstep/liveness/own_slot.h"
 
 namespace lockstep {
 

@@ -1,11 +1,21 @@
 #include "lockstep/liveness/own_slot.h"
 
+#include <cerrno>
+#include <charconv>
+#include <climits>
+#include <cstring>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <linux/futex.h>
 #include <mutex>
+#include <signal.h>
+#include <string_view>
+#include <sys/syscall.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include "lockstep/core/environment.h"
 #include "lockstep/liveness/progress_page.h"
-#include "lockstep/liveness/stack_answer.h"
 
 namespace lockstep {
 namespace {
@@ -25,6 +35,76 @@ ProgressSlot* attach_for_life() {
   return slot;
 }
 
+constexpr int kMostFrames = 64;
+
+ProgressSlot* answering = nullptr;
+char folder_of_files[64] = "";  // `/proc/PID/fd/` of the launcher
+
+// What follows is called in a signal's handler: neither memory nor locks are taken.
+char* append(char* to, std::string_view text) {
+  return static_cast<char*>(std::memcpy(to, text.data(), text.size())) + text.size();
+}
+
+char* append_number(char* to, char* end, long number) { return std::to_chars(to, end, number).ptr; }
+
+int open_file(int number) {
+  char path[96];
+  char* end = append(path, folder_of_files);
+  end = append_number(end, path + sizeof(path) - 1, number);
+  *end = '\0';
+  return ::open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+}
+
+// Where the thread was interrupted; null where we do not know the processor.
+void* interrupted_at(const void* context) {
+  [[maybe_unused]] const auto& registers = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  return reinterpret_cast<void*>(registers.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return reinterpret_cast<void*>(registers.pc);
+#else
+  return nullptr;
+#endif
+}
+
+// From where it was interrupted: the frames before are our own.
+void write_stack(int file, void* start) {
+  char line[32];
+  char* end = append(line, "thread ");
+  end = append_number(end, line + sizeof(line) - 1, ::syscall(SYS_gettid));
+  *end++ = '\n';
+  if (::write(file, line, static_cast<std::size_t>(end - line)) < 0) return;
+  void* frames[kMostFrames];
+  const int count = ::backtrace(frames, kMostFrames);
+  int first = 0;
+  while (first < count && frames[first] != start) ++first;
+  if (first == count) first = 0;
+  ::backtrace_symbols_fd(frames + first, count - first, file);
+}
+
+void on_question(int, siginfo_t*, void* context) {
+  const int before = errno;
+  const int file = open_file(answering->stack_file.load(std::memory_order_acquire));
+  if (file >= 0) {
+    write_stack(file, interrupted_at(context));
+    ::close(file);
+  }
+  answering->answers.fetch_add(1, std::memory_order_release);
+  ::syscall(SYS_futex, &answering->answers, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  errno = before;
+}
+
+bool is_free(int signal) {
+  struct sigaction present {};
+  return ::sigaction(signal, nullptr, &present) == 0 && present.sa_handler == SIG_DFL;
+}
+
+// The first call loads a library and takes memory.
+void warm_up() {
+  void* frame = nullptr;
+  ::backtrace(&frame, 1);
+}
+
 }  // namespace
 
 ProgressSlot* own_slot() {
@@ -32,6 +112,21 @@ ProgressSlot* own_slot() {
   const std::lock_guard lock(attaching);
   ProgressSlot* const slot = attached_slot.load(std::memory_order_acquire);
   return slot != nullptr ? slot : attach_for_life();
+}
+
+int stack_signal() { return SIGRTMAX - 6; }
+
+bool answer_for_stack(ProgressSlot& slot, const std::string& page) {
+  const std::string folder = page.substr(0, page.rfind('/') + 1);
+  if (!is_free(stack_signal()) || folder.size() >= sizeof(folder_of_files)) return false;
+  std::strcpy(folder_of_files, folder.c_str());
+  answering = &slot;
+  warm_up();
+  struct sigaction action {};
+  action.sa_sigaction = on_question;
+  action.sa_flags = SA_RESTART | SA_ONSTACK | SA_SIGINFO;
+  ::sigfillset(&action.sa_mask);
+  return ::sigaction(stack_signal(), &action, nullptr) == 0;
 }
 
 }  // namespace lockstep

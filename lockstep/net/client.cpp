@@ -15,7 +15,6 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstPause(5), kLongestPause(500), kLongestConnect(2000);
 constexpr milliseconds kForAMessage(5000);
-constexpr std::size_t kPiece = std::size_t{1} << 16;
 
 milliseconds left_until(Client::Clock::time_point end) {
   const auto left = std::chrono::ceil<milliseconds>(end - Client::Clock::now());
@@ -44,7 +43,7 @@ std::string Client::try_once(const ClientOptions& options, Clock::time_point end
   if (!connection.obstacle.empty()) return connection.obstacle;
   const std::string what = concat("rendezvous: ", options.endpoint.text(), ": ");
   socket_ = std::move(connection.socket);
-  decoder_ = FrameDecoder(kMostOfAFriend);
+  decoder_ = FrameDecoder(kLargestMessage);
   try {
     shake_hands(options);
     return "";
@@ -103,8 +102,8 @@ std::optional<std::string> Client::receive(Clock::time_point until) {
 std::optional<std::string> Client::next_frame(Clock::time_point until) {
   while (true) {
     if (auto frame = decoder_.next()) return frame;
-    char piece[kPiece];
-    const ssize_t size = retried([&] { return ::recv(socket_.get(), piece, kPiece, 0); });
+    char piece[kReadSize];
+    const ssize_t size = retried([&] { return ::recv(socket_.get(), piece, kReadSize, 0); });
     if (size == 0) throw CommError("rendezvous: the server has closed the connection");
     if (size > 0)
       decoder_.feed({piece, static_cast<std::size_t>(size)});

@@ -8,44 +8,41 @@
 #include <string_view>
 
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/net/authentication.h"
 #include "lockstep/net/endpoint.h"
-#include "lockstep/net/frame.h"
-#include "lockstep/net/handshake.h"
-#include "lockstep/net/sealing.h"
+#include "lockstep/net/wire.h"
 
 namespace lockstep::net {
 
-/// Whom to connect to, as whom, and for how long to try.
+/// The server, how to introduce oneself, and for how long to try.
 struct ClientOptions {
   Endpoint endpoint;
   Hello hello;
   Key key;
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  std::function<bool()> gives_up = {};  ///< asked between two tries; none: it does not
-  /// Connections refused, which is what a host does where nobody listens; one that is only slow is
-  /// waited for.
+  std::function<bool()> gives_up = {};  ///< asked between two tries
+  /// Refused connections before it gives up: nobody listens there. A slow host is waited for.
   int most_refusals = std::numeric_limits<int>::max();
 };
 
-/// A connection to a server on which both have shown that they know the key.
+/// A connection to a server, with mutual authentication.
 class Client {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// Tries until the server is there, at growing intervals of at most half a second. Throws
-  /// InvalidArgument where the secret or the protocol differs, TimeoutError that says why nobody
-  /// was reached, CommError for one who came too late or has given up.
+  /// InvalidArgument where the secret or the protocol differs, TimeoutError with the last obstacle,
+  /// CommError if we came too late or gave up.
   explicit Client(const ClientOptions& options);
 
-  /// Returns a descriptor that becomes readable when something has come.
+  /// Returns a descriptor that becomes readable when a message has come.
   int descriptor() const { return socket_.get(); }
   std::string own_address() const { return net::own_address(socket_); }
 
   /// Sends a message. Throws CommError when the server has gone, or reads nothing for five seconds.
   void send(std::string_view message);
 
-  /// Returns the next message; nothing if none comes until then. Throws CommError when the server
-  /// has gone.
+  /// Returns the next message, if one comes until then. Throws CommError when the server has gone.
   std::optional<std::string> receive(Clock::time_point until);
 
  private:
@@ -58,7 +55,7 @@ class Client {
 
   int refusals_ = 0;
   FileDescriptor socket_;
-  FrameDecoder decoder_{kMostOfAFriend};
+  FrameDecoder decoder_{kLargestMessage};
   std::optional<Sealer> sealer_;
   std::optional<Opener> opener_;
 };

@@ -9,12 +9,17 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/net/endpoint.h"
-#include "lockstep/net/without_signals.h"
 
 namespace lockstep::net {
 namespace {
 
-constexpr std::size_t kPiece = std::size_t{1} << 16;
+constexpr PeerId kListener = 0, kWakeUp = 1;
+constexpr int kAcceptedAtOnce = 32;
+constexpr const char* kNotAuthenticated = "the secret or the run's id is another than here";
+
+std::int64_t nanoseconds_of(Server::Clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
 
 }  // namespace
 
@@ -28,8 +33,8 @@ ServerPeer::ServerPeer(FileDescriptor socket, Clock::time_point deadline)
 }
 
 bool ServerPeer::read() {
-  char piece[kPiece];
-  const ssize_t size = retried([&] { return ::recv(socket_.get(), piece, kPiece, 0); });
+  char piece[kReadSize];
+  const ssize_t size = retried([&] { return ::recv(socket_.get(), piece, kReadSize, 0); });
   if (size > 0) decoder_.feed({piece, static_cast<std::size_t>(size)});
   return size > 0 || (size < 0 && errno == EAGAIN);
 }
@@ -45,7 +50,7 @@ void ServerPeer::welcome(std::string_view answer, const Key& key) {
   waiting_ += frame_of(welcome_of(challenge_, answer, key));
   opener_.emplace(keys.to_server);
   sealer_.emplace(keys.to_client);
-  decoder_.set_most(kMostOfAFriend);
+  decoder_.set_most(kLargestMessage);
 }
 
 void ServerPeer::refuse(const std::string& why, bool too_late) {
@@ -68,18 +73,6 @@ bool ServerPeer::flush() {
   sent_ = 0;
   return true;
 }
-
-namespace {
-
-constexpr PeerId kListener = 0, kWakeUp = 1;
-constexpr int kAcceptedAtOnce = 32;
-constexpr const char* kStranger = "the secret or the run's id is another than here";
-
-std::int64_t nanoseconds_of(Server::Clock::time_point time) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
-}
-
-}  // namespace
 
 Server::Server(FileDescriptor listener, ServerHandler& handler, const ServerLimits& limits)
     : listener_(std::move(listener)),
@@ -106,7 +99,7 @@ void Server::stop(std::chrono::milliseconds patience) {
 bool Server::is_over() const {
   const std::int64_t end = end_ns_;
   if (end == 0) return false;
-  return peers_.size() == strangers_.size() || nanoseconds_of(Clock::now()) >= end;
+  return peers_.size() == unauthenticated_.size() || nanoseconds_of(Clock::now()) >= end;
 }
 
 void Server::run() {
@@ -126,14 +119,15 @@ void Server::run() {
     const auto now = Clock::now();
     due_ = handler_.on_time(now, *this);
     expire(now);
-    bury();
+    close_dead();
   }
 }
 
 int Server::milliseconds_to_wait(Clock::time_point now) const {
   auto wake = now + std::chrono::seconds(1);
   if (due_) wake = std::min(wake, *due_);
-  if (!strangers_.empty()) wake = std::min(wake, peers_.at(*strangers_.begin()).deadline());
+  if (!unauthenticated_.empty())
+    wake = std::min(wake, peers_.at(*unauthenticated_.begin()).deadline());
   const std::int64_t end = end_ns_;
   if (end != 0) wake = std::min(wake, now + std::chrono::nanoseconds(end - nanoseconds_of(now)));
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(wake - now).count();
@@ -153,9 +147,9 @@ void Server::accept_some() {
     FileDescriptor socket(
         ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
-      // Without a free descriptor the oldest stranger gives way.
-      if ((errno == EMFILE || errno == ENFILE) && !strangers_.empty())
-        doomed_.emplace(*strangers_.begin(), false);
+      // Without a free descriptor the oldest unauthenticated connection gives way.
+      if ((errno == EMFILE || errno == ENFILE) && !unauthenticated_.empty())
+        closing_.emplace(*unauthenticated_.begin(), false);
       return;
     }
     try {
@@ -164,41 +158,41 @@ void Server::accept_some() {
       const PeerId id = next_++;
       watch(peer.descriptor(), id, peer.waiting() > 0, EPOLL_CTL_ADD);
       peers_.emplace(id, std::move(peer));
-      strangers_.insert(id);
+      unauthenticated_.insert(id);
     } catch (const std::system_error&) {
       // It has closed meanwhile.
     }
   }
 }
 
-/// Lets the oldest stranger give way where there are too many: one who knows the key needs no more
-/// than a message to show it.
+/// Closes the oldest unauthenticated connection where there are too many: a client that knows the
+/// key needs only one message to prove it.
 void Server::make_room(const std::string& address) {
   std::vector<PeerId> of_host;
-  for (const PeerId id : strangers_)
+  for (const PeerId id : unauthenticated_)
     if (peers_.at(id).address() == address) of_host.push_back(id);
-  const auto oust = [&](PeerId id) {
-    doomed_.emplace(id, false);
-    bury();
+  const auto evict = [&](PeerId id) {
+    closing_.emplace(id, false);
+    close_dead();
   };
-  if (of_host.size() >= limits_.strangers_of_a_host)
-    oust(of_host.front());
-  else if (strangers_.size() >= limits_.strangers)
-    oust(*strangers_.begin());
+  if (of_host.size() >= limits_.unauthenticated_of_a_host)
+    evict(of_host.front());
+  else if (unauthenticated_.size() >= limits_.unauthenticated)
+    evict(*unauthenticated_.begin());
 }
 
 void Server::serve(PeerId id, bool readable) {
   const auto found = peers_.find(id);
-  if (found == peers_.end() || doomed_.contains(id)) return;
+  if (found == peers_.end() || closing_.contains(id)) return;
   ServerPeer& peer = found->second;
   try {
-    if (readable && !peer.read()) doomed_.emplace(id, peer.is_known());
+    if (readable && !peer.read()) closing_.emplace(id, peer.is_known());
     for (auto message = peer.next(); message; message = peer.next()) {
       take(id, peer, *message);
-      if (doomed_.contains(id)) return;
+      if (closing_.contains(id)) return;
     }
   } catch (const std::exception&) {
-    doomed_.emplace(id, peer.is_known());  // nonsense; nobody is told, as that would fill logs
+    closing_.emplace(id, peer.is_known());  // malformed; not logged, as that would fill logs
   }
   flush(id, peer);
 }
@@ -212,49 +206,50 @@ void Server::take_answer(PeerId id, ServerPeer& peer, const std::string& answer)
   const Hello hello = hello_of(answer);
   const ServerHandler::Admission admission = handler_.admit(hello);
   if (!peer.knows(answer, admission.key)) {
-    peer.refuse(kStranger, false);
-    doomed_.emplace(id, false);
-  } else if (!admission.too_late.empty() || peers_.size() - strangers_.size() >= limits_.friends) {
+    peer.refuse(kNotAuthenticated, false);
+    closing_.emplace(id, false);
+  } else if (!admission.too_late.empty() ||
+             peers_.size() - unauthenticated_.size() >= limits_.authenticated) {
     peer.refuse(admission.too_late.empty() ? "too many connections" : admission.too_late, true);
-    doomed_.emplace(id, false);
+    closing_.emplace(id, false);
   } else {
     peer.welcome(answer, admission.key);
-    strangers_.erase(id);
+    unauthenticated_.erase(id);
     handler_.on_open(id, hello, *this);
   }
 }
 
 void Server::flush(PeerId id, ServerPeer& peer) {
   const bool had = peer.waiting() > 0;
-  if (!peer.flush()) doomed_.emplace(id, peer.is_known());
+  if (!peer.flush()) closing_.emplace(id, peer.is_known());
   if (had) watch(peer.descriptor(), id, peer.waiting() > 0, EPOLL_CTL_MOD);
 }
 
 void Server::send(PeerId id, std::string_view message) {
   const auto found = peers_.find(id);
-  if (found == peers_.end() || doomed_.contains(id)) return;
+  if (found == peers_.end() || closing_.contains(id)) return;
   ServerPeer& peer = found->second;
   peer.send(message);
   flush(id, peer);
-  if (peer.waiting() > limits_.waiting) doomed_.emplace(id, true);
+  if (peer.waiting() > limits_.waiting) closing_.emplace(id, true);
 }
 
-void Server::drop(PeerId id) { doomed_.emplace(id, false); }
+void Server::drop(PeerId id) { closing_.emplace(id, false); }
 
 void Server::expire(Clock::time_point now) {
-  for (const PeerId id : strangers_) {
+  for (const PeerId id : unauthenticated_) {
     if (peers_.at(id).deadline() > now) return;
-    doomed_.emplace(id, false);
+    closing_.emplace(id, false);
   }
 }
 
-/// Closes what is to be closed. The handler may answer to that by closing others.
-void Server::bury() {
-  while (!doomed_.empty()) {
-    const auto [id, tells] = *doomed_.begin();
-    strangers_.erase(id);
+/// Closes the connections that are marked for it. The handler may respond by closing others.
+void Server::close_dead() {
+  while (!closing_.empty()) {
+    const auto [id, tells] = *closing_.begin();
+    unauthenticated_.erase(id);
     const bool existed = peers_.erase(id) > 0;
-    doomed_.erase(doomed_.begin());
+    closing_.erase(closing_.begin());
     if (existed && tells) handler_.on_close(id, *this);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -9,37 +10,48 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/net/frame.h"
-#include "lockstep/net/handshake.h"
-#include "lockstep/net/sealing.h"
+#include "lockstep/net/authentication.h"
+#include "lockstep/net/wire.h"
 
 namespace lockstep::net {
 
-/// One connection of a server. It never waits: what cannot be sent yet is kept.
+/// Starts a thread that takes no signals: those are for the thread that starts it.
+template <typename Body>
+std::thread without_signals(Body body) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread(std::move(body));
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread;
+}
+
+/// One connection of a server. It never blocks: what cannot be sent yet is kept.
 class ServerPeer {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Sends the challenge. A stranger has until the deadline to answer it.
+  /// Sends the challenge. The client has until the deadline to answer it.
   ServerPeer(FileDescriptor socket, Clock::time_point deadline);
 
   int descriptor() const { return socket_.get(); }
   const std::string& address() const { return address_; }
   Clock::time_point deadline() const { return deadline_; }
 
-  /// Says whether the other has shown that it knows the key.
+  /// Returns whether the client is authenticated.
   bool is_known() const { return opener_.has_value(); }
 
-  /// Reads what has come, 64 KiB at most; false when the other has closed.
+  /// Reads up to 64 KiB; returns false when the client has closed the connection.
   bool read();
 
-  /// Returns the next message that was read, from one who is known without its mark. Throws
-  /// DataError for nonsense.
+  /// Returns the next message that was read, after authentication without its tag. Throws DataError
+  /// for malformed bytes.
   std::optional<std::string> next();
 
-  /// Says whether a stranger's answer shows that it knows the key.
+  /// Returns whether an answer to the challenge proves that the client knows the key.
   bool knows(std::string_view answer, const Key& key) const {
     return knows_key(challenge_, answer, key);
   }
@@ -53,7 +65,7 @@ class ServerPeer {
   /// Sends a message to an authenticated client.
   void send(std::string_view message);
 
-  /// Sends what waits, as far as that is possible now; false when the other has closed.
+  /// Sends as much pending data as it can now; returns false when the client has closed.
   bool flush();
   std::size_t waiting() const { return waiting_.size() - sent_; }
 
@@ -62,7 +74,7 @@ class ServerPeer {
   std::string address_;
   Clock::time_point deadline_;
   std::string challenge_;
-  FrameDecoder decoder_{kMostOfAStranger};
+  FrameDecoder decoder_{kLargestHandshake};
   std::optional<Sealer> sealer_;
   std::optional<Opener> opener_;
   std::string waiting_;
@@ -72,8 +84,8 @@ class ServerPeer {
 /// The number of a connection, which no other of the same server ever has.
 using PeerId = std::uint64_t;
 
-/// The connections that a handler may write to. A message that does not go out at once is kept, a
-/// peer that reads too slowly is dropped.
+/// The connections that a handler may write to. Messages are queued; a peer that reads too slowly
+/// is dropped.
 class Postbox {
  public:
   virtual ~Postbox() = default;
@@ -81,8 +93,7 @@ class Postbox {
   virtual void drop(PeerId peer) = 0;  ///< after what was sent to it, without a call of on_close()
 };
 
-/// The owner of a server's connections, who decides what is done. All calls come from the server's
-/// thread.
+/// Handles the events of a server's connections. All calls come from the server's thread.
 class ServerHandler {
  public:
   using Clock = std::chrono::steady_clock;
@@ -90,25 +101,25 @@ class ServerHandler {
   /// The answer to a hello.
   struct Admission {
     Key key;                    ///< shared with the clients of this job
-    std::string too_late = {};  ///< why one who knows it is not let in all the same
+    std::string too_late = {};  ///< why a client with the key is refused all the same
   };
 
   virtual ~ServerHandler() = default;
   virtual Admission admit(const Hello& hello) = 0;
   virtual void on_open(PeerId peer, const Hello& hello, Postbox& out) = 0;
-  /// Throws DataError for a message that makes no sense: its sender is dropped.
+  /// Throws DataError for a malformed message: its sender is dropped.
   virtual void on_message(PeerId peer, const std::string& message, Postbox& out) = 0;
   virtual void on_close(PeerId peer, Postbox& out) = 0;
   /// Does what is due, and returns when to call it again at the latest.
   virtual std::optional<Clock::time_point> on_time(Clock::time_point now, Postbox& out) = 0;
 };
 
-/// The most that a server bears.
+/// The limits of a server.
 struct ServerLimits {
-  std::size_t strangers = 256;           ///< connections without a proof; the oldest gives way
-  std::size_t strangers_of_a_host = 64;  ///< of one address
-  std::size_t friends = 20'000;          ///< connections with a proof
-  std::size_t waiting = std::size_t{8} << 20;  ///< bytes that one has not read yet
+  std::size_t unauthenticated = 256;           ///< connections; the oldest gives way
+  std::size_t unauthenticated_of_a_host = 64;  ///< from one address
+  std::size_t authenticated = 20'000;          ///< connections
+  std::size_t waiting = std::size_t{8} << 20;  ///< bytes that a client has not read yet
   std::chrono::milliseconds for_proof{2000};
 };
 
@@ -123,7 +134,7 @@ class Server final : private Postbox {
   /// Stops it: at once, unless stop() was called.
   ~Server() override;
 
-  /// Waits until all who are known have left, and no longer than that.
+  /// Waits until all authenticated clients have left, for so long at most.
   void stop(std::chrono::milliseconds patience);
 
  private:
@@ -141,15 +152,15 @@ class Server final : private Postbox {
   void take_answer(PeerId id, ServerPeer& peer, const std::string& answer);
   void flush(PeerId id, ServerPeer& peer);
   void expire(Clock::time_point now);
-  void bury();
+  void close_dead();
 
   FileDescriptor listener_, events_, wake_;
   ServerHandler& handler_;
   ServerLimits limits_;
   std::map<PeerId, ServerPeer> peers_;
-  std::set<PeerId> strangers_;     // the oldest first
-  std::map<PeerId, bool> doomed_;  // and whether the handler is told
-  PeerId next_ = 2;                // below: the listener, the wake-up
+  std::set<PeerId> unauthenticated_;  // the oldest first
+  std::map<PeerId, bool> closing_;    // to be closed; and whether the handler is told
+  PeerId next_ = 2;                   // below: the listener, the wake-up
   std::optional<Clock::time_point> due_;
   std::atomic<std::int64_t> end_ns_{0};  // 0: it goes on
   std::thread thread_;

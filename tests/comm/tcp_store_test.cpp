@@ -30,7 +30,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/net/endpoint.h"
-#include "lockstep/net/key_values.h"
+#include "lockstep/net/store.h"
 #include "lockstep/net/server.h"
 
 namespace {

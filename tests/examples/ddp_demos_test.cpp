@@ -15,7 +15,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/weight_file.h"
-#include "lockstep/launch/port.h"
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep {
 namespace {
@@ -56,7 +56,7 @@ std::string two_processes(const std::string& demo, const std::string& init_metho
 }
 
 std::string free_address() {
-  static const launch::ReservedPort kPort;
+  static const net::ReservedPort kPort;
   return concat("tcp://127.0.0.1:", kPort.number());
 }
 

@@ -12,7 +12,7 @@
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/launch/port.h"
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep {
 namespace {
@@ -64,7 +64,7 @@ class Template : public ::testing::Test {
 
   /// Runs the script of several nodes once for each of two nodes, at once, as on two hosts.
   static Ended two_nodes(const std::string& flags) {
-    const launch::ReservedPort port;
+    const net::ReservedPort port;
     const std::string settings =
         concat("NNODES=2 MASTER_ADDR=127.0.0.1 NPROC_PER_NODE=1 MASTER_PORT=", port.number(),
             " NODE_RANK=");

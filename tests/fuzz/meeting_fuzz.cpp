@@ -6,10 +6,9 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/launch/rendezvous/messages.h"
-#include "lockstep/net/frame.h"
-#include "lockstep/net/handshake.h"
-#include "lockstep/net/sealing.h"
-#include "lockstep/net/store_messages.h"
+#include "lockstep/net/authentication.h"
+#include "lockstep/net/store.h"
+#include "lockstep/net/wire.h"
 
 namespace {
 
@@ -22,7 +21,7 @@ void require(bool condition) {
 
 /// Cuts bytes that come in pieces into messages; refused ones end it.
 std::vector<std::string> messages_in(const std::string& bytes, std::size_t piece) {
-  net::FrameDecoder decoder(net::kMostOfAStranger);
+  net::FrameDecoder decoder(net::kLargestHandshake);
   std::vector<std::string> messages;
   try {
     for (std::size_t at = 0; at < bytes.size(); at += piece) {

@@ -1,18 +1,25 @@
 #include "lockstep/launch/child_process.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <string>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
 
+#include "tests/support/failing_call.h"
+
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
+#include "lockstep/launch/launch_options.h"
 
 namespace lockstep::launch {
 namespace {
@@ -151,6 +158,83 @@ TEST(ChildProcess, NamesAProgramThatCannotBeExecuted) {
     EXPECT_NE(std::string(error.what()).find("/no/such/program"), std::string::npos);
   }
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "no zombie is left";
+}
+
+pid_t start_sleeper() {
+  const pid_t sleeper = ::fork();
+  if (sleeper == 0) ::_exit(::pause());
+  return sleeper;
+}
+
+/// Ends strays where `kill` gives this error (0: it does nothing), in a process that is killed
+/// should that not return; returns whether those were reported that are left.
+bool reports_what_is_left(unsigned error) {
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    ::alarm(60);
+    const pid_t sleeper = start_sleeper(), known = start_sleeper();
+    testing::make_call_fail(SYS_kill, error);
+    const auto left = kill_strays({known}, std::chrono::milliseconds(50));
+    for (const pid_t pid : {sleeper, known}) ::syscall(SYS_tgkill, pid, pid, SIGKILL);
+    ::_exit(left == std::vector{sleeper} ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(launcher, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(Strays, OfAnotherUserAreNotWaitedFor) { EXPECT_TRUE(reports_what_is_left(EPERM)); }
+
+TEST(Strays, ThatTheKernelHoldsAreNotWaitedForWithoutEnd) { EXPECT_TRUE(reports_what_is_left(0)); }
+
+TEST(Strays, EndWithThoseThatTheyStarted) {
+  const Subreaper subreaper;
+  const auto known = children();
+  const pid_t stray = ::fork();
+  if (stray == 0) {
+    start_sleeper();
+    ::_exit(::pause());
+  }
+  EXPECT_TRUE(kill_strays(known, std::chrono::minutes(1)).empty());
+  EXPECT_EQ(children(), known);
+}
+
+// Processes that cannot be killed, as those of another user: `lockstep run -- sudo program`.
+
+/// Runs a launcher that may kill nobody and returns its code: 128 + 14 should it not end. With it
+/// go its children, by the death signal that the kernel sends them.
+int code_of(const std::function<int()>& launcher) {
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::alarm(60);
+    testing::make_call_fail(SYS_kill, EPERM);
+    ::_exit(launcher());
+  }
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+TEST(KillRefused, AChildIsNotWaitedForWithoutEnd) {
+  EXPECT_EQ(code_of([] {
+    ChildOptions options;
+    options.program = "/bin/sleep";
+    options.arguments = {"600"};
+    const ChildProcess child(options);
+    return 7;
+  }),
+      7);
+}
+
+TEST(KillRefused, ARunEndsWithTheRankThatFailed) {
+  EXPECT_EQ(code_of([] {
+    LaunchOptions options;
+    options.program = "/bin/sh";
+    options.arguments = {"-c", "[ $RANK = 0 ] && exit 7; exec sleep 600"};
+    options.workers = 2;
+    return launch(options);
+  }),
+      7);
 }
 
 }  // namespace

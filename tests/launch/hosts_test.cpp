@@ -1,12 +1,12 @@
+#include "lockstep/launch/hosts/hosts.h"
+
 #include <functional>
 #include <gmock/gmock.h>
 
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/launch/hosts/host_process.h"
-#include "lockstep/launch/hosts/hosts_options.h"
-#include "lockstep/launch/hosts/network.h"
+#include "lockstep/launch/hosts/made_hosts.h"
 
 namespace lockstep::launch {
 namespace {

@@ -7,9 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "lockstep/launch/hang/process_state.h"
+#include "lockstep/liveness/own_slot.h"
 #include "lockstep/liveness/progress_page.h"
-#include "lockstep/liveness/stack_answer.h"
 
 namespace lockstep::launch {
 namespace {

@@ -5,8 +5,14 @@
 #include <signal.h>
 #include <vector>
 
+#include "lockstep/launch/launch_options.h"
+#include "lockstep/launch/patience.h"
+#include "lockstep/launch/ranks/rank_attempt.h"
+
 namespace lockstep::launch {
 namespace {
+
+using std::chrono::milliseconds;
 
 using Step = std::optional<std::int64_t>;
 
@@ -151,6 +157,58 @@ TEST(Restart, AttemptsThatGainStepsAreNoLoop) {
     history = next.history;
     EXPECT_EQ(next.pause.count(), 0);
   }
+}
+
+// Who waits for somebody who waits himself has more patience than that one.
+
+TEST(Patience, ContainsWhatItWaitsFor) {
+  EXPECT_LE(patience::kForTheCause, patience::kTogether);
+  EXPECT_LT(patience::kToNotice, patience::kToSave);
+  for (const milliseconds grace : {milliseconds(0), milliseconds(30'000), milliseconds(600'000)}) {
+    EXPECT_GE(patience::to_end(grace),
+        patience::kForTheCause + patience::kToSave + patience::kToDie + patience::kLastOutput)
+        << "after a failure";
+    EXPECT_GE(patience::to_end(grace), grace + patience::kToDie + patience::kLastOutput)
+        << "when asked";
+    EXPECT_GE(patience::to_end(grace), patience::kToSave + grace) << "when asked while they save";
+    EXPECT_GT(patience::for_a_launcher(grace), patience::to_end(grace));
+  }
+}
+
+TEST(Patience, OfNodesContainsThatOfTheOthers) {
+  for (const milliseconds dead_after : {milliseconds(100), RendezvousOptions().dead_after}) {
+    EXPECT_GT(patience::for_a_successor(dead_after), dead_after)
+        << "it may hear of the loss so much later";
+    // The others may try one in vain for so long whom we could not reach at once.
+    EXPECT_GT(patience::to_regather(dead_after, 0), patience::for_a_successor(dead_after));
+    EXPECT_GT(patience::to_regather(dead_after, 2), 3 * patience::for_a_successor(dead_after));
+    // They hear of the loss, serve, and ask, which may begin just before we can answer.
+    EXPECT_GE(patience::to_found(dead_after),
+        dead_after + 2 * (patience::kToAskAgain + patience::kToAskAgain));
+  }
+  EXPECT_LE(patience::to_found(RendezvousOptions().dead_after), RendezvousOptions().last_call);
+}
+
+using State = RescueState;
+
+TEST(RescueWait, IsNothingForRanksThatHoldNothing) {
+  EXPECT_FALSE(waits_for_rescue({}, milliseconds(0)));
+  EXPECT_FALSE(waits_for_rescue({State::kNone, State::kNone}, milliseconds(0)));
+}
+
+TEST(RescueWait, GivesRanksTimeToNoticeTheFailure) {
+  EXPECT_TRUE(waits_for_rescue({State::kNone, State::kPossible}, milliseconds(499)));
+  EXPECT_FALSE(waits_for_rescue({State::kNone, State::kPossible}, milliseconds(500)));
+}
+
+TEST(RescueWait, LastsAsLongAsOneSavesButNotForever) {
+  EXPECT_TRUE(waits_for_rescue({State::kPossible, State::kUnderWay}, milliseconds(59'999)));
+  EXPECT_FALSE(waits_for_rescue({State::kPossible, State::kUnderWay}, milliseconds(60'000)));
+}
+
+TEST(RescueWait, EndsWithTheFirstThatHasSaved) {
+  EXPECT_FALSE(waits_for_rescue({State::kDone, State::kPossible}, milliseconds(1)));
+  EXPECT_FALSE(waits_for_rescue({State::kUnderWay, State::kDone}, milliseconds(1)));
 }
 
 }  // namespace

@@ -11,20 +11,16 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST(WorkerEnvironment, NamesThePlaceAsTorchrunDoes) {
-  const WorkerPlace place{.local_rank = 1,
-      .local_size = 4,
-      .node_rank = 2,
+  const LaunchOptions options{.workers = 4,
       .nodes = 3,
+      .node_rank = 2,
       .master_address = "node0",
-      .master_port = 29500,
       .run_id = "job",
       .role = "trainer",
-      .restart = 2,
-      .max_restarts = 5,
-      .death_ns = 17,
-      .progress = "/proc/1/fd/2",
-      .error_file = "/tmp/error",
-      .signals_to_handle = "SIGTERM"};
+      .max_restarts = 4,
+      .earlier_restarts = 1,
+      .signals = {SIGTERM}};
+  const RankPlan plan{{.restart = 1, .death_ns = 17}, 29500, "/proc/1/fd/2", 1, "/tmp/error"};
   const std::vector<std::string> expected{"RANK=9", "LOCAL_RANK=1", "GROUP_RANK=2", "ROLE_RANK=9",
       "ROLE_NAME=trainer", "WORLD_SIZE=12", "LOCAL_WORLD_SIZE=4", "GROUP_WORLD_SIZE=3",
       "ROLE_WORLD_SIZE=12", "MASTER_ADDR=node0", "MASTER_PORT=29500",
@@ -32,42 +28,43 @@ TEST(WorkerEnvironment, NamesThePlaceAsTorchrunDoes) {
       "TORCHELASTIC_USE_AGENT_STORE=False", "TORCHELASTIC_ERROR_FILE=/tmp/error",
       "TORCHELASTIC_SIGNALS_TO_HANDLE=SIGTERM", "LOCKSTEP_PROGRESS=/proc/1/fd/2",
       "LOCKSTEP_DEATH_NS=17", "TORCH_NCCL_ASYNC_ERROR_HANDLING=1", "OMP_NUM_THREADS=1"};
-  EXPECT_THAT(worker_environment({"HOME=/root"}, place), IsSupersetOf(expected));
-  EXPECT_THAT(worker_environment({"HOME=/root"}, place), Contains("HOME=/root"));
+  EXPECT_THAT(worker_environment({"HOME=/root"}, options, plan), IsSupersetOf(expected));
+  EXPECT_THAT(worker_environment({"HOME=/root"}, options, plan), Contains("HOME=/root"));
 }
 
 TEST(WorkerEnvironment, OfASpareHasNoPlace) {
   const auto environment = spare_environment({"HOME=/root", "RANK=3", "LOCKSTEP_SECRET=s"}, 2, 7);
   EXPECT_THAT(environment, IsSupersetOf(std::vector<std::string>{
                                "HOME=/root", "LOCKSTEP_SPARE=7", "OMP_NUM_THREADS=1"}));
-  for (const auto& [name, value] : worker_variables({}))
+  for (const auto& [name, value] : worker_variables({}, {}))
     EXPECT_THAT(environment, Not(Contains(StartsWith(name + "=")))) << name;
 }
 
 TEST(WorkerEnvironment, NamesTheWayToTheLaunchersStoreAndNotTheSecret) {
-  const WorkerPlace place{.local_rank = 1,
-      .local_size = 2,
+  const LaunchOptions options{.workers = 2,
       .span = RankSpan{.first_rank = 3,
           .world_size = 5,
           .store = "node0:29400",
           .store_key = "00ff",
           .generation = 4,
           .node_address = "10.0.0.2"}};
-  const auto environment = worker_environment({"LOCKSTEP_SECRET=of the nodes"}, place);
+  RankPlan second;
+  second.local_rank = 1;
+  const auto environment = worker_environment({"LOCKSTEP_SECRET=of the nodes"}, options, second);
   EXPECT_THAT(environment,
       IsSupersetOf({"RANK=4", "WORLD_SIZE=5", "LOCKSTEP_STORE=node0:29400",
           "LOCKSTEP_STORE_KEY=00ff", "LOCKSTEP_GENERATION=4", "LOCKSTEP_NODE_ADDRESS=10.0.0.2"}));
   EXPECT_THAT(environment, Not(Contains(StartsWith("LOCKSTEP_SECRET"))));
-  const auto alone = worker_environment({"LOCKSTEP_STORE=outer:1", "LOCKSTEP_GENERATION=1"}, {});
+  const auto alone =
+      worker_environment({"LOCKSTEP_STORE=outer:1", "LOCKSTEP_GENERATION=1"}, {}, {});
   EXPECT_THAT(alone, Not(Contains(StartsWith("LOCKSTEP_STORE"))));
   EXPECT_THAT(alone, Not(Contains(StartsWith("LOCKSTEP_GENERATION"))));
 }
 
 TEST(WorkerEnvironment, KeepsWhatTheUserSet) {
-  const WorkerPlace place{
-      .local_size = 2, .progress = {}, .error_file = {}, .signals_to_handle = {}};
   const auto environment = worker_environment(
-      {"OMP_NUM_THREADS=8", "TORCH_NCCL_ASYNC_ERROR_HANDLING=0", "PYTHONUNBUFFERED="}, place);
+      {"OMP_NUM_THREADS=8", "TORCH_NCCL_ASYNC_ERROR_HANDLING=0", "PYTHONUNBUFFERED="},
+      {.workers = 2}, {});
   EXPECT_THAT(environment, Contains("OMP_NUM_THREADS=8"));
   EXPECT_THAT(environment, Contains("TORCH_NCCL_ASYNC_ERROR_HANDLING=0"));
   EXPECT_THAT(environment, Contains("PYTHONUNBUFFERED="));
@@ -75,23 +72,23 @@ TEST(WorkerEnvironment, KeepsWhatTheUserSet) {
 }
 
 TEST(WorkerEnvironment, ReplacesTheRankOfAnOuterLauncher) {
-  const auto environment = worker_environment({"RANK=7", "WORLD_SIZE=9", "RANKS=5"}, {});
+  const auto environment = worker_environment({"RANK=7", "WORLD_SIZE=9", "RANKS=5"}, {}, {});
   EXPECT_THAT(environment, Contains("RANK=0"));
   EXPECT_THAT(environment, Contains("WORLD_SIZE=1"));
   EXPECT_THAT(environment, Contains("RANKS=5"));
-  EXPECT_THAT(worker_environment({"LOCKSTEP_DEATH_NS=9"}, {}),
+  EXPECT_THAT(worker_environment({"LOCKSTEP_DEATH_NS=9"}, {}, {}),
       Not(Contains(StartsWith("LOCKSTEP_DEATH_NS"))));
   EXPECT_THAT(environment, Not(Contains("RANK=7")));
 }
 
 TEST(WorkerEnvironment, LeavesAllCoresToASingleWorker) {
-  EXPECT_THAT(worker_environment({}, {}), Not(Contains(StartsWith("OMP_NUM_THREADS="))));
+  EXPECT_THAT(worker_environment({}, {}, {}), Not(Contains(StartsWith("OMP_NUM_THREADS="))));
 }
 
 TEST(WorkerEnvironment, ShortensOpenMPsWaitsUnlessTheUserHasSetThem) {
-  EXPECT_THAT(worker_environment({}, {}), Contains(StartsWith("GOMP_SPINCOUNT=")));
+  EXPECT_THAT(worker_environment({}, {}, {}), Contains(StartsWith("GOMP_SPINCOUNT=")));
   EXPECT_THAT(spare_environment({}, 1, 7), Contains(StartsWith("GOMP_SPINCOUNT=")));
-  EXPECT_THAT(worker_environment({"OMP_WAIT_POLICY=active"}, {}),
+  EXPECT_THAT(worker_environment({"OMP_WAIT_POLICY=active"}, {}, {}),
       Not(Contains(StartsWith("GOMP_SPINCOUNT="))));
   EXPECT_EQ(with_openmp_settings({"GOMP_SPINCOUNT=7"}, 2, 2),
       std::vector<std::string>{"GOMP_SPINCOUNT=7"});

@@ -1,12 +1,15 @@
 #include "lockstep/net/endpoint.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <system_error>
 
 #include "tests/support/message_of.h"
 #include "tests/support/other_network.h"
 
-#include "lockstep/cluster/route.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::net {
@@ -104,6 +107,122 @@ TEST_F(OtherHost, WhoseLoopbackIsDownIsToldSoAtOnce) {
         refusal([&] { (void)connect_to({.host = host, .port = 1}, std::chrono::minutes(1)); }),
         HasSubstr("ip link set lo up"));
   }
+}
+
+/// Does what a store does: binds the port with SO_REUSEADDR and listens there.
+bool can_listen(int port, in_addr_t address, FileDescriptor& listener, bool reuse = true) {
+  listener = FileDescriptor(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = reuse ? 1 : 0;
+  ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(address);
+  place.sin_port = htons(static_cast<in_port_t>(port));
+  if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&place), sizeof(place)) != 0) return false;
+  return ::listen(listener.get(), 8) == 0;
+}
+
+bool can_listen_on_both_families(int port, FileDescriptor& listener) {
+  listener = FileDescriptor(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
+  const int off = 0;
+  ::setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  ::setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  sockaddr_in6 place{};
+  place.sin6_family = AF_INET6;
+  place.sin6_port = htons(static_cast<in_port_t>(port));
+  if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&place), sizeof(place)) != 0) return false;
+  return ::listen(listener.get(), 8) == 0;
+}
+
+bool can_connect(int port) {
+  FileDescriptor client(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  place.sin_port = htons(static_cast<in_port_t>(port));
+  return ::connect(client.get(), reinterpret_cast<sockaddr*>(&place), sizeof(place)) == 0;
+}
+
+TEST(ReservedPort, LetsAStoreListenOnIt) {
+  const ReservedPort port;
+  for (const in_addr_t address : {INADDR_LOOPBACK, INADDR_ANY}) {
+    FileDescriptor listener;
+    EXPECT_TRUE(can_listen(port.number(), address, listener)) << address;
+    EXPECT_TRUE(can_connect(port.number()));
+  }
+}
+
+TEST(ReservedPort, LetsAStoreListenOnBothFamilies) {
+  FileDescriptor listener(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!listener) return;  // this host has no IPv6 at all, so no store will use it
+  const ReservedPort port;
+  EXPECT_TRUE(can_listen_on_both_families(port.number(), listener));
+  EXPECT_TRUE(can_connect(port.number()));
+}
+
+TEST(ReservedPort, IsGivenToNobodyElse) {
+  const ReservedPort port;
+  FileDescriptor other;
+  EXPECT_FALSE(can_listen(port.number(), INADDR_LOOPBACK, other, false));
+  for (int i = 0; i < 200; ++i) EXPECT_NE(ReservedPort().number(), port.number());
+}
+
+TEST(ReservedPort, NamesAPortOnWhichSomebodyListens) {
+  const ReservedPort free;
+  FileDescriptor listener;
+  ASSERT_TRUE(can_listen(free.number(), INADDR_ANY, listener));
+  try {
+    ReservedPort taken(free.number());
+    FAIL() << "the port was taken twice";
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code().value(), EADDRINUSE);
+    EXPECT_NE(std::string(error.what()).find(std::to_string(free.number())), std::string::npos);
+  }
+}
+
+TEST(ReservedPort, OnAllAddressesMayBeAnyFreeOne) {
+  const ReservedPort port(0), other(0);
+  EXPECT_GT(port.number(), 0);
+  EXPECT_NE(port.number(), other.number());
+  FileDescriptor listener;
+  EXPECT_TRUE(can_listen(port.number(), INADDR_LOOPBACK, listener));
+}
+
+TEST(Route, TowardsTheLoopbackIsTheLoopback) {
+  EXPECT_EQ(address_towards("127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(address_towards("127.0.1.1"), "127.0.0.1");
+}
+
+TEST(Route, TowardsOneOfOurOwnAddressesIsThatAddress) {
+  const std::string own = address_outwards();
+  if (!own.empty()) EXPECT_EQ(address_towards(own), own);
+  EXPECT_FALSE(names_loopback(own));
+}
+
+TEST(Route, TowardsWhatHasNoAddressIsNone) {
+  EXPECT_EQ(address_towards("no-such-host.invalid"), "");
+}
+
+TEST(ReachableName, LeavesNamesAloneThatOthersReach) {
+  for (const char* host : {"127.0.0.1", "localhost", "::1", "192.0.2.7", "no-such-host.invalid"})
+    EXPECT_EQ(reachable_name(host), host);
+}
+
+TEST(Loopback, IsTheHostAloneOfWhoReadsIt) {
+  for (const char* host : {"localhost", "127.0.0.1", "127.5.6.7", "::1"})
+    EXPECT_TRUE(names_loopback(host)) << host;
+  for (const char* host :
+      {"0.0.0.0", "10.0.0.1", "128.0.0.1", "node0", "localhost.example", "::", "127.example"})
+    EXPECT_FALSE(names_loopback(host)) << host;
+}
+
+TEST(Interface, OfNoUseIsSaidSo) {
+  EXPECT_EQ(obstacle_of_interface("lo"), "");
+  EXPECT_EQ(
+      obstacle_of_interface("no-such").find("is no network interface of this host; it can use "),
+      0U);
+  EXPECT_NE(obstacle_of_interface("").find("lo"), std::string::npos);
 }
 
 }  // namespace

@@ -67,7 +67,9 @@ class Serving : public ::testing::Test {
   }
 
   /// Connects without saying anything yet.
-  FileDescriptor stranger() const { return connect_to(place_, std::chrono::seconds(5)).socket; }
+  FileDescriptor raw_connection() const {
+    return connect_to(place_, std::chrono::seconds(5)).socket;
+  }
 
   /// Waits until the server has closed a connection; what it sent before is read.
   static bool is_closed(const FileDescriptor& socket, milliseconds patience) {
@@ -96,7 +98,7 @@ class Serving : public ::testing::Test {
 TEST_F(Serving, OneWhoKnowsTheKeyIsServed) {
   Client client(as(kKey));
   EXPECT_EQ(answer_of(client, "hello"), "hello");
-  const std::string large(kMostOfAFriend - 100, 'x');
+  const std::string large(kLargestMessage - 100, 'x');
   EXPECT_EQ(answer_of(client, large), large);
   EXPECT_EQ(client.own_address(), "127.0.0.1");
 }
@@ -117,7 +119,7 @@ TEST_F(Serving, WhatIsNoMessageEndsTheConnectionAndNoOther) {
   Client client(as(kKey));
   for (const std::string& bytes : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100, '\0'),
            std::string("\0\0\0\4abcd", 8), std::string("\x16\x03\x01\x02\0\1\0", 7)}) {
-    const FileDescriptor socket = stranger();
+    const FileDescriptor socket = raw_connection();
     ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
     EXPECT_TRUE(is_closed(socket, std::chrono::seconds(10)));
   }
@@ -143,7 +145,7 @@ TEST_F(Serving, OneWhoDoesNotReadIsDropped) {
 
 TEST_F(Serving, AMessageOfAnotherConnectionIsRefused) {
   Client client(as(kKey));
-  const FileDescriptor socket = stranger();
+  const FileDescriptor socket = raw_connection();
   const std::string forged = frame_of(Sealer(kKey).seal("hello"));
   ::send(socket.get(), forged.data(), forged.size(), MSG_NOSIGNAL);
   EXPECT_TRUE(is_closed(socket, std::chrono::seconds(10)));
@@ -179,11 +181,13 @@ TEST(Joining, OfNobodyTakesNoLongerThanIsAllowed) {
 class Besieged : public Serving {
  protected:
   Besieged()
-      : Serving({.strangers = 16, .strangers_of_a_host = 8, .for_proof = milliseconds(300)}) {}
+      : Serving({.unauthenticated = 16,
+            .unauthenticated_of_a_host = 8,
+            .for_proof = milliseconds(300)}) {}
 };
 
-TEST_F(Besieged, StrangersWhoSayNothingOrHalfAreClosedInTime) {
-  const FileDescriptor silent = stranger(), half = stranger();
+TEST_F(Besieged, PeersThatSayNothingOrHalfAreClosedInTime) {
+  const FileDescriptor silent = raw_connection(), half = raw_connection();
   ::send(half.get(), "\0\0", 2, MSG_NOSIGNAL);
   EXPECT_TRUE(is_closed(silent, std::chrono::seconds(10)));
   EXPECT_TRUE(is_closed(half, std::chrono::seconds(10)));
@@ -191,7 +195,7 @@ TEST_F(Besieged, StrangersWhoSayNothingOrHalfAreClosedInTime) {
 
 TEST_F(Besieged, SlowWritersHoldUpNobody) {
   std::vector<FileDescriptor> slow;
-  for (int i = 0; i < 6; ++i) slow.push_back(stranger());
+  for (int i = 0; i < 6; ++i) slow.push_back(raw_connection());
   Client client(as(kKey));
   for (int turn = 0; turn < 50; ++turn) {
     for (const FileDescriptor& each : slow) ::send(each.get(), "\0", 1, MSG_NOSIGNAL);
@@ -199,19 +203,20 @@ TEST_F(Besieged, SlowWritersHoldUpNobody) {
   }
 }
 
-/// A server that bears few strangers, though for long.
+/// A server that allows few unauthenticated connections, though for long.
 class Crowded : public Serving {
  protected:
   Crowded()
-      : Serving(
-            {.strangers = 16, .strangers_of_a_host = 8, .for_proof = std::chrono::minutes(10)}) {}
+      : Serving({.unauthenticated = 16,
+            .unauthenticated_of_a_host = 8,
+            .for_proof = std::chrono::minutes(10)}) {}
 };
 
 TEST_F(Crowded, AFloodKeepsNobodyOutAndTheOldestGiveWay) {
   Client before(as(kKey));
   std::vector<FileDescriptor> flood;
   for (int i = 0; i < 300; ++i) {
-    flood.push_back(stranger());
+    flood.push_back(raw_connection());
     if (i % 50 == 0) {
       Client meanwhile(as(kKey));
       EXPECT_EQ(answer_of(meanwhile, "let me in"), "let me in");

@@ -14,7 +14,7 @@
 #include <torch/types.h>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/liveness/slot.h"
+#include "lockstep/liveness/own_slot.h"
 
 namespace lockstep::host {
 

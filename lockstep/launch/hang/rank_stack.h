@@ -5,15 +5,51 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <sys/types.h>
 #include <vector>
 
-#include "lockstep/liveness/slot.h"
+#include "lockstep/liveness/own_slot.h"
 
 namespace lockstep::launch {
 
-/// The names of functions in a program's file (ELF, 64 bits), also of those that it exports to
-/// nobody. A file that is not like that, or was stripped, has none.
+/// Finds the letter of a state in the text of a /proc/PID/stat; '?' where there is none. The
+/// process's name before it may hold anything.
+char state_in(std::string_view stat);
+
+/// Finds a line's value in the text of a /proc/PID/status; empty where there is none.
+std::string_view status_value(std::string_view status, std::string_view name);
+
+/// Says whether a set of signals, as /proc/PID/status has it, holds this one.
+bool holds_signal(std::string_view mask, int signal);
+
+/// A process as /proc shows it.
+class ProcessState {
+ public:
+  explicit ProcessState(pid_t process) : process_(process) {}
+
+  /// Returns the state's letter: R, S, D, T (stopped), Z (ended), ...; '?' when it has gone.
+  char letter() const;
+
+  /// Says whether a debugger or tracer is attached.
+  bool is_traced() const;
+
+  /// Says whether the process has a handler for this signal.
+  bool handles(int signal) const;
+
+  /// Returns its threads, the first of which is the main one.
+  std::vector<pid_t> threads() const;
+
+  /// Returns in one line what the kernel tells of a thread: its state, the function of the kernel
+  /// in which it waits, the system call.
+  std::string thread_text(pid_t thread) const;
+
+ private:
+  pid_t process_;
+};
+
+/// The names of functions in an ELF file of 64 bits, exported or not; none for other or stripped
+/// files.
 class SymbolTable {
  public:
   explicit SymbolTable(const std::string& file);
@@ -52,7 +88,7 @@ std::vector<ThreadStack> ask_for_stacks(ProgressSlot& slot, pid_t process,
 /// `program+0x1234` of a function without a name.
 std::string readable_frame(const std::string& line, SymbolTables& tables);
 
-/// Takes the answers of threads apart, as stack_answer.h describes them, and makes them readable.
+/// Parses the answers of threads, as own_slot.h describes them, and makes them readable.
 std::vector<ThreadStack> parse_stacks(const std::string& text, SymbolTables& tables);
 
 }  // namespace lockstep::launch

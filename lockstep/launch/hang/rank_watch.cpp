@@ -1,27 +1,24 @@
 #include "lockstep/launch/hang/rank_watch.h"
 
-#include <iomanip>
-#include <sstream>
+#include <algorithm>
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/launch/hang/process_state.h"
+#include "lockstep/launch/hang/rank_stack.h"
 
 namespace lockstep::launch {
 namespace {
 
-constexpr std::chrono::seconds kForStacks{1};
+constexpr std::chrono::milliseconds kShortestLook{10}, kLongestLook{250};  // between two looks
+constexpr int kLooksMissed = 4;  // by a launcher that is busy
 
-std::string seconds_text(std::chrono::milliseconds time) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(1) << static_cast<double>(time.count()) / 1000 << " s";
-  return text.str();
-}
+constexpr std::chrono::seconds kForStacks{1};
 
 std::string what_it_does(const RankSight& sight) {
   const auto step = sight.progress.step.value_or(0);
-  return concat("hangs: it ", activity_text(sight), "; no progress for ", seconds_text(sight.idle),
+  return concat("hangs: it ", activity_text(sight), "; no progress for ",
+      fixed_text(static_cast<double>(sight.idle.count()) / 1000, "s"),
       step > 0 ? concat(", after step ", step) : ", before its first step");
 }
 
@@ -43,6 +40,32 @@ bool is_there(const Worker& worker, pid_t process) {
 }
 
 }  // namespace
+
+HangWatch::HangWatch(Milliseconds timeout, std::size_t ranks)
+    : timeout_(timeout),
+      interval_(std::clamp(timeout / 8, kShortestLook, kLongestLook)),
+      ranks_(ranks, Rank{.limit = timeout}) {}
+
+void HangWatch::look(Time now, const std::vector<std::optional<RankProgress>>& ranks) {
+  const bool is_first = last_look_ == Time{};
+  const std::chrono::nanoseconds most = kLooksMissed * interval_;
+  const auto passed = is_first ? std::chrono::nanoseconds(0)
+                               : std::min<std::chrono::nanoseconds>(most, now - last_look_);
+  last_look_ = now;
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    Rank& rank = ranks_[i];
+    const auto activity = ranks[i] ? std::optional(ranks[i]->activity) : std::nullopt;
+    rank.idle =
+        activity && activity == rank.activity ? rank.idle + passed : std::chrono::nanoseconds(0);
+    rank.activity = activity;
+    const bool has_stepped = ranks[i] && ranks[i]->has_stepped;
+    rank.limit = has_stepped ? timeout_ : timeout_ * kBeforeFirstStep;
+  }
+}
+
+HangWatch::Milliseconds HangWatch::idle(std::size_t rank) const {
+  return std::chrono::duration_cast<Milliseconds>(ranks_[rank].idle);
+}
 
 RankWatch::RankWatch(std::chrono::milliseconds timeout, SharedProgress& progress, std::size_t ranks)
     : timeout_(timeout), progress_(progress), watch_(timeout, ranks), sights_(ranks) {}

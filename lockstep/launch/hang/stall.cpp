@@ -57,12 +57,6 @@ std::vector<std::size_t> places_of(const Sights& ranks, Holds holds) {
   return places;
 }
 
-std::string fixed_text(double value, const char* unit) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(1) << value << ' ' << unit;
-  return text.str();
-}
-
 std::string bytes_text(std::int64_t bytes) {
   constexpr double kKibi = 1024, kMebi = kKibi * 1024;
   const auto value = static_cast<double>(bytes);
@@ -103,6 +97,12 @@ std::string ranks_text(const std::vector<std::string>& ranks) {
 }
 
 }  // namespace
+
+std::string fixed_text(double value, const char* unit) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(1) << value << ' ' << unit;
+  return text.str();
+}
 
 Stall stall_of(const Sights& ranks) {
   const auto is_watched = [](const RankSight& rank) { return rank.is_watched; };

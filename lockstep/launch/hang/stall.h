@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/liveness/rank_progress.h"
+#include "lockstep/liveness/progress_page.h"
 
 namespace lockstep::launch {
 
@@ -21,18 +21,18 @@ struct RankSight {
   RankProgress progress = {};
 };
 
-/// The verdict on ranks of which some give no sign of life.
+/// The verdict on ranks some of which make no progress.
 enum class Stall {
   kNone,   ///< there is progress, or it may still come
   kWaits,  ///< no rank is at fault by itself: all wait in calls that others have to join
   kHangs   ///< a late rank waits for no other, or is stopped
 };
 
-/// Decides that for the ranks of one node.
+/// Decides for the ranks of one node.
 Stall stall_of(const std::vector<RankSight>& ranks);
 
-/// Says whether all ranks wait in collectives that all others of this node have begun, too: then it
-/// is the way between them that takes so long, or ranks of another node.
+/// Returns whether all ranks wait in collectives that all others of this node have begun, too: then
+/// the network or another node is slow.
 bool are_in_step(const std::vector<RankSight>& ranks);
 
 /// Finds the ranks that keep the others waiting: those that are stopped; else those that are late
@@ -40,12 +40,15 @@ bool are_in_step(const std::vector<RankSight>& ranks);
 /// If there are none of these, all ranks that are late. Returns places in the list.
 std::vector<std::size_t> ranks_behind(const std::vector<RankSight>& ranks);
 
-/// Returns what a rank does, after its name: `waits in all_reduce 42 (4.0 MiB) for 5.1 s`, `is
+/// Writes a number with one decimal: `4.0 MiB`.
+std::string fixed_text(double value, const char* unit);
+
+/// Returns what a rank does, to follow its name: `waits in all_reduce 42 (4.0 MiB) for 5.1 s`, `is
 /// stopped by a signal in ...`, `is in no call; its last one was all_reduce 41 (4 bytes)`.
 std::string activity_text(const RankSight& rank);
 
-/// Returns in one sentence for what the ranks wait that are not behind; ranks in the same call
-/// stand together: `ranks 0 and 2 wait in all_reduce 42 (4 bytes)`. Empty: none waits.
+/// Returns in one sentence what the ranks that are not behind wait for, grouped by call: `ranks 0
+/// and 2 wait in all_reduce 42 (4 bytes)`. Empty: none waits.
 std::string waiting_text(
     const std::vector<RankSight>& ranks, const std::vector<std::size_t>& behind);
 

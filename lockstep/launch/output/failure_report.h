@@ -7,7 +7,7 @@
 
 #include "lockstep/core/cgroup.h"
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/launch/exit_status.h"
+#include "lockstep/launch/child_process.h"
 
 namespace lockstep::launch {
 

@@ -1,14 +1,86 @@
 #include "lockstep/launch/output/worker_output.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
+#include <regex>
 #include <unistd.h>
+#include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::launch {
 namespace {
+
+bool is_shown(const OutputOptions& options, int local_rank, Stream stream) {
+  const auto& ranks = options.shown_ranks;
+  if (!ranks.empty() && std::find(ranks.begin(), ranks.end(), local_rank) == ranks.end())
+    return false;
+  return !options.redirects.has(local_rank, stream) || options.tee.has(local_rank, stream);
+}
+
+bool is_unseen(const OutputOptions& options, int local_rank) {
+  return options.first_inherits && local_rank == 0;
+}
+
+std::string log_of(const OutputOptions& options, int rank) {
+  return options.log_dir + "/rank-" + std::to_string(rank);
+}
+
+std::string file_of(const OutputOptions& options, int local_rank, int rank, Stream stream) {
+  if (options.log_dir.empty() || is_unseen(options, local_rank)) return "";
+  const std::string start = log_of(options, rank);
+  if (options.redirects.empty() && options.tee.empty()) return start + ".log";
+  const bool kept =
+      options.redirects.has(local_rank, stream) || options.tee.has(local_rank, stream);
+  if (!kept) return "";
+  return start + (stream == Stream::kOutput ? ".stdout.log" : ".stderr.log");
+}
+
+int shown_ranks(const OutputOptions& options, int local_size) {
+  int shown = 0;
+  for (int rank = 0; rank < local_size; ++rank) {
+    shown += is_shown(options, rank, Stream::kOutput) || is_shown(options, rank, Stream::kErrors);
+  }
+  return shown;
+}
+
+void replace_all(std::string& text, const std::string& name, const std::string& value) {
+  for (std::size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += value.size()) {
+    text.replace(at, name.size(), value);
+  }
+}
+
+constexpr std::size_t kLongestLine = std::size_t{1} << 16;
+constexpr std::size_t kTailLines = 20;
+constexpr std::size_t kTailBytes = 500;
+
+/// Returns what a terminal would show at the end: the text after the last carriage return.
+std::string_view visible(std::string_view line) {
+  while (!line.empty() && (line.back() == '\n' || line.back() == '\r')) line.remove_suffix(1);
+  const auto start = line.rfind('\r');
+  return start == std::string_view::npos ? line : line.substr(start + 1);
+}
+
+/// Returns whether a line is of a C++ stack, which says less than what stands above it.
+bool is_of_frames(std::string_view line) {
+  return line.starts_with("frame #") || line.starts_with("Exception raised from ");
+}
+
+constexpr std::size_t kRoom = std::size_t{1} << 20;
+
+// A pipe that poll calls writable takes this much at once: the descriptor is shared with others and
+// must stay blocking.
+constexpr std::size_t kPiece = 4096;
+
+bool is_writable(int descriptor) {
+  pollfd waited{descriptor, POLLOUT, 0};
+  return ::poll(&waited, 1, 0) == 1;
+}
 
 std::shared_ptr<FileDescriptor> open_log(const std::string& path, bool keep) {
   if (path.empty()) return nullptr;
@@ -40,6 +112,156 @@ void begin(const FileDescriptor& file, const std::string& heading) {
 }
 
 }  // namespace
+
+StreamMask StreamMask::parse(const std::string& flag, const std::string& text) {
+  static const std::regex kForAll("[0-3]");
+  static const std::regex kForRanks("([0-9]{1,6}:[0-3],)*[0-9]{1,6}:[0-3]");
+  StreamMask mask;
+  if (std::regex_match(text, kForAll)) {
+    mask.all_ = text[0] - '0';
+    return mask;
+  }
+  check(std::regex_match(text, kForRanks), flag,
+      ": must be 0 (none), 1 (output), 2 (errors) or 3 (both), or RANK:MASK,RANK:MASK: ", text);
+  for (const std::string& entry : split(text, ',')) {
+    const auto colon = entry.find(':');
+    mask.ranks_[*parse_number<int>(entry.substr(0, colon))] = entry[colon + 1] - '0';
+  }
+  return mask;
+}
+
+bool StreamMask::has(int local_rank, Stream stream) const {
+  const auto rank = ranks_.find(local_rank);
+  const int mask = rank == ranks_.end() ? all_ : rank->second;
+  return (mask & static_cast<int>(stream)) != 0;
+}
+
+bool StreamMask::empty() const {
+  const auto none = [](const auto& rank) { return rank.second == 0; };
+  return all_ == 0 && std::all_of(ranks_.begin(), ranks_.end(), none);
+}
+
+Route route_of(
+    const OutputOptions& options, int local_rank, int rank, int local_size, Stream stream) {
+  const bool alone = shown_ranks(options, local_size) <= 1;
+  return {.shown = is_shown(options, local_rank, stream),
+      .file = file_of(options, local_rank, rank, stream),
+      .prefix = alone ? "" : options.prefix};
+}
+
+std::string message_log_of(const OutputOptions& options, int local_rank, int rank) {
+  if (options.log_dir.empty() || !is_unseen(options, local_rank)) return "";
+  return log_of(options, rank) + ".log";
+}
+
+bool append_to(const std::string& path, const std::string& text) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC;
+  const FileDescriptor file(::open(path.c_str(), kFlags, 0644));
+  return file && ::write(file.get(), text.data(), text.size()) == std::ssize(text);
+}
+
+std::string fill_prefix(std::string pattern, int rank, int local_rank, const std::string& role) {
+  replace_all(pattern, "${role_name}", role);
+  replace_all(pattern, "${local_rank}", std::to_string(local_rank));
+  replace_all(pattern, "${rank}", std::to_string(rank));
+  return pattern;
+}
+
+void check_log_dir(const std::string& log_dir, bool append) {
+  namespace fs = std::filesystem;
+  if (log_dir.empty()) return;
+  std::error_code error;
+  fs::create_directories(log_dir, error);
+  check(!error || fs::exists(log_dir), "--log-dir: cannot make the folder ", log_dir, ": ",
+      error.message());
+  check(fs::is_directory(log_dir), "--log-dir: ", log_dir, " is not a folder");
+  check(append || fs::is_empty(log_dir), "--log-dir: ", log_dir,
+      " is not empty; name an empty folder, so that no earlier log is overwritten");
+}
+
+std::string LineBuffer::take(std::string_view bytes) {
+  const auto end = bytes.rfind('\n');
+  if (end == std::string_view::npos) {
+    partial_ += bytes;
+    return partial_.size() < kLongestLine ? "" : rest();
+  }
+  std::string lines = std::exchange(partial_, std::string(bytes.substr(end + 1)));
+  lines += bytes.substr(0, end + 1);
+  return lines;
+}
+
+std::string_view LineBuffer::bar() const {
+  return partial_.find('\r') == std::string::npos ? std::string_view() : visible(partial_);
+}
+
+std::string LineBuffer::rest() {
+  if (partial_.empty()) return "";
+  return std::exchange(partial_, "") + "\n";
+}
+
+std::string prefixed(std::string_view lines, std::string_view prefix) {
+  std::string result;
+  result.reserve(lines.size() + 32 * prefix.size());
+  while (!lines.empty()) {
+    const auto end = lines.find('\n');
+    const auto size = end == std::string_view::npos ? lines.size() : end + 1;
+    const std::string_view line = lines.substr(0, size);
+    result.append(prefix);
+    if (line.find('\r') == line.npos)
+      result.append(line);
+    else
+      result.append(visible(line)).append("\n");
+    lines.remove_prefix(size);
+  }
+  return result;
+}
+
+void Tail::take(std::string_view lines) {
+  // From the end: of a large text only the last lines are looked at.
+  std::deque<std::string> last;
+  while (!lines.empty() && last.size() < kTailLines) {
+    const auto previous = lines.rfind('\n', lines.size() - 2);
+    const auto start = lines.size() < 2 || previous == std::string_view::npos ? 0 : previous + 1;
+    const std::string_view line = visible(lines.substr(start)).substr(0, kTailBytes);
+    if (!is_of_frames(line)) last.emplace_front(line);
+    lines = lines.substr(0, start);
+  }
+  for (std::string& line : last) lines_.push_back(std::move(line));
+  while (lines_.size() > kTailLines) lines_.pop_front();
+}
+
+void Console::write(Stream stream, std::string_view text) {
+  Queue& queue = stream == Stream::kOutput ? output_ : errors_;
+  queue.text.append(text);
+  flush(queue);
+}
+
+void Console::flush() {
+  flush(output_);
+  flush(errors_);
+}
+
+bool Console::has_room() const { return output_.size() < kRoom && errors_.size() < kRoom; }
+
+void Console::add_to(std::vector<pollfd>& waited) const {
+  for (const Queue* queue : {&output_, &errors_}) {
+    if (queue->size() > 0) waited.push_back({queue->descriptor, POLLOUT, 0});
+  }
+}
+
+void Console::flush(Queue& queue) {
+  while (queue.size() > 0 && is_writable(queue.descriptor)) {
+    const std::size_t piece = std::min(queue.size(), kPiece);
+    const ssize_t written = ::write(queue.descriptor, queue.text.data() + queue.start, piece);
+    if (written < 0 && (errno == EINTR || errno == EAGAIN)) break;
+    // Nobody reads any more, or nothing can be written: the run matters more than its output.
+    queue.start += written < 0 ? queue.size() : static_cast<std::size_t>(written);
+  }
+  if (queue.start == queue.text.size() || queue.start > kRoom) {
+    queue.text.erase(0, queue.start);
+    queue.start = 0;
+  }
+}
 
 WorkerOutput::WorkerOutput(const Route& output, const Route& errors, const std::string& heading)
     : channels_{Channel{Stream::kOutput, output, {}, open_log(output.file, !heading.empty())},

@@ -1,18 +1,28 @@
 #include "lockstep/launch/ranks/rank_attempt.h"
 
 #include <algorithm>
-#include <iomanip>
-#include <sstream>
 #include <utility>
 
+#include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/process.h"
 #include "lockstep/launch/attempt.h"
 #include "lockstep/launch/hang/rank_watch.h"
-#include "lockstep/launch/ranks/rescue_wait.h"
+#include "lockstep/launch/launch_options.h"
+#include "lockstep/launch/patience.h"
 #include "lockstep/liveness/progress_page.h"
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep::launch {
+
+bool waits_for_rescue(
+    const std::vector<RescueState>& left, std::chrono::nanoseconds since_failure) {
+  const auto has = [&](RescueState state) { return std::ranges::find(left, state) != left.end(); };
+  if (has(RescueState::kDone)) return false;
+  return (has(RescueState::kUnderWay) && since_failure < patience::kToSave) ||
+         (has(RescueState::kPossible) && since_failure < patience::kToNotice);
+}
+
 namespace {
 
 // After which a program that reports no steps has started.
@@ -30,12 +40,12 @@ EndingRules ending_rules(const LaunchOptions& options) {
 class RankAttempt : public Attempt {
  public:
   RankAttempt(Supervisor& supervisor, const LaunchOptions& options, const AttemptPlan& plan,
-      int master_port, Outside* outside)
+      int master_port, OtherNodes* other_nodes)
       : Attempt(supervisor, ending_rules(options)),
         supervisor_(supervisor),
         options_(options),
         plan_(plan),
-        outside_(outside),
+        other_nodes_(other_nodes),
         progress_(options.workers),
         oom_before_(oom_kills()),
         first_step_awaited_(plan.death_ns > 0),  // not by a launcher that has come later
@@ -43,7 +53,7 @@ class RankAttempt : public Attempt {
     take(start_ranks(
         options, {plan, master_port, progress_.path()}, guardian(), supervisor.spares()));
     if (options_.verbose) say_pids();
-    if (outside_ != nullptr) wake_by(outside_->descriptor());
+    if (other_nodes_ != nullptr) wake_by(other_nodes_->descriptor());
   }
 
  private:
@@ -58,7 +68,7 @@ class RankAttempt : public Attempt {
     name(worker);
     failure_.oom.in_cgroup = now.in_cgroup - oom_before_.in_cgroup;
     failure_.oom.on_host = now.on_host - oom_before_.on_host;
-    if (outside_ != nullptr && has_failed()) outside_->failed(failure_headline(failure_));
+    if (other_nodes_ != nullptr && has_failed()) other_nodes_->failed(failure_headline(failure_));
     const auto rest = running();
     if (rest == 0 || !options_.verbose) return;
     const std::string others = rest == 1 ? "the other rank" : concat("the other ", rest, " ranks");
@@ -96,7 +106,7 @@ class RankAttempt : public Attempt {
   std::optional<Clock::time_point> on_wake() override {
     auto due = earlier(look_for_first_step(), look_after_spares());
     due = earlier(due, look_for_hang());
-    if (outside_ != nullptr) obey(outside_->look());
+    if (other_nodes_ != nullptr) obey(other_nodes_->look());
     return due;
   }
 
@@ -117,12 +127,13 @@ class RankAttempt : public Attempt {
     if (is_ending() || running() == 0) return std::nullopt;
     stall_ = watch_.look(workers());
     const bool waits = stall_ == Stall::kWaits;
-    const bool is_alone = outside_ == nullptr && options_.nodes == 1;
+    const bool is_alone = other_nodes_ == nullptr && options_.nodes == 1;
     const bool is_slow = waits && are_in_step(watch_.sights());
     if (is_slow && !std::exchange(has_said_slow_, true))
       say(concat(waiting_text(watch_.sights(), {}),
           " without progress; nobody here is behind, so it is left to the time limit of the call"));
-    if (outside_ != nullptr) outside_->waits(waits ? watch_.sights() : std::vector<RankSight>());
+    if (other_nodes_ != nullptr)
+      other_nodes_->waits(waits ? watch_.sights() : std::vector<RankSight>());
     if (stall_ == Stall::kHangs || (waits && is_alone && !is_slow)) call_hang();
     return is_ending() ? std::nullopt : watch_.due();
   }
@@ -130,8 +141,8 @@ class RankAttempt : public Attempt {
   void call_hang() {
     const HangReport report = watch_.report(workers());
     failure_.hang = Hang{.what = report.what, .others = report.others};
-    if (outside_ != nullptr && !outside_->others().empty())
-      failure_.hang->others += concat(report.others.empty() ? "" : "; ", outside_->others());
+    if (other_nodes_ != nullptr && !other_nodes_->others().empty())
+      failure_.hang->others += concat(report.others.empty() ? "" : "; ", other_nodes_->others());
     for (std::size_t i = 0; i < report.stacks.size(); ++i)
       if (!report.stacks[i].empty()) keep_stacks(i, report);
     give_up(report.rank);
@@ -171,7 +182,9 @@ class RankAttempt : public Attempt {
     if (!first_step_awaited_) return std::nullopt;
     if (const auto first = progress_.first_step_ns()) {
       first_step_awaited_ = false;
-      say_first_step(static_cast<double>(*first - plan_.death_ns) * 1e-9);
+      const double seconds = static_cast<double>(*first - plan_.death_ns) * 1e-9;
+      say(concat("restart ", plan_.restart, " of ", options_.max_restarts, ": training resumed ",
+          fixed_text(seconds, "s"), " after the failure"));
       return std::nullopt;
     }
     const auto now = Clock::now();
@@ -179,17 +192,10 @@ class RankAttempt : public Attempt {
            std::clamp<Clock::duration>((now - start_) / 8, milliseconds(10), milliseconds(1000));
   }
 
-  void say_first_step(double seconds) {
-    std::ostringstream text;
-    text << "restart " << plan_.restart << " of " << options_.max_restarts << ": training resumed "
-         << std::fixed << std::setprecision(1) << seconds << " s after the failure";
-    say(text.str());
-  }
-
   Supervisor& supervisor_;
   const LaunchOptions& options_;
   AttemptPlan plan_;
-  Outside* outside_;
+  OtherNodes* other_nodes_;
   SharedProgress progress_;
   OomKills oom_before_;
   Failure failure_;
@@ -201,11 +207,46 @@ class RankAttempt : public Attempt {
   Stall stall_ = Stall::kNone;
 };
 
+/// The port on which rank 0 is to listen.
+class MasterPort {
+ public:
+  explicit MasterPort(const LaunchOptions& options) : given_(options.master_port) {
+    if (options.node_rank != 0) return;
+    port_ = given_ == 0 ? net::ReservedPort() : net::ReservedPort(given_);
+  }
+
+  int number() const { return port_ ? port_->number() : given_; }
+
+  /// Takes another one, unless it was given: there a new group cannot meet a process of the old
+  /// one.
+  void renew() {
+    if (!port_ || given_ != 0) return;
+    net::ReservedPort fresh;  // while the old one is still held, so that it is another
+    port_ = std::move(fresh);
+  }
+
+ private:
+  int given_;
+  std::optional<net::ReservedPort> port_;
+};
+
 }  // namespace
 
 AttemptReport run_ranks_once(Supervisor& supervisor, const LaunchOptions& options,
-    const AttemptPlan& plan, int master_port, Outside* outside) {
-  return RankAttempt(supervisor, options, plan, master_port, outside).run();
+    const AttemptPlan& plan, int master_port, OtherNodes* other_nodes) {
+  return RankAttempt(supervisor, options, plan, master_port, other_nodes).run();
+}
+
+int launch(const LaunchOptions& options) {
+  check_options(options);
+  find_program(options.program, system_variable("PATH"));
+  Supervisor supervisor(options.signals, options.quiet);
+  MasterPort port(options);
+  const RestartRules rules{.most = options.max_restarts, .lockstep_codes = options.lockstep_codes};
+  return supervisor.run(rules, options.death_ns, [&](const AttemptPlan& plan) {
+    if (plan.restart > 0) port.renew();
+    return run_ranks_once(supervisor, options, plan, port.number(), nullptr);
+  });
 }
 
 }  // namespace lockstep::launch

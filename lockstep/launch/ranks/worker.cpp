@@ -1,38 +1,26 @@
 #include "lockstep/launch/ranks/worker.h"
 
 #include <unistd.h>
+#include <utility>
 
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/ranks/worker_environment.h"
 
 namespace lockstep::launch {
 namespace {
 
-std::string signal_names(const std::vector<int>& signals) {
-  std::vector<std::string> names;
-  for (const int signal : signals) names.push_back(signal_name(signal));
-  return joined(names, ",");
-}
-
-WorkerPlace place_of(const LaunchOptions& options, const RankPlan& plan, int local_rank) {
-  return {.local_rank = local_rank,
-      .local_size = options.workers,
-      .node_rank = options.node_rank,
-      .nodes = options.nodes,
-      .master_address = options.master_address,
-      .master_port = plan.master_port,
-      .run_id = options.run_id,
-      .role = options.role,
-      .restart = options.earlier_restarts + plan.restart,
-      .max_restarts = options.earlier_restarts + options.max_restarts,
-      .death_ns = plan.death_ns,
-      .progress = plan.progress,
-      .error_file = {},
-      .signals_to_handle = signal_names(options.signals),
-      .span = options.span};
+// The rank itself is not known yet, nor whom it will meet.
+Spare start_spare(const LaunchOptions& options, int local_rank, const Guardian& guardian) {
+  Pipe pipe = make_pipe();
+  ChildOptions child = rank_process(options, local_rank);
+  child.environment = spare_environment(current_environment(), options.workers, pipe.reader.get());
+  child.kept = pipe.reader.get();
+  child.guardian = &guardian;
+  return {.process = ChildProcess(child), .pipe = std::move(pipe.writer)};
 }
 
 /// Returns the line that begins this attempt in a log that holds earlier ones; empty: none does.
@@ -65,6 +53,35 @@ bool reads_input(int local_rank) { return local_rank == 0 && ::isatty(STDIN_FILE
 
 }  // namespace
 
+void Spare::become(const Variables& variables) && {
+  const std::string text = variables_text(variables);
+  // One that has just ended is seen by its process, as any rank.
+  [[maybe_unused]] const ssize_t written =
+      retried([&] { return ::write(pipe.get(), text.data(), text.size()); });
+  pipe.reset();
+}
+
+void Spares::fill(const LaunchOptions& options, const std::string& mark) {
+  if (!guardian_) guardian_.emplace(mark);
+  for (int local_rank = 0; local_rank < options.workers; ++local_rank) {
+    if (!spares_.contains(local_rank))
+      spares_.emplace(local_rank, start_spare(options, local_rank, *guardian_));
+  }
+}
+
+std::optional<Spare> Spares::take(int local_rank) {
+  auto node = spares_.extract(local_rank);
+  if (node.empty() || node.mapped().process.status()) return std::nullopt;
+  return std::move(node.mapped());
+}
+
+std::vector<pid_t> Spares::pids() const {
+  std::vector<pid_t> pids;
+  if (guardian_) pids.push_back(guardian_->pid());
+  for (const auto& [local_rank, spare] : spares_) pids.push_back(spare.process.pid());
+  return pids;
+}
+
 void Worker::log_message() {
   const std::string text = message();
   if (text.empty()) return;
@@ -83,22 +100,22 @@ ChildOptions rank_process(const LaunchOptions& options, int local_rank) {
 }
 
 std::vector<Worker> start_ranks(
-    const LaunchOptions& options, const RankPlan& plan, const Guardian& guardian, Spares& spares) {
+    const LaunchOptions& options, RankPlan plan, const Guardian& guardian, Spares& spares) {
   std::vector<Worker> workers;
   for (int local_rank = 0; local_rank < options.workers; ++local_rank) {
     workers.push_back(make_worker(options, plan, local_rank));
   }
   for (int local_rank = 0; local_rank < options.workers; ++local_rank) {
     Worker& worker = workers[static_cast<std::size_t>(local_rank)];
-    WorkerPlace place = place_of(options, plan, local_rank);
-    place.error_file = worker.error_file->path();
+    plan.local_rank = local_rank;
+    plan.error_file = worker.error_file->path();
     if (auto spare = spares.take(local_rank)) {
       guardian.watch(spare->process.pid());
       worker.process.emplace(std::move(spare->process));
-      std::move(*spare).become(worker_variables(place));
+      std::move(*spare).become(worker_variables(options, plan));
     } else {
       ChildOptions child = rank_process(options, local_rank);
-      child.environment = worker_environment(current_environment(), place);
+      child.environment = worker_environment(current_environment(), options, plan);
       child.guardian = &guardian;
       worker.process.emplace(child);
     }

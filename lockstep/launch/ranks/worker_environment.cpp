@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/core/cpu_share.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::launch {
 namespace {
@@ -45,37 +46,40 @@ std::vector<std::string> with_usual_settings(std::vector<std::string> environmen
 }  // namespace
 
 // Rank 0 itself serves the store: no agent does.
-Variables worker_variables(const WorkerPlace& place) {
-  const std::string rank = std::to_string(place.rank());
-  const std::string world_size = std::to_string(place.world_size());
-  const RankSpan span = place.span.value_or(RankSpan{});
-  return {{"RANK", rank}, {"LOCAL_RANK", std::to_string(place.local_rank)},
-      {"GROUP_RANK", std::to_string(place.node_rank)}, {"ROLE_RANK", rank},
-      {"ROLE_NAME", place.role}, {"WORLD_SIZE", world_size},
-      {"LOCAL_WORLD_SIZE", std::to_string(place.local_size)},
-      {"GROUP_WORLD_SIZE", std::to_string(place.nodes)}, {"ROLE_WORLD_SIZE", world_size},
-      {"MASTER_ADDR", place.master_address}, {"MASTER_PORT", std::to_string(place.master_port)},
-      {"TORCHELASTIC_RESTART_COUNT", std::to_string(place.restart)},
-      {"TORCHELASTIC_MAX_RESTARTS", std::to_string(place.max_restarts)},
-      {"TORCHELASTIC_RUN_ID", place.run_id}, {"TORCHELASTIC_USE_AGENT_STORE", "False"},
-      {"TORCHELASTIC_ERROR_FILE", place.error_file},
-      {"TORCHELASTIC_SIGNALS_TO_HANDLE", place.signals_to_handle}, {"LOCKSTEP_STORE", span.store},
+Variables worker_variables(const LaunchOptions& options, const RankPlan& plan) {
+  const std::string rank = std::to_string(options.first_rank() + plan.local_rank);
+  const std::string world_size = std::to_string(options.world_size());
+  const RankSpan span = options.span.value_or(RankSpan{});
+  std::vector<std::string> signals;
+  for (const int signal : options.signals) signals.push_back(signal_name(signal));
+  return {{"RANK", rank}, {"LOCAL_RANK", std::to_string(plan.local_rank)},
+      {"GROUP_RANK", std::to_string(options.node_rank)}, {"ROLE_RANK", rank},
+      {"ROLE_NAME", options.role}, {"WORLD_SIZE", world_size},
+      {"LOCAL_WORLD_SIZE", std::to_string(options.workers)},
+      {"GROUP_WORLD_SIZE", std::to_string(options.nodes)}, {"ROLE_WORLD_SIZE", world_size},
+      {"MASTER_ADDR", options.master_address}, {"MASTER_PORT", std::to_string(plan.master_port)},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(options.earlier_restarts + plan.restart)},
+      {"TORCHELASTIC_MAX_RESTARTS",
+          std::to_string(options.earlier_restarts + options.max_restarts)},
+      {"TORCHELASTIC_RUN_ID", options.run_id}, {"TORCHELASTIC_USE_AGENT_STORE", "False"},
+      {"TORCHELASTIC_ERROR_FILE", plan.error_file},
+      {"TORCHELASTIC_SIGNALS_TO_HANDLE", joined(signals, ",")}, {"LOCKSTEP_STORE", span.store},
       {"LOCKSTEP_STORE_KEY", span.store_key},
-      {"LOCKSTEP_GENERATION", place.span ? std::to_string(span.generation) : ""},
+      {"LOCKSTEP_GENERATION", options.span ? std::to_string(span.generation) : ""},
       {"LOCKSTEP_NODE_ADDRESS", span.node_address}, {"LOCKSTEP_SECRET", ""},
-      {"LOCKSTEP_PROGRESS", place.progress},
-      {"LOCKSTEP_DEATH_NS", place.death_ns > 0 ? std::to_string(place.death_ns) : ""}};
+      {"LOCKSTEP_PROGRESS", plan.progress},
+      {"LOCKSTEP_DEATH_NS", plan.death_ns > 0 ? std::to_string(plan.death_ns) : ""}};
 }
 
 std::vector<std::string> worker_environment(
-    std::vector<std::string> inherited, const WorkerPlace& place) {
-  for (const auto& [name, value] : worker_variables(place)) set(inherited, name, value);
-  return with_usual_settings(std::move(inherited), place.local_size);
+    std::vector<std::string> inherited, const LaunchOptions& options, const RankPlan& plan) {
+  for (const auto& [name, value] : worker_variables(options, plan)) set(inherited, name, value);
+  return with_usual_settings(std::move(inherited), options.workers);
 }
 
 std::vector<std::string> spare_environment(
     std::vector<std::string> inherited, int local_size, int pipe) {
-  for (const auto& [name, value] : worker_variables({})) set(inherited, name, "");
+  for (const auto& [name, value] : worker_variables({}, {})) set(inherited, name, "");
   set(inherited, kSpareVariable, std::to_string(pipe));
   return with_usual_settings(std::move(inherited), local_size);
 }

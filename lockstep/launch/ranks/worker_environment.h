@@ -1,39 +1,24 @@
 #pragma once
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/launch/launch_options.h"
+#include "lockstep/launch/restart.h"
 #include "lockstep/liveness/spare.h"
 
 namespace lockstep::launch {
 
-/// The place of a process in a run: which worker it is.
-struct WorkerPlace {
-  int local_rank = 0;
-  int local_size = 1;  ///< workers on this node
-  int node_rank = 0;
-  int nodes = 1;
-  std::string master_address = "127.0.0.1";
+/// The new facts of one attempt for one of its ranks.
+struct RankPlan : AttemptPlan {
   int master_port = 0;
-  std::string run_id = "none";
-  std::string role = "default";
-  int restart = 0;
-  int max_restarts = 0;
-  std::int64_t death_ns = 0;  ///< of the attempt before, on the monotonic clock; 0: there was none
-  std::string progress;       ///< where a worker may report how far it is (liveness/progress_page.h)
-  std::string error_file;     ///< where a worker may write what failed, as torch's `record` does
-  std::string signals_to_handle;  ///< names, separated by commas
-  std::optional<RankSpan> span = {};
-
-  int rank() const { return (span ? span->first_rank : node_rank * local_size) + local_rank; }
-  int world_size() const { return span ? span->world_size : nodes * local_size; }
+  std::string progress = {};  ///< where a rank may report how far it is (liveness/progress_page.h)
+  int local_rank = 0;
+  std::string error_file = {};  ///< where a rank may write what failed, as torch's `record` does
 };
 
-/// Names the place in torchrun's variables and in our own; an empty value means unset.
-Variables worker_variables(const WorkerPlace& place);
+/// Names a rank's place in torchrun's variables and in our own; an empty value means unset.
+Variables worker_variables(const LaunchOptions& options, const RankPlan& plan);
 
 /// Returns a worker's whole environment: what it inherits, torchrun's names for its place, our own
 /// LOCKSTEP_PROGRESS and LOCKSTEP_DEATH_NS, where there is a rendezvous the way to its store, and
@@ -42,7 +27,7 @@ Variables worker_variables(const WorkerPlace& place);
 /// for_tensors() adds.
 /// The secret of the nodes is taken out: no rank needs it.
 std::vector<std::string> worker_environment(
-    std::vector<std::string> inherited, const WorkerPlace& place);
+    std::vector<std::string> inherited, const LaunchOptions& options, const RankPlan& plan);
 
 /// Returns the environment of a process that waits to become a worker: the same without a place,
 /// which will come by the pipe with this descriptor.

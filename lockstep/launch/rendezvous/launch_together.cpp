@@ -1,4 +1,3 @@
-#include "lockstep/launch/rendezvous/launch_together.h"
 
 #include <algorithm>
 #include <chrono>
@@ -6,14 +5,12 @@
 #include <deque>
 #include <filesystem>
 #include <optional>
-#include <poll.h>
 #include <signal.h>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "lockstep/cluster/route.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
@@ -23,22 +20,20 @@
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/patience.h"
-#include "lockstep/launch/port.h"
 #include "lockstep/launch/ranks/rank_attempt.h"
 #include "lockstep/launch/rendezvous/membership.h"
 #include "lockstep/launch/rendezvous/service.h"
-#include "lockstep/launch/rendezvous/succession.h"
 #include "lockstep/launch/supervisor.h"
 #include "lockstep/liveness/progress_page.h"
+#include "lockstep/net/authentication.h"
 #include "lockstep/net/endpoint.h"
-#include "lockstep/net/secret.h"
 
 namespace lockstep::launch {
 namespace {
 
 /// A node's part in a world of several: it joins, runs its ranks as it is ordered to, and tells how
 /// they end.
-class Agent final : private Outside {
+class Agent final : private OtherNodes {
  public:
   /// Joins the node that serves. The facts are completed by address and ports. The service is that
   /// of this node, which it may have to begin.
@@ -72,7 +67,7 @@ class Agent final : private Outside {
   LaunchOptions options_;
   Succession succession_;
   Membership membership_;
-  ReservedPort port_;
+  net::ReservedPort port_;
   std::deque<Order> orders_;  // that came while ranks ran
   int server_ = 0;            // by which they were given
   std::int64_t generation_ = 0;
@@ -86,8 +81,8 @@ class Agent final : private Outside {
 };
 
 /// The port for a rank 0 here whose program serves a store by itself, as Python's does.
-ReservedPort port_for(const std::string& address) {
-  return names_loopback(address) ? ReservedPort() : ReservedPort(0);
+net::ReservedPort port_for(const std::string& address) {
+  return names_loopback(address) ? net::ReservedPort() : net::ReservedPort(0);
 }
 
 Agent::Agent(Supervisor& supervisor, Service& service, const LaunchOptions& options,
@@ -165,16 +160,11 @@ Order Agent::order_of_loss() const {
 }
 
 void Agent::await() {
-  std::vector<pollfd> waited{
-      {supervisor_.signals().descriptor(), POLLIN, 0}, {membership_.descriptor(), POLLIN, 0}};
-  supervisor_.console().add_to(waited);
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(leave_until_ - Clock::now()).count();
   const auto wait = static_cast<int>(std::max<std::int64_t>(0, left));
-  ::poll(waited.data(), waited.size(), leaving_ ? wait : -1);
-  supervisor_.console().flush();
-  for (const int signal : supervisor_.signals().read())
-    if (signal != SIGCHLD) on_signal(signal);
+  for (const int signal : supervisor_.wait(leaving_ ? wait : -1, membership_.descriptor()))
+    on_signal(signal);
 }
 
 void Agent::on_signal(int signal) {
@@ -230,7 +220,7 @@ LaunchOptions Agent::options_for(const NodePlan& plan) const {
 
 void Agent::tell_end(std::int64_t generation) {
   // Another one for the next generation: no process of this one can be met there.
-  ReservedPort fresh = port_for(options_.rendezvous->host);
+  net::ReservedPort fresh = port_for(options_.rendezvous->host);
   port_ = std::move(fresh);
   const AttemptEnd& end = last_.end;
   // Ranks that were ended for another reason say nothing of the signal.
@@ -351,8 +341,8 @@ class StopRequest {
   explicit StopRequest(const Supervisor& supervisor) : supervisor_(supervisor) {}
 
   bool has_come() {
-    for (const int signal : supervisor_.signals().read())
-      if (signal != SIGCHLD && !signal_) signal_ = signal;
+    for (const int signal : supervisor_.outside_signals())
+      if (!signal_) signal_ = signal;
     return signal_.has_value();
   }
 

@@ -8,21 +8,79 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/launch/rendezvous/boot_clock.h"
+#include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/rendezvous/messages.h"
-#include "lockstep/launch/rendezvous/succession.h"
+#include "lockstep/launch/rendezvous/service.h"
 #include "lockstep/net/client.h"
 
 namespace lockstep::launch {
 
-/// A node's part in the rendezvous, on a thread of its own: it tells that the node lives, and
-/// follows the next one that serves as soon as the last is lost, whatever the launcher is busy
-/// with, be it a log on a slow disk.
+/// The server of the rendezvous, as another node sees it, and its successors. Calls may come from
+/// any thread, next() from one.
+class Succession {
+ public:
+  /// The server is the one at the start. The service is that of this node, which it may have to
+  /// begin.
+  Succession(Service& service, const RendezvousOptions& meeting, const net::ClientOptions& server,
+      const NodeFacts& facts);
+
+  /// Connects to the server of the start. Throws as net::Client does.
+  net::Client first() const { return net::Client(server_); }
+
+  /// Sets this node's address and port; from now on it listens, in case that it has to serve.
+  void settle(const std::string& address, int port);
+
+  /// Connects to the successor of a lost server, which this node may be. Nothing if the run is over
+  /// for it.
+  std::optional<net::Client> next();
+
+  void note(const NodePlan& plan);
+  /// The server has told where the world is now; empty: at its successor.
+  void move_to(const std::string& endpoint);
+  /// This process stood still for so long that the others have gone on without it.
+  void note_absence(bool was_away) { was_away_ = was_away; }
+  /// This node is ending and follows no server; whoever would follow it is refused at once, and
+  /// goes on to the next.
+  void leave();
+  /// The same, and next() returns.
+  void stop() { leave(); }
+
+  /// Notes which run is in this node's output folder now.
+  void note_run(const std::string& run);
+
+  NodeFacts facts() const;
+  std::string endpoint() const;
+
+  /// Keeps a message for the user; returns those since the last call.
+  void tell(const std::string& text);
+  std::vector<std::string> take_news();
+
+ private:
+  void stand_by();
+  std::optional<std::vector<std::string>> successors_of_loss();
+  std::optional<net::Client> connect(const std::string& successor);
+  void serve(const std::string& endpoint, std::vector<std::string> others, int tried);
+
+  Service& service_;
+  const RendezvousOptions meeting_;
+  std::atomic<bool> is_leaving_{false}, was_away_{false};
+  mutable std::mutex mutex_;  // of all that follows
+  net::ClientOptions server_;
+  NodeFacts facts_;
+  FileDescriptor standby_;  // at which this node would serve
+  NodePlan plan_;           // the last one, with the successors that were not tried
+  bool is_moving_ = false;
+  std::vector<std::string> news_;
+};
+
+/// A node's connection to the rendezvous, on a thread of its own: it sends heartbeats, and follows
+/// the successor as soon as the server is lost, whatever the launcher is busy with.
 class Membership {
  public:
-  /// Connects to the node that serves. Throws as net::Client does. The succession must live longer.
+  /// Connects to the server. Throws as net::Client does. The succession must live longer.
   Membership(
       Succession& succession, std::chrono::milliseconds beat, std::chrono::milliseconds dead_after);
   Membership(const Membership&) = delete;
@@ -35,17 +93,17 @@ class Membership {
   /// Joins with the succession's facts, and begins to listen. Once.
   void join();
 
-  /// Tells the server something. Nothing is thrown here: that it is lost is seen by hear().
+  /// Sends a message to the server. Never throws: hear() shows that it is lost.
   void tell(const AgentMessage& message);
 
-  /// Returns the next order of the present server, if one has come, and the number of that server,
-  /// which each one that is followed raises. What an earlier one had ordered is over.
+  /// Returns the next order of the current server, if one has come, and that server's number, which
+  /// grows with each successor. Orders of earlier servers are void.
   std::optional<Order> hear(int& server);
 
-  /// Says whether none is left to follow.
+  /// Returns whether no server is left.
   bool is_lost() const { return is_lost_; }
 
-  /// Begins ranks of a generation that this server has ordered; false if that one is lost already.
+  /// Begins the ranks of a generation that this server ordered; false if that one is lost already.
   bool begin(std::int64_t generation, int server);
 
   /// Returns this node's address on the way to the server.

@@ -17,8 +17,6 @@ std::string value_of(const NodeFacts& facts, const std::string& name) {
   return found == facts.same.end() ? "not given" : printable_path(found->second);
 }
 
-}  // namespace
-
 void write(net::ByteWriter& writer, const NodeFacts& facts) {
   writer.text(facts.host).text(facts.address).number(facts.port).number(facts.workers);
   writer.byte(facts.serves ? 1 : 0).number(facts.standby_port).text(facts.run);
@@ -42,24 +40,6 @@ NodeFacts read_node_facts(net::ByteReader& reader) {
     facts.same.emplace_back(printable_path(words[i]), words[i + 1]);
   return facts;
 }
-
-std::string difference(const NodeFacts& node, const NodeFacts& other) {
-  std::vector<std::string> found;
-  const auto compare = [&](const NodeFacts& names) {
-    for (const auto& [name, ignored] : names.same) {
-      const std::string here = value_of(node, name), there = value_of(other, name);
-      const std::string text =
-          concat(name, " is ", here, ", on host ", other.host, " it is ", there);
-      const bool is_known = std::find(found.begin(), found.end(), text) != found.end();
-      if (here != there && !is_known) found.push_back(text);
-    }
-  };
-  compare(node);
-  compare(other);
-  return joined(found, "; ");
-}
-
-namespace {
 
 constexpr int kMostOfAnInt = 1 << 30;
 constexpr std::int64_t kNone = -1;
@@ -122,7 +102,7 @@ void write_plan(net::ByteWriter& writer, const NodePlan& plan) {
   writer.number(plan.generation).number(plan.node_rank).number(plan.nodes);
   writer.number(plan.first_rank).number(plan.world_size);
   writer.text(plan.master_address).number(plan.master_port);
-  writer.number(plan.restart).number(plan.max_restarts).text(plan.store_key).texts(plan.heirs);
+  writer.number(plan.restart).number(plan.max_restarts).text(plan.store_key).texts(plan.successors);
   writer.number(plan.history.restarts).number(plan.history.furthest.value_or(kNone));
   writer.number(plan.history.code_at_furthest).number(plan.history.loops);
   writer.number(plan.founder).text(plan.origin);
@@ -141,7 +121,7 @@ NodePlan read_plan(net::ByteReader& reader) {
   plan.restart = reader.within(0, kMostOfAnInt);
   plan.max_restarts = reader.within(0, kMostOfAnInt);
   plan.store_key = reader.text();
-  plan.heirs = reader.texts();
+  plan.successors = reader.texts();
   plan.history.restarts = reader.within(0, kMostOfAnInt);
   const std::int64_t furthest = reader.number();
   if (furthest >= 0) plan.history.furthest = furthest;
@@ -153,6 +133,22 @@ NodePlan read_plan(net::ByteReader& reader) {
 }
 
 }  // namespace
+
+std::string difference(const NodeFacts& node, const NodeFacts& other) {
+  std::vector<std::string> found;
+  const auto compare = [&](const NodeFacts& names) {
+    for (const auto& [name, ignored] : names.same) {
+      const std::string here = value_of(node, name), there = value_of(other, name);
+      const std::string text =
+          concat(name, " is ", here, ", on host ", other.host, " it is ", there);
+      const bool is_known = std::find(found.begin(), found.end(), text) != found.end();
+      if (here != there && !is_known) found.push_back(text);
+    }
+  };
+  compare(node);
+  compare(other);
+  return joined(found, "; ");
+}
 
 std::string bytes_of(const AgentMessage& message) {
   net::ByteWriter writer;

@@ -7,48 +7,45 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/launch/exit_status.h"
+#include "lockstep/launch/child_process.h"
 #include "lockstep/launch/hang/stall.h"
 #include "lockstep/launch/restart.h"
-#include "lockstep/net/message_bytes.h"
+#include "lockstep/net/wire.h"
 
 namespace lockstep::launch {
 
-/// The facts that a node tells of itself when it joins.
+/// The facts that a node tells about itself when it joins.
 struct NodeFacts {
   std::string host;     ///< its name, for people
-  std::string address;  ///< by which the others reach it
+  std::string address;  ///< at which the others reach it
   int port = 0;         ///< that it holds for a rank 0 that serves a store of its own
   int workers = 1;
   bool serves = false;   ///< the rendezvous runs in its launcher
-  int standby_port = 0;  ///< at which it would serve if the one that does is lost; 0: it would not
+  int standby_port = 0;  ///< where it would serve if the server is lost; 0: it would not
   std::string run = {};  ///< the id of the run in its output folder; empty: none, or not known
   /// Names and values of what must be equal on all nodes: the program, the configuration.
   std::vector<std::pair<std::string, std::string>> same = {};
 };
 
-void write(net::ByteWriter& writer, const NodeFacts& facts);
-NodeFacts read_node_facts(net::ByteReader& reader);
-
-/// Returns what must be equal and is not: `the program is A, on host B it is C`; empty if nothing.
+/// Returns what differs and must not: `the program is A, on host B it is C`; empty if nothing does.
 std::string difference(const NodeFacts& node, const NodeFacts& other);
 
 /// The end of a node's ranks of one generation.
 struct NodeEnd {
   std::int64_t generation = 0;
-  int code = 0;                            ///< what the node alone would return
+  int code = 0;                            ///< of the launcher if this was its only node
   std::optional<ExitStatus> failure = {};  ///< of the rank that failed first, by itself
-  std::optional<int> signal = {};          ///< the first one that the launcher got: it leaves
+  std::optional<int> signal = {};          ///< the first that the launcher got: it leaves
   std::optional<std::int64_t> step = {};   ///< the furthest that was reported
   int port = 0;                            ///< held for the next generation
   std::string run = {};                    ///< as in NodeFacts, now
 };
 
-/// For what the ranks of a node wait, when all of them wait for others and give no sign of life.
+/// The calls in which all ranks of a node wait for others, without progress.
 struct NodeWait {
   GroupCounts begun;  ///< of the rank that is furthest behind
   std::string text;   ///< `rank 2 waits in all_reduce 42 (4 bytes)`
-  bool in_step;       ///< in collectives which all of them have begun
+  bool in_step;       ///< in collectives that all of them have begun
 
   bool operator==(const NodeWait&) const = default;
 };
@@ -57,11 +54,11 @@ struct NodeWait {
 struct AgentMessage {
   enum class Kind : std::uint8_t {
     kBeat,    ///< it lives
-    kJoin,    ///< it wants to take part
+    kJoin,    ///< it joins
     kFailed,  ///< one of its ranks failed; the others are being ended
     kEnded,   ///< all of its ranks have ended
-    kLeave,   ///< it goes, between two generations
-    kWaits,   ///< its ranks wait for those of others, or no longer do
+    kLeave,   ///< it leaves, between two generations
+    kWaits,   ///< its ranks wait for those of other nodes, or no longer do
     kMoved,   ///< this world goes on elsewhere; sent to the server at the founding address
   };
 
@@ -86,24 +83,24 @@ struct NodePlan {
   int restart = 0;        ///< generations before this one
   int max_restarts = 0;   ///< with those that no failure has caused
   std::string store_key;  ///< of this generation's ranks
-  /// Where the nodes would serve, as HOST:PORT, if the one that does is lost: the first that lives.
-  std::vector<std::string> heirs = {};
-  std::int64_t founder = 0;     ///< a number that was drawn when the world was founded
+  /// Where the nodes would serve, as HOST:PORT, if the server is lost: the first that lives does.
+  std::vector<std::string> successors = {};
+  std::int64_t founder = 0;     ///< a random number of the founding of the world
   std::string origin = {};      ///< where that was, as HOST:PORT
-  RestartHistory history = {};  ///< which that one would have to know
+  RestartHistory history = {};  ///< which the successor needs
 };
 
 /// A message of the rendezvous to a node's launcher.
 struct Order {
   enum class Kind : std::uint8_t {
     kBeat,    ///< it lives, too
-    kWait,    ///< until others come; the text says for what, the plan who would serve next
+    kWait,    ///< for other nodes; the text says why, the plan has the successors
     kStart,   ///< the ranks, at this place
     kEnd,     ///< the ranks of a generation; the text says why
     kFinish,  ///< the run is over, with this code; the text may say why
     kRefuse,  ///< the node may not take part; the text says why
     kHang,    ///< all ranks wait, and those here are behind; the text says for what others wait
-    kMove,    ///< to the node that serves at HOST:PORT, as the text says; empty: to the next one
+    kMove,    ///< to the server at HOST:PORT, in the text; empty: to the successor
   };
 
   Kind kind = Kind::kBeat;
@@ -117,7 +114,7 @@ struct Order {
 std::string bytes_of(const AgentMessage& message);
 std::string bytes_of(const Order& order);
 
-/// Throw DataError for what is no such message.
+/// Throw DataError for malformed bytes.
 AgentMessage agent_message_of(std::string_view bytes);
 Order order_of(std::string_view bytes);
 

@@ -7,7 +7,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/launch/patience.h"
 #include "lockstep/net/endpoint.h"
-#include "lockstep/net/without_signals.h"
+#include "lockstep/net/server.h"
 
 namespace lockstep::launch {
 namespace {
@@ -97,7 +97,7 @@ std::optional<net::ServerHandler::Clock::time_point> Coordinator::on_time(
 
 void Coordinator::carry_out(Directives directives, net::Postbox& out) {
   generation_ = world_.generation();
-  // Before anybody is told, so that no rank of an ended generation meets one of the next.
+  // Before the orders are sent, so that no rank of an ended generation meets one of the next.
   if (!world_.is_running(world_.generation())) drop_ranks(out);
   for (Directive& directive : directives) {
     Order& order = directive.order;
@@ -115,12 +115,12 @@ void Coordinator::drop_ranks(net::Postbox& out) {
   values_.clear();
 }
 
-// This process stood still, and to the others that was its end: Note [Succession].
+// This process stood still, so the others have replaced it: Note [Succession].
 void Coordinator::look_at_clock(net::Postbox& out) {
   const auto now = BootClock::now();
   const bool was_away = last_time_ && now - *last_time_ > dead_after_;
   last_time_ = now;
-  if (was_away && world_.has_heirs())
+  if (was_away && world_.has_successors())
     carry_out(world_.give_up("the node that serves the rendezvous stood still"), out);
 }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -13,26 +14,41 @@
 #include <thread>
 
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/launch/rendezvous/boot_clock.h"
+#include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/rendezvous/messages.h"
-#include "lockstep/launch/rendezvous/rendezvous_options.h"
 #include "lockstep/launch/rendezvous/world.h"
+#include "lockstep/net/authentication.h"
 #include "lockstep/net/client.h"
-#include "lockstep/net/hmac.h"
-#include "lockstep/net/key_values.h"
 #include "lockstep/net/server.h"
+#include "lockstep/net/store.h"
 
 namespace lockstep::launch {
 
-/// The part of the node that serves: the world, and the keys and values of the ranks of its present
-/// generation.
+/// A clock that never jumps, and goes on while the machine is suspended: the others do, too.
+struct BootClock {
+  // NOLINTBEGIN(readability-identifier-naming): the names are the standard's.
+  using duration = std::chrono::nanoseconds;
+  using rep = duration::rep;
+  using period = duration::period;
+  using time_point = std::chrono::time_point<BootClock>;
+  static constexpr bool is_steady = true;
+  // NOLINTEND(readability-identifier-naming)
+
+  static time_point now() noexcept {
+    timespec time{};
+    ::clock_gettime(CLOCK_BOOTTIME, &time);
+    return time_point(std::chrono::seconds(time.tv_sec) + duration(time.tv_nsec));
+  }
+};
+
+/// The server's part: the world, and the keys and values of the ranks of its current generation.
 class Coordinator final : public net::ServerHandler {
  public:
   /// `run` is the key of all nodes, `past` what another node served before.
   Coordinator(const WorldRules& rules, NodeFacts reference, const net::Key& run,
       std::chrono::milliseconds dead_after, const WorldPast& past = {});
 
-  /// Returns the news that its world is served here. From any thread.
+  /// Returns the message that its world is served here. From any thread.
   AgentMessage whereabouts(const std::string& endpoint) const;
 
   Admission admit(const net::Hello& hello) override;
@@ -62,14 +78,13 @@ class Coordinator final : public net::ServerHandler {
   std::atomic<std::int64_t> generation_{0};         // of the world
 };
 
-/// A thread that tells whoever serves where a world was founded that it goes on elsewhere: a
-/// launcher that is started again there would found another.
+/// A thread that tells the server at the address where a world was founded that it goes on
+/// elsewhere: a launcher that is started again there would found another world.
 class Herald {
  public:
   using News = std::function<AgentMessage()>;
 
-  /// Begins to ask at the origin, again and again, and to tell this news. Both must hold no longer
-  /// than one try to connect.
+  /// Sends the news to the origin, again and again; a try to connect must be short.
   Herald(const net::ClientOptions& origin, News news);
   Herald(const Herald&) = delete;
   Herald& operator=(const Herald&) = delete;
@@ -86,21 +101,21 @@ class Herald {
   std::thread thread_;
 };
 
-/// The rendezvous itself, in the launcher of the node that serves it; in all others nothing.
+/// The rendezvous itself, in the launcher that serves it; empty in all others.
 class Service {
  public:
   Service(
       WorldRules rules, std::chrono::milliseconds dead_after, const net::Key& key, std::string job)
       : rules_(rules), dead_after_(dead_after), key_(key), job_(std::move(job)) {}
 
-  /// Serves at this socket, which is the endpoint's, a world of nodes that are as `reference`, from
-  /// now on, or where an earlier one has ended. What it has served before is over.
+  /// Serves at this socket, which is the endpoint's, a world of nodes that match `reference`: a new
+  /// one, or the continuation of an earlier one. What it served before is over.
   void begin(FileDescriptor listener, const NodeFacts& reference, const std::string& endpoint,
       const WorldPast& past);
 
   bool is_here() const { return server_.has_value(); }
 
-  /// Ends it, with the last node's goodbye or a few seconds later.
+  /// Ends it when the last node has left, or a few seconds later.
   void say_goodbye();
 
  private:

@@ -6,8 +6,8 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
+#include "lockstep/net/authentication.h"
 #include "lockstep/net/endpoint.h"
-#include "lockstep/net/hmac.h"
 
 namespace lockstep::launch {
 namespace {
@@ -19,6 +19,22 @@ std::int64_t random_number() {
   return number;
 }
 
+constexpr int kPeersGone = static_cast<int>(ExitCode::kPeersLost);
+
+double seconds_of(std::chrono::milliseconds time) {
+  return static_cast<double>(time.count()) / 1000;
+}
+
+bool lost_its_peers(const NodeEnd& end) { return end.failure->result() == kPeersGone; }
+
+/// Says whether a node's ranks have begun fewer collectives of some group than another's.
+bool is_behind(const NodeWait& node, const NodeWait& other) {
+  return std::any_of(node.begun.begin(), node.begun.end(), [&](const auto& each) {
+    const auto found = other.begun.find(each.first);
+    return found != other.begun.end() && each.second < found->second;
+  });
+}
+
 }  // namespace
 
 World::World(const WorldRules& rules, NodeFacts reference, const WorldPast& past)
@@ -27,7 +43,7 @@ World::World(const WorldRules& rules, NodeFacts reference, const WorldPast& past
       generation_(past.generation),
       history_(past.history),
       awaited_(past.nodes),
-      past_heirs_(past.heirs),
+      past_successors_(past.successors),
       regather_(past.regather),
       founder_(past.founder != 0 ? past.founder : random_number()),
       origin_(past.origin) {
@@ -93,7 +109,7 @@ std::string World::foreign_run(const Node& node) const {
 }
 
 /// Returns whether there were any.
-bool World::refuse_strangers() {
+bool World::refuse_foreign_runs() {
   return std::erase_if(nodes_, [&](const auto& each) {
     const std::string foreign = foreign_run(each.second);
     if (!foreign.empty()) order(each.first, {.kind = Order::Kind::kRefuse, .text = foreign});
@@ -251,22 +267,10 @@ void World::order_end(const std::string& why, bool gently, NodeId but) {
 
 // How a world goes from one generation to the next, or to its end.
 
-namespace {
-
-constexpr int kPeersGone = static_cast<int>(ExitCode::kPeersLost);
-
-double seconds_of(std::chrono::milliseconds time) {
-  return static_cast<double>(time.count()) / 1000;
-}
-
-bool lost_its_peers(const NodeEnd& end) { return end.failure->result() == kPeersGone; }
-
-}  // namespace
-
 /// Decides what follows when all ranks of a generation have ended. Whoever was ordered to end says
 /// nothing by its code.
 void World::conclude(Time now) {
-  refuse_strangers();  // else one that only waited would be told that its run ended well
+  refuse_foreign_runs();  // else one that only waited would be told that its run ended well
   AttemptEnd end = sum_up();
   end.seconds = std::chrono::duration<double>(now - started_).count();
   const bool is_done = phase_ == Phase::kRunning && failed_.empty() && lost_.empty();
@@ -333,7 +337,7 @@ bool World::dismiss(const std::vector<NodeId>& leaving) {
   }
   const bool is_short = generation_ > 0 && within_reach() < rules_.least_nodes;
   if (!serves && !is_short) return true;
-  if (!is_short && has_heirs() && !heirs().empty()) {
+  if (!is_short && has_successors() && !successors().empty()) {
     hand_over();
     return false;
   }
@@ -345,13 +349,13 @@ bool World::dismiss(const std::vector<NodeId>& leaving) {
 /// A node that is asked to stop is no worse for the others than one that dies.
 void World::hand_over() {
   phase_ = Phase::kOver;
-  moved_to_ = heirs().front();  // also for those who come to us now
+  moved_to_ = successors().front();  // also for those who come to us now
   for (const auto& [id, node] : nodes_) order(id, {.kind = Order::Kind::kMove});
 }
 
 /// Counts those who are here, and those of an earlier server who may yet come.
 int World::within_reach() const {
-  return awaited_ > 0 ? std::max(count(), static_cast<int>(heirs().size())) : count();
+  return awaited_ > 0 ? std::max(count(), static_cast<int>(successors().size())) : count();
 }
 
 /// A world of a fixed size counts the loss of a node as a restart: it was no wish to shrink.
@@ -416,7 +420,7 @@ World::Time World::called_at() const {
 
 void World::try_start(Time now) {
   if (now < pause_end_ || anyone_is_busy()) return;
-  if (refuse_strangers()) return gather(now);
+  if (refuse_foreign_runs()) return gather(now);
   pause_end_ = {};
   if (count() >= rules_.most_nodes || (enough_since_ && is_called(now))) return start(now);
   if (enough_since_ || !gathering_since_) return;
@@ -452,7 +456,7 @@ std::vector<NodeId> World::chosen() const {
 
 /// Returns who would serve next, in an order that stays as nodes come and go: those who hear of a
 /// loss must go to the same one, whatever they were told last.
-std::vector<std::string> World::heirs() const {
+std::vector<std::string> World::successors() const {
   std::vector<std::string> here;
   for (const auto& [id, node] : nodes_) {
     const NodeFacts& facts = node.facts;
@@ -462,18 +466,18 @@ std::vector<std::string> World::heirs() const {
   const auto has = [](const std::vector<std::string>& all, const std::string& one) {
     return std::find(all.begin(), all.end(), one) != all.end();
   };
-  std::vector<std::string> heirs;
-  for (const std::string& heir : past_heirs_)
-    if (awaited_ > 0 || has(here, heir)) heirs.push_back(heir);
-  for (const std::string& heir : here)
-    if (!has(past_heirs_, heir)) heirs.push_back(heir);
-  return heirs;
+  std::vector<std::string> successors;
+  for (const std::string& successor : past_successors_)
+    if (awaited_ > 0 || has(here, successor)) successors.push_back(successor);
+  for (const std::string& successor : here)
+    if (!has(past_successors_, successor)) successors.push_back(successor);
+  return successors;
 }
 
 /// Returns what a waiting node needs if the serving node is lost.
 NodePlan World::plan_of_waiting() const {
   NodePlan plan{.generation = generation_, .nodes = std::max(1, count())};
-  plan.heirs = heirs();
+  plan.successors = successors();
   plan.history = history_;
   plan.founder = founder_;
   plan.origin = origin_;
@@ -531,18 +535,6 @@ void World::finish(int code, const std::string& why) {
 }
 
 // How a world finds the node whose ranks keep all others waiting.
-
-namespace {
-
-/// Says whether a node's ranks have begun fewer collectives of some group than another's.
-bool is_behind(const NodeWait& node, const NodeWait& other) {
-  return std::any_of(node.begun.begin(), node.begun.end(), [&](const auto& each) {
-    const auto found = other.begun.find(each.first);
-    return found != other.begun.end() && each.second < found->second;
-  });
-}
-
-}  // namespace
 
 Directives World::wait(NodeId id, std::int64_t generation, const std::optional<NodeWait>& wait) {
   const auto found = nodes_.find(id);

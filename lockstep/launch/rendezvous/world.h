@@ -29,16 +29,15 @@ struct WorldRules {
   bool is_elastic() const { return least_nodes < most_nodes; }
 };
 
-/// The past of a world whose node that served is lost, as the one that serves now knows it. The
-/// default is that of a new world: none.
+/// The past of a world whose server is lost, as the new server knows it. Empty for a new world.
 struct WorldPast {
-  std::int64_t generation = 0;            ///< the last one
-  RestartHistory history = {};            ///< before it
-  int nodes = 0;                          ///< that should come back, this one included
-  std::vector<std::string> heirs = {};    ///< the others of them that would serve next
-  std::chrono::milliseconds regather{0};  ///< for them to come
-  std::int64_t founder = 0;               ///< 0: a number is drawn
-  std::string origin = {};                ///< where it was founded, as HOST:PORT
+  std::int64_t generation = 0;               ///< the last one
+  RestartHistory history = {};               ///< before it
+  int nodes = 0;                             ///< expected to come back, this one included
+  std::vector<std::string> successors = {};  ///< the others of them that would serve
+  std::chrono::milliseconds regather{0};     ///< for them to come
+  std::int64_t founder = 0;                  ///< 0: a number is drawn
+  std::string origin = {};                   ///< where it was founded, as HOST:PORT
 };
 
 /// An order for one node.
@@ -62,20 +61,20 @@ class World {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  /// Nodes must be equal to the reference in what has to be the same.
+  /// Nodes must match the reference in what has to be the same.
   World(const WorldRules& rules, NodeFacts reference, const WorldPast& past = {});
 
-  /// One that comes from an earlier server says the last generation of which it has had ranks (0:
-  /// none), and by end() when they have ended: until then nothing starts.
+  /// A node that comes from an earlier server tells the last generation of its ranks (0: none), and
+  /// by end() when they have ended: until then nothing starts.
   Directives join(NodeId node, const NodeFacts& facts, Time now, std::int64_t had = 0);
   /// A rank has failed; the node is ending the others, and will tell by end() when that is done.
   Directives fail(NodeId node, std::int64_t generation, const std::string& text);
   Directives end(NodeId node, const NodeEnd& end, Time now);
-  /// All ranks of a node only wait for others, and give no sign of life; or they no longer do.
+  /// All ranks of a node only wait for others, without progress; or they no longer do.
   Directives wait(NodeId node, std::int64_t generation, const std::optional<NodeWait>& wait);
   /// A node was asked to stop, between two generations.
   Directives leave(NodeId node, int code, Time now);
-  /// A node has gone without a word.
+  /// A node was lost.
   Directives lose(NodeId node, Time now);
   /// Another world of this run goes on elsewhere: all follow it, unless that is this one, or this
   /// one has gone on for longer.
@@ -88,10 +87,10 @@ class World {
 
   std::int64_t generation() const { return generation_; }
   std::int64_t founder() const { return founder_; }
-  bool has_heirs() const { return rules_.is_elastic() && generation_ > 0; }
+  bool has_successors() const { return rules_.is_elastic() && generation_ > 0; }
   bool is_over() const { return phase_ == Phase::kOver; }
 
-  /// Says whether ranks of this generation are to meet now.
+  /// Returns whether ranks of this generation may meet now.
   bool is_running(std::int64_t generation) const {
     return phase_ == Phase::kRunning && generation == generation_;
   }
@@ -101,9 +100,9 @@ class World {
 
   struct Node {
     NodeFacts facts;
-    int rank = -1;         // of the last generation in which it took part
-    bool is_busy = false;  // its ranks have not ended
-    std::int64_t had = 0;  // ranks of this generation of an earlier server, which have not ended
+    int rank = -1;             // of the last generation in which it took part
+    bool is_busy = false;      // its ranks have not ended
+    std::int64_t had = 0;      // a generation of an earlier server, whose ranks have not ended
     bool has_trained = false;  // and told which run its folder holds since
     bool has_ended = false;    // its ranks have, in this generation
     NodeEnd end = {};
@@ -113,7 +112,7 @@ class World {
   void order(NodeId node, Order order);
   void order_end(const std::string& why, bool gently, NodeId but = 0);
   std::string foreign_run(const Node& node) const;
-  bool refuse_strangers();
+  bool refuse_foreign_runs();
   bool may_grow() const;
   bool only_follows() const;
   bool anyone_is_busy() const;
@@ -140,7 +139,7 @@ class World {
   void start(Time now);
   std::vector<NodeId> chosen() const;
   NodePlan plan_of_waiting() const;
-  std::vector<std::string> heirs() const;
+  std::vector<std::string> successors() const;
   void finish(int code, const std::string& why);
   int count() const { return static_cast<int>(nodes_.size()); }
   Directives taken() { return std::exchange(out_, {}); }
@@ -155,7 +154,7 @@ class World {
   std::string lost_;            // the host of a node that this generation has lost; empty: none
   std::optional<Time> gathering_since_, enough_since_;
   int awaited_ = 0;  // nodes of an earlier server that come back
-  std::vector<std::string> past_heirs_;
+  std::vector<std::string> past_successors_;
   std::chrono::milliseconds regather_;
   std::int64_t founder_;
   std::string origin_, moved_to_;  // as HOST:PORT

@@ -4,7 +4,7 @@
 #include "lockstep/core/byte_size.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/launch/hang/hang_timeout.h"
+#include "lockstep/launch/launch_options.h"
 #include "lockstep/nn/models/catalogue.h"
 #include "lockstep/snapshot/snapshot_interval.h"
 

@@ -18,8 +18,7 @@
 #include "bench/experiment/turns.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
-#include "lockstep/launch/exit_status.h"
-#include "lockstep/launch/strays.h"
+#include "lockstep/launch/child_process.h"
 
 namespace lockstep::bench {
 namespace {

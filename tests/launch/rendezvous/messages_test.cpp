@@ -81,7 +81,7 @@ TEST(RendezvousMessages, OfTheServerAreReadAsTheyWereWritten) {
           .restart = 2,
           .max_restarts = 5,
           .store_key = "k",
-          .heirs = {"a:1", "b:2"},
+          .successors = {"a:1", "b:2"},
           .founder = 1234567890123,
           .origin = "c:3",
           .history = {.restarts = 1, .furthest = 70, .code_at_furthest = 139}},
@@ -100,7 +100,7 @@ TEST(RendezvousMessages, OfTheServerAreReadAsTheyWereWritten) {
   EXPECT_EQ(read.plan.master_port, 8);
   EXPECT_EQ(read.plan.max_restarts, 5);
   EXPECT_EQ(read.plan.store_key, "k");
-  EXPECT_EQ(read.plan.heirs, order.plan.heirs);
+  EXPECT_EQ(read.plan.successors, order.plan.successors);
   EXPECT_EQ(read.plan.founder, order.plan.founder);
   EXPECT_EQ(read.plan.origin, "c:3");
   EXPECT_EQ(read.plan.history.restarts, 1);

@@ -1,6 +1,6 @@
 // Worlds that go on in the launcher of another node than the one that served them.
 
-#include "lockstep/launch/rendezvous/succession.h"
+#include "lockstep/launch/rendezvous/membership.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class Succession : public Worlds {
     return {.generation = 3,
         .history = {.restarts = 1},
         .nodes = 2,
-        .heirs = {"10.0.0.3:7"},
+        .successors = {"10.0.0.3:7"},
         .regather = seconds(10),
         .founder = 42,
         .origin = "10.0.0.1:29400"};
@@ -34,7 +34,7 @@ class Succession : public Worlds {
 
   /// One that served joins first, with ranks of generation 3 that have not ended.
   void come_back(NodeId id, std::int64_t had = 3) {
-    NodeFacts facts = heir(id);
+    NodeFacts facts = successor(id);
     facts.serves = id == 2;
     take(world_->join(id, facts, now_, had));
   }
@@ -46,13 +46,13 @@ class Succession : public Worlds {
 
 TEST_F(Succession, PlansNameTheNodesThatWouldServe) {
   make(1, 3);
-  NodeFacts serving = node("2"), second = heir(3), third = node("4");
+  NodeFacts serving = node("2"), second = successor(3), third = node("4");
   serving.serves = true;
   take(world_->join(2, serving, now_));
   take(world_->join(3, second, now_));
   take(world_->join(4, third, now_));
   ASSERT_THAT(told(Kind::kStart), ElementsAre(2, 3, 4));
-  EXPECT_THAT(order_to(4).plan.heirs, ElementsAre("10.0.0.3:7")) << "4 listens nowhere";
+  EXPECT_THAT(order_to(4).plan.successors, ElementsAre("10.0.0.3:7")) << "4 listens nowhere";
 }
 
 TEST_F(Succession, StartsAsSoonAsAllAreBack) {
@@ -165,26 +165,27 @@ TEST_F(Succession, OneOfUsIsToldTheCodeOfARunThatIsOver) {
 TEST_F(Succession, TheOrderOfThoseWhoWouldServeStaysAsNodesCome) {
   WorldPast known = past();
   known.nodes = 3;
-  known.heirs = {"10.0.0.4:7", "10.0.0.3:7"};
+  known.successors = {"10.0.0.4:7", "10.0.0.3:7"};
   make(1, 4, 5, true, known);
   come_back(2, 0);
   come_back(3, 0);
-  EXPECT_THAT(order_to(3).plan.heirs, ElementsAre("10.0.0.4:7", "10.0.0.3:7")) << "4 may come yet";
-  take(world_->join(5, heir(5), now_));
+  EXPECT_THAT(order_to(3).plan.successors, ElementsAre("10.0.0.4:7", "10.0.0.3:7"))
+      << "4 may come yet";
+  take(world_->join(5, successor(5), now_));
   EXPECT_THAT(told(Kind::kStart), ElementsAre(2, 3, 5));
-  EXPECT_THAT(order_to(5).plan.heirs, ElementsAre("10.0.0.3:7", "10.0.0.5:7"));
+  EXPECT_THAT(order_to(5).plan.successors, ElementsAre("10.0.0.3:7", "10.0.0.5:7"));
   EXPECT_EQ(order_to(5).plan.founder, 42);
   EXPECT_EQ(order_to(5).plan.origin, "10.0.0.1:29400");
 }
 
 TEST_F(Succession, ASpareFollowsTheOthers) {
   make(1, 2);
-  NodeFacts serving = heir(2);
+  NodeFacts serving = successor(2);
   serving.serves = true;
   take(world_->join(2, serving, now_));
-  take(world_->join(3, heir(3), now_));
-  take(world_->join(4, heir(4), now_));
-  EXPECT_THAT(order_to(4).plan.heirs, ElementsAre("10.0.0.3:7", "10.0.0.4:7"));
+  take(world_->join(3, successor(3), now_));
+  take(world_->join(4, successor(4), now_));
+  EXPECT_THAT(order_to(4).plan.successors, ElementsAre("10.0.0.3:7", "10.0.0.4:7"));
   EXPECT_EQ(order_to(4).plan.generation, 1);
 }
 
@@ -205,12 +206,12 @@ class HandOver : public Succession {
   // Generation 1 of three nodes, of which 2 serves.
   void start_three(int least) {
     make(least, 3);
-    NodeFacts serving = heir(2);
+    NodeFacts serving = successor(2);
     serving.serves = true;
     serving.standby_port = 0;
     take(world_->join(2, serving, now_));
-    take(world_->join(3, heir(3), now_));
-    take(world_->join(4, heir(4), now_));
+    take(world_->join(3, successor(3), now_));
+    take(world_->join(4, successor(4), now_));
     ASSERT_THAT(told(Kind::kStart), ElementsAre(2, 3, 4));
   }
 

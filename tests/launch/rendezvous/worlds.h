@@ -83,7 +83,7 @@ class Worlds : public ::testing::Test {
   }
 
   /// Returns the facts of a node that would serve if the one that does were lost.
-  static NodeFacts heir(NodeId id) {
+  static NodeFacts successor(NodeId id) {
     NodeFacts facts = node(std::to_string(id));
     facts.standby_port = 7;
     return facts;

@@ -7,8 +7,7 @@
 #include "tests/process/command.h"
 
 #include "lockstep/core/environment.h"
-#include "lockstep/launch/hosts/inside.h"
-#include "lockstep/launch/hosts/network.h"
+#include "lockstep/launch/hosts/made_hosts.h"
 
 namespace lockstep::testing {
 namespace {

@@ -14,7 +14,7 @@
 #include "tests/process/train/trained_run.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/launch/port.h"
+#include "lockstep/net/endpoint.h"
 #include "lockstep/record/profile/profile.h"
 
 namespace lockstep::testing {
@@ -142,7 +142,7 @@ class LostRank : public ::testing::TestWithParam<int> {
 
   const IdxFiles data_{320, 64};
   const ResumableRun run_{""};
-  const int port_ = launch::ReservedPort().number();
+  const int port_ = net::ReservedPort().number();
 };
 
 TEST_P(LostRank, EndsTheOtherByItsTimeout) {

@@ -8,7 +8,7 @@
 #include "tests/process/command.h"
 #include "tests/process/launcher/made_hosts.h"
 
-#include "lockstep/launch/hosts/network.h"
+#include "lockstep/launch/hosts/made_hosts.h"
 
 namespace lockstep::testing {
 namespace {

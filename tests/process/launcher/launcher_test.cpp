@@ -5,7 +5,7 @@
 
 #include "tests/process/launcher/shell_ranks.h"
 
-#include "lockstep/launch/port.h"
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep::testing {
 namespace {
@@ -51,7 +51,7 @@ TEST(Launcher, NumbersTheRanksOfTheSecondNode) {
 
 TEST(Launcher, TwoOfThemMakeOneWorld) {
   const TemporaryFolder folder;
-  const std::string port = std::to_string(launch::ReservedPort().number());
+  const std::string port = std::to_string(net::ReservedPort().number());
   const auto arguments = [&](const std::string& node) {
     return shell_ranks("touch " + folder.file("$RANK-of-$WORLD_SIZE-$MASTER_PORT"),
         "--nnodes 2 --node-rank " + node + " --master-addr 127.0.0.1 --master-port " + port, "4");

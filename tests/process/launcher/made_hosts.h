@@ -7,7 +7,7 @@
 #include "tests/process/command.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/launch/hosts/inside.h"
+#include "lockstep/launch/hosts/made_hosts.h"
 
 namespace lockstep::testing {
 

@@ -6,7 +6,7 @@
 
 #include "tests/process/command.h"
 
-#include "lockstep/launch/port.h"
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep::testing {
 
@@ -46,7 +46,7 @@ class Nodes {
   }
 
  private:
-  launch::ReservedPort port_;  // nobody else is given it
+  net::ReservedPort port_;  // nobody else is given it
   std::string flags_;
   std::vector<std::unique_ptr<Command>> nodes_;
 };

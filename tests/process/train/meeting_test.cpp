@@ -9,7 +9,7 @@
 #include "tests/process/command.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/launch/port.h"
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep::testing {
 namespace {
@@ -32,7 +32,7 @@ class TrainMeeting : public ::testing::Test {
   }
 
   std::string master_ = "127.0.0.1";
-  int port_ = launch::ReservedPort().number();
+  int port_ = net::ReservedPort().number();
   TemporaryFolder folder_;
 };
 

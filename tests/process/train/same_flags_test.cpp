@@ -6,7 +6,7 @@
 #include "tests/process/command.h"
 #include "tests/process/train/idx_files.h"
 
-#include "lockstep/launch/port.h"
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep::testing {
 namespace {
@@ -27,7 +27,7 @@ class SameFlags : public ::testing::TestWithParam<std::string> {
 
   // Each rank by itself, as torchrun, srun or mpirun starts it.
   Pair by_variables(const std::string& first, const std::string& second) const {
-    const launch::ReservedPort reserved;
+    const net::ReservedPort reserved;
     const std::string port = "MASTER_PORT=" + std::to_string(reserved.number());
     const auto start = [&](int rank, const std::string& more) {
       return Command(words(flags(rank) + more),
@@ -40,7 +40,7 @@ class SameFlags : public ::testing::TestWithParam<std::string> {
 
   // Two launchers of one rank each.
   Pair by_nodes(const std::string& first, const std::string& second) const {
-    const launch::ReservedPort reserved;
+    const net::ReservedPort reserved;
     const std::string port = std::to_string(reserved.number());
     const auto start = [&](int rank, const std::string& more) {
       return Command(words("run --nnodes 2 --nproc-per-node 1 --node-rank " + std::to_string(rank) +
