@@ -30,8 +30,8 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/net/endpoint.h"
-#include "lockstep/net/store.h"
 #include "lockstep/net/server.h"
+#include "lockstep/net/store.h"
 
 namespace {
 

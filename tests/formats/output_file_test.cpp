@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <system_error>
 
-#include "tests/formats/weights/expected_tensors.h"
+#include "tests/formats/idx_bytes.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
 

@@ -2,8 +2,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "bench/experiment/study.h"
 #include "bench/experiment/sample.h"
+#include "bench/experiment/study.h"
 #include "lockstep/core/error.h"
 
 namespace {

@@ -1,7 +1,6 @@
-"""Reads what Lockstep 0.1.0 wrote (b797da1): the report of a run or a bench of an older version stays the same.
+"""Reads what Lockstep 0.2.0 wrote: a run, a snapshot or a bench of an older version stays usable. make_golden.py has made the files.
 
-runs/ holds three runs that lockstep train left, bench/ what lockstep bench all --quick --rounds 1 left; *_report.json is what
-lockstep report --json of that version made of them, less the sentences. A newer version may report more, never less or something else.
+A newer version may report more, never less or something else.
 """
 
 import json
@@ -56,6 +55,18 @@ class GoldenTest(unittest.TestCase):
         new = json.loads(lockstep("report", *paths, "--json", folder=self.folder).splitlines()[-1])
         self.assertEqual(list(differences(old, new)), [])
 
+    def resume(self, name, *limit):
+        shutil.copytree(HERE / "runs" / name, self.folder / name, dirs_exist_ok=True)
+        before = json.loads((self.folder / name / "summary.json").read_text())
+        lines = (self.folder / name / "metrics.jsonl").read_text()
+        words = (self.folder / name / "command.txt").read_text().split()[1:]
+        at = words.index("--epochs" if "--epochs" in words else "--max-steps")
+        words[at:at + 2] = limit
+        after = json.loads(lockstep(*words, "--resume", "auto", folder=self.folder).splitlines()[-1])
+        self.assertEqual(after["resumed_from"], before["snapshot"])
+        self.assertTrue((self.folder / name / "metrics.jsonl").read_text().startswith(lines))
+        return before, after
+
     def test_reports_runs(self):
         shutil.copytree(HERE / "runs", self.folder, dirs_exist_ok=True)
         self.assert_reports("runs_report.json", "serial", "ddp", "pp")
@@ -64,6 +75,19 @@ class GoldenTest(unittest.TestCase):
         shutil.copytree(HERE / "bench", self.folder / "bench")
         self.assert_reports("bench_report.json", "bench")
         self.assertIn("<svg", (self.folder / "bench/report.html").read_text())
+
+    def test_goes_on_after_the_last_epoch(self):
+        for name in ("serial", "ddp"):
+            with self.subTest(name):
+                before, after = self.resume(name, "--epochs", "3")
+                self.assertEqual(after["steps"], 30)
+                self.assertEqual([epoch["epoch"] for epoch in after["epochs"]], [1, 2, 3])
+                self.assertEqual(list(differences(before["epochs"], after["epochs"][:2])), [])
+
+    def test_goes_on_within_an_epoch(self):
+        before, after = self.resume("pp", "--max-steps", "18")
+        self.assertEqual(after["steps"], 18)
+        self.assertEqual(after["epochs"][0]["train_loss"], before["epochs"][0]["train_loss"])
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
 // Worlds that go on in the launcher of another node than the one that served them.
 
-#include "lockstep/launch/rendezvous/membership.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/launch/rendezvous/worlds.h"
 
+#include "lockstep/launch/rendezvous/membership.h"
 #include "lockstep/net/endpoint.h"
 
 namespace lockstep::launch {
