@@ -10,8 +10,8 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/parallel/ddp/comm_hook.h"
 #include "lockstep/parallel/ddp/gradient_sync.h"
-#include "lockstep/parallel/ddp/power_sgd.h"
 #include "lockstep/parallel/place/nested.h"
 
 namespace lockstep {

@@ -1,7 +1,5 @@
 // PowerSGD against PyTorch's powerSGD_hook (tests/conformance/ddp.py) and by its properties.
 
-#include "lockstep/parallel/ddp/power_sgd.h"
-
 #include <algorithm>
 #include <cmath>
 #include <gtest/gtest.h>
@@ -16,6 +14,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/ddp/comm_hook.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 namespace lockstep {

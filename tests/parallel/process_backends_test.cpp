@@ -8,7 +8,7 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
-#include "lockstep/parallel/ddp/power_sgd.h"
+#include "lockstep/parallel/ddp/comm_hook.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 namespace lockstep {

@@ -16,8 +16,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/parallel/data_parallel/gradient_sum.h"
-#include "lockstep/parallel/operators/random_stream.h"
+#include "lockstep/parallel/data_parallel/scatter.h"
+#include "lockstep/parallel/operators/operator_rules.h"
 
 namespace lockstep::data_parallel {
 

@@ -12,9 +12,7 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
-#include "lockstep/parallel/data_parallel/module_tensors.h"
 #include "lockstep/parallel/data_parallel/replica.h"
-#include "lockstep/parallel/data_parallel/replica_threads.h"
 #include "lockstep/parallel/data_parallel/scatter.h"
 #include "lockstep/parallel/place/place.h"
 

@@ -21,7 +21,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/liveness/own_slot.h"
-#include "lockstep/parallel/ddp/sparse_reduction.h"
+#include "lockstep/parallel/ddp/comm_hook.h"
 
 namespace lockstep {
 

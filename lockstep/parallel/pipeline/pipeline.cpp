@@ -16,10 +16,10 @@
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/host_tensor.h"
-#include "lockstep/parallel/operators/random_stream.h"
+#include "lockstep/parallel/operators/operator_rules.h"
 #include "lockstep/parallel/pipeline/micro_batch.h"
 #include "lockstep/parallel/pipeline/stage_plan.h"
-#include "lockstep/parallel/place/thread_modes.h"
+#include "lockstep/parallel/place/place_worker.h"
 
 namespace lockstep {
 namespace {

@@ -7,9 +7,9 @@
 #include "lockstep/core/spans.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
-#include "lockstep/parallel/operators/random_stream.h"
+#include "lockstep/parallel/operators/operator_rules.h"
+#include "lockstep/parallel/pipeline/links.h"
 #include "lockstep/parallel/pipeline/micro_batch.h"
-#include "lockstep/parallel/pipeline/payload.h"
 #include "lockstep/parallel/pipeline/stage_plan.h"
 
 namespace lockstep {

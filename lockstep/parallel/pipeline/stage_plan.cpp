@@ -1,7 +1,7 @@
 #include "lockstep/parallel/pipeline/stage_plan.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/parallel/pipeline/skip.h"
+#include "lockstep/parallel/pipeline/layers.h"
 
 namespace lockstep {
 namespace {

@@ -14,7 +14,7 @@
 #include "lockstep/nn/named_state.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/parallel/data_parallel/scatter.h"
-#include "lockstep/parallel/operators/random_stream.h"
+#include "lockstep/parallel/operators/operator_rules.h"
 #include "lockstep/parallel/pipeline/micro_batch.h"
 
 namespace lockstep {

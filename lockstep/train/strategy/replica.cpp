@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/core/spans.h"
-#include "lockstep/parallel/operators/random_stream.h"
+#include "lockstep/parallel/operators/operator_rules.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/parallel/pipeline/pipeline_stage.h"

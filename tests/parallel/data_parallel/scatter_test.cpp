@@ -16,7 +16,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/data_parallel.h"
-#include "lockstep/parallel/data_parallel/gradient_sum.h"
 
 namespace lockstep {
 namespace {

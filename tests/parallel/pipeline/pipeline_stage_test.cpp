@@ -13,8 +13,8 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
-#include "lockstep/parallel/pipeline/skip.h"
 
 namespace lockstep {
 namespace {

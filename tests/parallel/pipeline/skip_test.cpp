@@ -1,5 +1,3 @@
-#include "lockstep/parallel/pipeline/skip.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
 
 namespace lockstep {

@@ -1,7 +1,5 @@
 // The case T9 of the conformance list: modes are thread-local, and a new thread has others.
 
-#include "lockstep/parallel/place/thread_modes.h"
-
 #include <cfenv>
 #include <functional>
 #include <gtest/gtest.h>
@@ -14,6 +12,7 @@
 #include <c10/core/InferenceMode.h>
 
 #include "lockstep/nn/autocast.h"
+#include "lockstep/parallel/place/place_worker.h"
 
 namespace lockstep {
 namespace {

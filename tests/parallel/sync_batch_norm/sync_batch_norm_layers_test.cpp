@@ -17,7 +17,6 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/sync_batch_norm/sync_batch_norm.h"
-#include "lockstep/parallel/sync_batch_norm/sync_batch_norm_module.h"
 
 namespace lockstep {
 namespace {
