@@ -15,7 +15,7 @@
 #include "lockstep/nn/weights.h"
 #include "lockstep/parallel/data_parallel/scatter.h"
 #include "lockstep/parallel/operators/operator_rules.h"
-#include "lockstep/parallel/pipeline/micro_batch.h"
+#include "lockstep/parallel/pipeline/pipeline_core.h"
 
 namespace lockstep {
 namespace {

@@ -98,7 +98,7 @@ PipelineReplica::PipelineReplica(const TrainOptions& options, const RankGroups& 
 
 torch::Tensor PipelineReplica::forward_and_backward(
     const Batch& batch, const LossFunction& loss, bool is_last_part) {
-  std::optional<StageReplicas::Accumulation> accumulation;
+  std::optional<PipelineCore::Accumulation> accumulation;
   if (!is_last_part) accumulation.emplace(pipeline_.no_sync());
   const nn::Autocast shorter = autocast();  // each stage ends it in its backward
   return pipeline_.step(batch.input(), batch.target(), loss);
@@ -114,7 +114,7 @@ StageReplica::StageReplica(const TrainOptions& options, const RankGroups& groups
 
 torch::Tensor StageReplica::forward_and_backward(
     const Batch& batch, const LossFunction& loss, bool is_last_part) {
-  std::optional<StageReplicas::Accumulation> accumulation;
+  std::optional<PipelineCore::Accumulation> accumulation;
   if (!is_last_part) accumulation.emplace(stage_.no_sync());
   const nn::Autocast shorter = autocast();  // as above
   torch::Tensor value = stage_.step(batch.input(), batch.target(), loss);

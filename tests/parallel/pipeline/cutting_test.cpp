@@ -6,7 +6,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/pipeline/layers.h"
-#include "lockstep/parallel/pipeline/micro_batch.h"
+#include "lockstep/parallel/pipeline/pipeline_core.h"
 
 namespace lockstep {
 namespace {

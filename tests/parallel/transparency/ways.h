@@ -8,7 +8,7 @@
 #include <torch/types.h>
 
 #include "lockstep/nn/models/model.h"
-#include "lockstep/parallel/pipeline/pipeline_options.h"
+#include "lockstep/parallel/pipeline/pipeline_core.h"
 
 namespace lockstep::testing {
 
