@@ -78,7 +78,7 @@ MUTANTS = [
            ".record(current_stream(device));\n"),
     Mutant("a pinned batch is filled again early", "lockstep/data/batch.cpp", "  return !form.pinned && is_held_by_nobody_else",
            "  return is_held_by_nobody_else"),
-    Mutant("workers compute on other streams than the caller", "lockstep/parallel/place/place_worker.cpp",
+    Mutant("workers compute on other streams than the caller", "lockstep/parallel/place/place.cpp",
            "    c10::impl::getDeviceGuardImpl(stream.device_type())->exchangeStream(stream);\n", "    static_cast<void>(stream);\n"),
     Mutant("all devices draw from one generator", "lockstep/parallel/operators/operator_rules.cpp", ".defaultGenerator(device).clone();",
            ".defaultGenerator(device);"),

@@ -1,8 +1,6 @@
 // Ranks with unequal numbers of inputs: cases J1 to J5 of the conformance list, restated from
 // PyTorch's distributed_test.py and test_join.py.
 
-#include "lockstep/parallel/ddp/join.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>

@@ -17,7 +17,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/data_parallel/scatter.h"
-#include "lockstep/parallel/place/place_worker.h"
+#include "lockstep/parallel/place/place.h"
 
 namespace lockstep::data_parallel {
 namespace {

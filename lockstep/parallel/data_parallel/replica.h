@@ -13,7 +13,6 @@
 #include <torch/types.h>
 
 #include "lockstep/parallel/place/place.h"
-#include "lockstep/parallel/place/place_worker.h"
 
 namespace lockstep::data_parallel {
 

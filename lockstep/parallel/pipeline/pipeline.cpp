@@ -16,7 +16,7 @@
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/operators/operator_rules.h"
-#include "lockstep/parallel/place/place_worker.h"
+#include "lockstep/parallel/place/place.h"
 
 namespace lockstep {
 

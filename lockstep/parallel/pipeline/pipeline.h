@@ -10,7 +10,6 @@
 #include "lockstep/device/accelerator.h"
 #include "lockstep/parallel/pipeline/pipeline_core.h"
 #include "lockstep/parallel/place/place.h"
-#include "lockstep/parallel/place/place_worker.h"
 
 namespace lockstep {
 

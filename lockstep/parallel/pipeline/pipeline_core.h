@@ -12,7 +12,7 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/parallel/ddp/gradient_sync.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/links.h"
 #include "lockstep/parallel/pipeline/stage.h"

@@ -12,7 +12,7 @@
 #include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/stage_input.h"
 #include "lockstep/parallel/pipeline/weight_backward.h"
-#include "lockstep/parallel/place/place_worker.h"
+#include "lockstep/parallel/place/place.h"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include <c10/util/Exception.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/device/memory_error.h"
+#include "lockstep/device/host_memory.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/nn/named_state.h"
 #include "lockstep/nn/weights.h"

@@ -8,7 +8,7 @@
 #include <c10/core/Allocator.h>
 
 #include "lockstep/parallel/pipeline/pipeline.h"
-#include "lockstep/parallel/place/place_worker.h"
+#include "lockstep/parallel/place/place.h"
 #include "lockstep/parallel/schedule/timetable.h"
 
 namespace lockstep {

@@ -29,7 +29,6 @@
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/nn/autocast.h"
-#include "lockstep/parallel/place/place_worker.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/parallel/data_parallel/replica_set.h"
+#include "lockstep/parallel/data_parallel.h"
 
 #include <algorithm>
 #include <iterator>
