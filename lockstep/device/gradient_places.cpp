@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -48,15 +49,11 @@ at::Tensor take_place(const at::Tensor& parameter) {
 
 GradientPlaces::~GradientPlaces() {
   const std::lock_guard lock(offers().mutex);
-  for (const auto& [parameter, place] : places_) {
-    const auto found = offers().all.find(parameter);
-    if (found != offers().all.end() && found->second.owner == this) offers().all.erase(found);
-  }
+  std::erase_if(offers().all, [&](const auto& offer) { return offer.second.owner == this; });
 }
 
 void GradientPlaces::offer(const at::Tensor& parameter, const at::Tensor& place) {
   const std::lock_guard lock(offers().mutex);
-  places_[parameter.unsafeGetTensorImpl()] = place;
   offers().all[parameter.unsafeGetTensorImpl()] = {this, place};
 }
 

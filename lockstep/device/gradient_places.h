@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
 
 #include <ATen/core/Tensor.h>
 
@@ -29,9 +28,6 @@ class GradientPlaces {
   /// Offers a place of the parameter's type and sizes instead of one offered before. The parameter
   /// must live at least as long as this.
   void offer(const at::Tensor& parameter, const at::Tensor& place);
-
- private:
-  std::unordered_map<const at::TensorImpl*, at::Tensor> places_;
 };
 
 /// Makes a place for a gradient of these sizes and strides, without holes: a stretch of

@@ -13,6 +13,7 @@
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/parallel/place/nested.h"
 
 namespace lockstep {
 namespace {
@@ -20,74 +21,20 @@ namespace {
 using torch::Tensor;
 using Tensors = std::vector<Tensor>;
 
-template <ValueForm kForm>
-struct Form;
+/// The types of the forms, in their order.
+using Forms = std::tuple<Tensor, Tensors, std::pair<Tensor, Tensor>, std::tuple<Tensor>,
+    std::tuple<Tensor, Tensor>, std::tuple<Tensor, Tensor, Tensor>,
+    std::tuple<Tensor, Tensor, Tensor, Tensor>, std::tuple<Tensor, std::tuple<Tensor, Tensor>>>;
+static_assert(std::tuple_size_v<Forms> == static_cast<std::size_t>(ValueForm::kRecurrent) + 1);
 
-template <>
-struct Form<ValueForm::kTensor> {
-  using Type = Tensor;
-  static Tensors tensors(const Type& value) { return {value}; }
-  static Type value(const Tensors& tensors) { return tensors.at(0); }
-};
-
-template <>
-struct Form<ValueForm::kVector> {
-  using Type = Tensors;
-  static Tensors tensors(const Type& value) { return value; }
-  static Type value(const Tensors& tensors) { return tensors; }
-};
-
-template <>
-struct Form<ValueForm::kPair> {
-  using Type = std::pair<Tensor, Tensor>;
-  static Tensors tensors(const Type& value) { return {value.first, value.second}; }
-  static Type value(const Tensors& tensors) { return {tensors.at(0), tensors.at(1)}; }
-};
-
-template <typename Tuple>
-struct TupleForm {
-  using Type = Tuple;
-  static Tensors tensors(const Tuple& value) {
-    return std::apply([](const auto&... all) { return Tensors{all...}; }, value);
-  }
-  static Tuple value(const Tensors& tensors) {
-    return [&]<std::size_t... kIndex>(std::index_sequence<kIndex...>) {
-      return Tuple(tensors.at(kIndex)...);
-    }
-    (std::make_index_sequence<std::tuple_size_v<Tuple>>());
-  }
-};
-
-template <>
-struct Form<ValueForm::kTuple1> : TupleForm<std::tuple<Tensor>> {};
-template <>
-struct Form<ValueForm::kTuple2> : TupleForm<std::tuple<Tensor, Tensor>> {};
-template <>
-struct Form<ValueForm::kTuple3> : TupleForm<std::tuple<Tensor, Tensor, Tensor>> {};
-template <>
-struct Form<ValueForm::kTuple4> : TupleForm<std::tuple<Tensor, Tensor, Tensor, Tensor>> {};
-
-template <>
-struct Form<ValueForm::kRecurrent> {
-  using Type = std::tuple<Tensor, std::tuple<Tensor, Tensor>>;
-  static Tensors tensors(const Type& value) {
-    const auto& [output, state] = value;
-    return {output, std::get<0>(state), std::get<1>(state)};
-  }
-  static Type value(const Tensors& tensors) {
-    return {tensors.at(0), {tensors.at(1), tensors.at(2)}};
-  }
-};
-
-// Calls visit(Form<...>, form) until one returns true.
-template <ValueForm... kForms>
-bool any_form(const auto& visit) {
-  return (visit(Form<kForms>(), kForms) || ...);
+// Calls visit(a value of the form's type, form) until one returns true.
+template <std::size_t... kIndex>
+bool any_form(const auto& visit, std::index_sequence<kIndex...>) {
+  return (visit(std::tuple_element_t<kIndex, Forms>(), static_cast<ValueForm>(kIndex)) || ...);
 }
 
 bool visit_forms(const auto& visit) {
-  using enum ValueForm;
-  return any_form<kTensor, kVector, kPair, kTuple1, kTuple2, kTuple3, kTuple4, kRecurrent>(visit);
+  return any_form(visit, std::make_index_sequence<std::tuple_size_v<Forms>>());
 }
 
 constexpr std::int64_t kUndefined = -1;  // in the place of a tensor's type
@@ -170,10 +117,10 @@ torch::Tensor flat(const torch::Tensor& tensor) {
 
 std::vector<Tensor> tensors_of(torch::nn::AnyValue& value, ValueForm& form) {
   Tensors tensors;
-  const bool known = visit_forms([&](auto candidate, ValueForm name) {
-    auto* const typed = value.try_get<typename decltype(candidate)::Type>();
+  const bool known = visit_forms([&]<typename Type>(const Type&, ValueForm name) {
+    auto* const typed = value.try_get<Type>();
     if (typed == nullptr) return false;
-    tensors = candidate.tensors(*typed);
+    tensors = lockstep::flatten(*typed);
     form = name;
     return true;
   });
@@ -185,9 +132,10 @@ std::vector<Tensor> tensors_of(torch::nn::AnyValue& value, ValueForm& form) {
 
 torch::nn::AnyValue value_of(ValueForm form, const std::vector<Tensor>& tensors) {
   torch::nn::AnyValue value{Tensor()};
-  visit_forms([&](auto candidate, ValueForm name) {
+  visit_forms([&]<typename Type>(Type empty, ValueForm name) {
     if (name != form) return false;
-    value = torch::nn::AnyValue(candidate.value(tensors));
+    if constexpr (std::is_same_v<Type, Tensors>) empty.resize(tensors.size());
+    value = torch::nn::AnyValue(lockstep::unflatten(std::move(empty), tensors));
     return true;
   });
   return value;

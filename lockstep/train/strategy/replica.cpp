@@ -32,9 +32,7 @@ std::unique_ptr<Replica> spread(const PreparedModel& prepared, const TrainOption
     return std::make_unique<StageReplica>(options, groups, prepared, places.front().device);
   if (layout.stages > 1)
     return std::make_unique<PipelineReplica>(options, groups, prepared, places);
-  if (options.parallel == Parallel::kDp)
-    return std::make_unique<DataParallelReplica>(options, groups, prepared, places);
-  return std::make_unique<ModuleReplica>(options, groups, prepared, places.front().device);
+  return std::make_unique<ModuleReplica>(options, groups, prepared, places);
 }
 
 }  // namespace
