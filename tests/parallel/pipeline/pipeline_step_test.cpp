@@ -140,20 +140,6 @@ TEST(PipelineStep, BackwardIsWithoutAutocast) {
   }
 }
 
-/// Calls a function with each input and hands the input on.
-class SpyImpl : public torch::nn::Module {
- public:
-  explicit SpyImpl(std::function<void()> call) : call_(std::move(call)) {}
-  torch::Tensor forward(torch::Tensor input) {
-    call_();
-    return input;
-  }
-
- private:
-  std::function<void()> call_;
-};
-TORCH_MODULE(Spy);
-
 struct Thrown : std::runtime_error {
   Thrown() : std::runtime_error("the last stage fails") {}
 };
@@ -161,11 +147,11 @@ struct Thrown : std::runtime_error {
 // P5: the last of four stages throws, the third takes 0.1 s a micro-batch.
 TEST(PipelineFaults, P5AStageThatThrowsEndsAll) {
   std::atomic<int> third = 0;
-  torch::nn::Sequential net(torch::nn::Linear(2, 2), torch::nn::Linear(2, 2), Spy([&] {
+  torch::nn::Sequential net(torch::nn::Linear(2, 2), torch::nn::Linear(2, 2), calling([&] {
     ++third;
     std::this_thread::sleep_for(100ms);
   }),
-      Spy([] { throw Thrown(); }));
+      calling([] { throw Thrown(); }));
   Pipeline pipeline(layers_of(net), {1, 1, 1, 1}, testing::places(4), PipelineOptions().chunks(3));
   const auto input = torch::randn({3, 2});
   EXPECT_THROW(pipeline.step(input, input, testing::mean_loss), Thrown);
@@ -174,7 +160,7 @@ TEST(PipelineFaults, P5AStageThatThrowsEndsAll) {
 
 TEST(PipelineFaults, P7AStepAfterAFailureWorks) {
   bool fails = true;
-  torch::nn::Sequential net(torch::nn::Linear(2, 2), Spy([&] {
+  torch::nn::Sequential net(torch::nn::Linear(2, 2), calling([&] {
     if (fails) throw Thrown();
   }));
   torch::nn::Linear serial(2, 2);
@@ -206,7 +192,8 @@ TEST(PipelineFaults, P6SlowSecondStage) {
     }
     if (stage == 1) std::this_thread::sleep_for(100ms);
   };
-  torch::nn::Sequential net(Spy([&] { note(0); }), torch::nn::Linear(2, 2), Spy([&] { note(1); }));
+  torch::nn::Sequential net(
+      calling([&] { note(0); }), torch::nn::Linear(2, 2), calling([&] { note(1); }));
   Pipeline pipeline(layers_of(net), {2, 1}, testing::places(2),
       PipelineOptions().chunks(3).schedule(ScheduleKind::kGPipe));
   const auto input = torch::randn({3, 2});

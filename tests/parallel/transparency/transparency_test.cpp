@@ -1,22 +1,21 @@
 // Every way of spreading a model gives what the model alone gives: losses, output, gradients and
-// parameters after 5 steps; gradients and parameters of 500 random chains of layers.
+// parameters after 5 steps.
 
+#include <functional>
 #include <gtest/gtest.h>
-#include <optional>
-#include <random>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
 
 #include "tests/comm/group_factory.h"
 #include "tests/support/places.h"
-#include "ways.h"
-#include <ATen/ops/mse_loss.h>
-#include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/normalization.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <torch/optim/sgd.h>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
+#include "lockstep/nn/models/model.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
@@ -26,8 +25,230 @@
 namespace lockstep {
 namespace {
 
-using testing::Problem;
-using testing::Trained;
+/// A model to train, and what with. The model is not changed.
+struct Problem {
+  nn::Model model{nullptr};
+  torch::Tensor images, labels;
+};
+
+/// The results of training, by the names of the model's parameters.
+struct Trained {
+  std::vector<double> losses;
+  torch::Tensor output;  ///< of the images after training, in evaluation mode
+  std::map<std::string, torch::Tensor> gradients, parameters;
+};
+
+torch::Tensor loss_of(const torch::Tensor& scores, const torch::Tensor& labels) {
+  return at::cross_entropy_loss(scores, labels);
+}
+
+// On the calling rank's device.
+nn::Model copy_of(const nn::Model& model) {
+  nn::Model copy(std::dynamic_pointer_cast<nn::ModelImpl>(model->clone()));
+  testing::bring_here(*copy);
+  return copy;
+}
+
+// Makes five steps; `step` makes the gradients and returns the loss.
+std::vector<double> losses_of(
+    const std::vector<torch::Tensor>& parameters, const std::function<double()>& step) {
+  torch::optim::SGD optimizer(parameters, torch::optim::SGDOptions(0.05).momentum(0.9));
+  std::vector<double> losses;
+  for (int count = 0; count < 5; ++count) {
+    optimizer.zero_grad();
+    losses.push_back(step());
+    optimizer.step();
+  }
+  return losses;
+}
+
+// Adds what a model holds; of a model in stages each rank adds its own.
+void add_state(
+    Trained& trained, const nn::Model& model, const std::vector<torch::Tensor>& parameters) {
+  for (const auto& entry : model->named_parameters()) {
+    for (const torch::Tensor& own : parameters) {
+      if (!own.is_same(entry.value())) continue;
+      trained.parameters[entry.key()] = own.detach().clone();
+      trained.gradients[entry.key()] = own.grad().defined() ? own.grad().clone() : own.grad();
+    }
+  }
+}
+
+torch::Tensor evaluated(nn::Model model, const torch::Tensor& images) {
+  const torch::NoGradGuard no_grad;
+  model->eval();
+  return model(images);
+}
+
+torch::Tensor share(const torch::Tensor& tensor, int shares, int index) {
+  return testing::here(tensor.tensor_split(shares)[static_cast<std::size_t>(index)]);
+}
+
+// The mean over the batch from the means over equal shares.
+double mean_over(const ProcessGroup& group, const torch::Tensor& loss) {
+  const torch::Tensor mean = loss.detach().to(torch::kDouble).reshape({1}).clone();
+  group.all_reduce(mean, ReduceOp::kMean).wait();
+  return mean.item<double>();
+}
+
+// Everything follows from the seed.
+Problem make_problem(
+    const std::string& model, const std::vector<std::int64_t>& images, torch::ScalarType type) {
+  torch::manual_seed(1);
+  Problem problem;
+  problem.model = nn::make_model(model, 10);
+  problem.model->to(type);
+  problem.images = torch::randn(images, type);
+  problem.labels = torch::randint(0, 10, {images.front()}, torch::kLong);
+  return problem;
+}
+
+// The reference. The gradients of micro-batches, each normalised by its own statistics, add up in
+// order before each step.
+Trained train_serially(const Problem& problem, int micro_batches = 1) {
+  nn::Model model = copy_of(problem.model);
+  Trained trained;
+  const auto count = static_cast<double>(problem.images.size(0));
+  trained.losses = losses_of(model->parameters(), [&] {
+    double total = 0;
+    for (int part = 0; part < micro_batches; ++part) {
+      const auto images = share(problem.images, micro_batches, part);
+      const auto weight = static_cast<double>(images.size(0)) / count;
+      const auto loss = loss_of(model(images), share(problem.labels, micro_batches, part)) * weight;
+      loss.backward();
+      total += loss.item<double>();
+    }
+    return total;
+  });
+  add_state(trained, model, model->parameters());
+  trained.output = evaluated(model, problem.images);
+  return trained;
+}
+
+Trained train_data_parallel(const Problem& problem, int places) {
+  const nn::Model model = copy_of(problem.model);
+  DataParallel<nn::Model> parallel(model, testing::places(places));
+  Trained trained;
+  trained.losses = losses_of(model->parameters(), [&] {
+    const auto loss = loss_of(parallel(problem.images), problem.labels);
+    loss.backward();
+    return loss.item<double>();
+  });
+  add_state(trained, model, model->parameters());
+  trained.output = evaluated(model, problem.images);
+  return trained;
+}
+
+Trained train_distributed(
+    const Problem& problem, int ranks, std::int64_t bucket_bytes, bool sync_batch_norm = false) {
+  Trained trained;
+  testing::run_ranks(ranks, [&](const ProcessGroup& world) {
+    const nn::Model model = copy_of(problem.model);
+    DistributedDataParallel<nn::Model> parallel(model, world,
+        DistributedDataParallelOptions()
+            .first_bucket_bytes(bucket_bytes)
+            .bucket_bytes(bucket_bytes)
+            .sync_batch_norm(sync_batch_norm));
+    const auto losses = losses_of(model->parameters(), [&] {
+      const auto loss = loss_of(parallel(share(problem.images, ranks, world.rank())),
+          share(problem.labels, ranks, world.rank()));
+      loss.backward();
+      return mean_over(world, loss);
+    });
+    if (world.rank() != 0) return;
+    trained.losses = losses;
+    add_state(trained, model, model->parameters());
+    trained.output = evaluated(model, testing::here(problem.images));
+  });
+  return trained;
+}
+
+Trained train_pipeline(const Problem& problem, const std::vector<int>& balance, int places,
+    const PipelineOptions& options) {
+  const nn::Model model = copy_of(problem.model);
+  Pipeline pipeline(model->layers(), balance, testing::places(places), options);
+  Trained trained;
+  trained.losses = losses_of(pipeline.parameters(),
+      [&] { return pipeline.step(problem.images, problem.labels, loss_of).item<double>(); });
+  add_state(trained, model, pipeline.parameters());
+  pipeline.train(false);
+  const torch::NoGradGuard no_grad;
+  trained.output = pipeline(problem.images);
+  return trained;
+}
+
+Trained train_stages(const Problem& problem, const std::vector<int>& balance, int ranks,
+    int replicas, const PipelineOptions& options) {
+  Trained trained;
+  std::mutex mutex;
+  testing::run_ranks(ranks * replicas, [&](const ProcessGroup& world) {
+    const nn::Model model = copy_of(problem.model);
+    const PipelineGrid grid = make_pipeline_grid(world, ranks);
+    PipelineStage stage(
+        model->layers(), balance, grid.stages, options, grid.replicas, testing::this_device());
+    const int replica = grid.replicas.rank();
+    const auto losses = losses_of(stage.parameters(), [&] {
+      return mean_over(grid.replicas, stage.step(share(problem.images, replicas, replica),
+                                          share(problem.labels, replicas, replica), loss_of));
+    });
+    stage.train(false);
+    const auto output = stage(testing::here(problem.images));
+    const std::lock_guard lock(mutex);
+    if (replica == 0) add_state(trained, model, stage.parameters());
+    if (world.rank() == 0) trained.losses = losses, trained.output = output;
+  });
+  return trained;
+}
+
+// Replicas as ranks, each with a pipeline in one process.
+Trained train_replicated_pipelines(const Problem& problem, const std::vector<int>& balance,
+    int places, int replicas, const PipelineOptions& options) {
+  Trained trained;
+  const auto all = testing::places(places * replicas);
+  testing::run_ranks(replicas, [&](const ProcessGroup& world) {
+    nn::Model model = copy_of(problem.model);
+    const auto first = all.begin() + world.rank() * places;
+    const std::vector<Place> own(first, first + places);
+    const ProcessGroup group = testing::carrying(world, own);
+    Pipeline pipeline(model->layers(), balance, own, options, group);
+    const auto losses = losses_of(pipeline.parameters(), [&] {
+      return mean_over(group, pipeline.step(share(problem.images, replicas, world.rank()),
+                                  share(problem.labels, replicas, world.rank()), loss_of));
+    });
+    if (world.rank() != 0) return;
+    trained.losses = losses;
+    add_state(trained, model, pipeline.parameters());
+    testing::bring_here(*model);
+    trained.output = evaluated(model, testing::here(problem.images));
+  });
+  return trained;
+}
+
+void expect_near(const torch::Tensor& ours, const torch::Tensor& serial, double tolerance,
+    const std::string& what) {
+  ASSERT_EQ(ours.defined(), serial.defined()) << what;
+  if (!serial.defined()) return;
+  const torch::Tensor expected = serial.cpu();
+  const double scale = std::max(1e-2, expected.abs().max().item<double>());
+  EXPECT_LE((ours.cpu() - expected).abs().max().item<double>() / scale, tolerance) << what;
+}
+
+// Relative to the largest value of each tensor.
+void expect_same(const Trained& ours, const Trained& serial, double tolerance) {
+  ASSERT_EQ(ours.losses.size(), serial.losses.size());
+  for (std::size_t step = 0; step < serial.losses.size(); ++step) {
+    EXPECT_NEAR(ours.losses[step], serial.losses[step], tolerance * std::abs(serial.losses[step]))
+        << "loss of step " << step;
+  }
+  expect_near(ours.output, serial.output, tolerance, "output");
+  ASSERT_EQ(ours.parameters.size(), serial.parameters.size());
+  for (const auto& [name, parameter] : serial.parameters) {
+    ASSERT_EQ(ours.parameters.count(name), 1U) << name;
+    expect_near(ours.parameters.at(name), parameter, tolerance, name);
+    expect_near(
+        ours.gradients.at(name), serial.gradients.at(name), tolerance, "gradient of " + name);
+  }
+}
 
 constexpr ScheduleKind kOneStageAPlace[] = {ScheduleKind::kSequential, ScheduleKind::kGPipe,
     ScheduleKind::k1F1B, ScheduleKind::kZeroBubble};
@@ -39,11 +260,11 @@ std::vector<int> halves(const Problem& problem) {
 void expect_replicated_ways_as(const Problem& problem, const Trained& serial, double tolerance) {
   {
     SCOPED_TRACE("dp");
-    testing::expect_same(testing::train_data_parallel(problem, 2), serial, tolerance);
+    expect_same(train_data_parallel(problem, 2), serial, tolerance);
   }
   for (const std::int64_t bucket_bytes : {std::int64_t{1} << 10, std::int64_t{25} << 20}) {
     SCOPED_TRACE(concat("ddp, buckets of ", bucket_bytes));
-    testing::expect_same(testing::train_distributed(problem, 2, bucket_bytes), serial, tolerance);
+    expect_same(train_distributed(problem, 2, bucket_bytes), serial, tolerance);
   }
 }
 
@@ -53,8 +274,8 @@ void expect_staged_ways_as(
   for (const ScheduleKind kind : kOneStageAPlace) {
     SCOPED_TRACE(concat(name_of(kind), ", ", chunks, " chunks"));
     const auto options = PipelineOptions().chunks(chunks).schedule(kind);
-    testing::expect_same(testing::train_pipeline(problem, balance, 2, options), serial, tolerance);
-    testing::expect_same(testing::train_stages(problem, balance, 2, 1, options), serial, tolerance);
+    expect_same(train_pipeline(problem, balance, 2, options), serial, tolerance);
+    expect_same(train_stages(problem, balance, 2, 1, options), serial, tolerance);
   }
 }
 
@@ -64,322 +285,68 @@ void expect_compositions_as(
   for (const ScheduleKind kind : {ScheduleKind::kSequential, ScheduleKind::k1F1B}) {
     SCOPED_TRACE(concat("replicas of ", name_of(kind)));
     const auto options = PipelineOptions().chunks(chunks).schedule(kind);
-    testing::expect_same(testing::train_stages(problem, balance, 2, 2, options), serial, tolerance);
-    testing::expect_same(
-        testing::train_replicated_pipelines(problem, balance, 2, 2, options), serial, tolerance);
+    expect_same(train_stages(problem, balance, 2, 2, options), serial, tolerance);
+    expect_same(train_replicated_pipelines(problem, balance, 2, 2, options), serial, tolerance);
   }
 }
 
 void expect_all_ways_as_serially(const Problem& problem, double tolerance) {
-  const Trained serial = testing::train_serially(problem);
+  const Trained serial = train_serially(problem);
   expect_replicated_ways_as(problem, serial, tolerance);
   expect_staged_ways_as(problem, serial, 3, tolerance);
   expect_compositions_as(problem, serial, 2, tolerance);
 }
 
 TEST(Transparency, ToyInDouble) {
-  expect_all_ways_as_serially(testing::make_problem("toy", {8, 10}, torch::kDouble), 1e-10);
+  expect_all_ways_as_serially(make_problem("toy", {8, 10}, torch::kDouble), 1e-10);
 }
 
 TEST(Transparency, ToyInFloat) {
-  expect_all_ways_as_serially(testing::make_problem("toy", {8, 10}, torch::kFloat), 1e-5);
+  expect_all_ways_as_serially(make_problem("toy", {8, 10}, torch::kFloat), 1e-5);
 }
 
 TEST(Transparency, MnistSmallInDouble) {
-  expect_all_ways_as_serially(
-      testing::make_problem("mnist-small", {8, 1, 28, 28}, torch::kDouble), 1e-10);
+  expect_all_ways_as_serially(make_problem("mnist-small", {8, 1, 28, 28}, torch::kDouble), 1e-10);
 }
 
 TEST(Transparency, MnistSmallInFloat) {
-  expect_all_ways_as_serially(
-      testing::make_problem("mnist-small", {8, 1, 28, 28}, torch::kFloat), 1e-5);
+  expect_all_ways_as_serially(make_problem("mnist-small", {8, 1, 28, 28}, torch::kFloat), 1e-5);
 }
 
 // Batch norm sees a whole batch where the batch is not divided: then everything is equal.
 TEST(Transparency, ResNetWhereTheBatchIsWhole) {
-  const Problem problem = testing::make_problem("resnet18-cifar", {4, 3, 8, 8}, torch::kDouble);
-  const Trained serial = testing::train_serially(problem);
+  const Problem problem = make_problem("resnet18-cifar", {4, 3, 8, 8}, torch::kDouble);
+  const Trained serial = train_serially(problem);
   const std::vector<int> balance = halves(problem);
   const auto options = PipelineOptions().chunks(1).schedule(ScheduleKind::kSequential);
-  testing::expect_same(testing::train_pipeline(problem, balance, 2, options), serial, 1e-10);
-  testing::expect_same(testing::train_stages(problem, balance, 2, 1, options), serial, 1e-10);
+  expect_same(train_pipeline(problem, balance, 2, options), serial, 1e-10);
+  expect_same(train_stages(problem, balance, 2, 1, options), serial, 1e-10);
 }
 
 // With batch norm over all ranks, replicas on shares of a batch are one model on the whole.
 TEST(Transparency, ResNetInReplicasWithSynchronisedBatchNorm) {
-  const Problem problem = testing::make_problem("resnet18-cifar", {4, 3, 8, 8}, torch::kDouble);
-  const Trained serial = testing::train_serially(problem);
+  const Problem problem = make_problem("resnet18-cifar", {4, 3, 8, 8}, torch::kDouble);
+  const Trained serial = train_serially(problem);
   // On devices the serial batch norm adds up in another order, which five steps amplify.
   const double tolerance = testing::on_devices() ? 1e-8 : 1e-10;
-  testing::expect_same(testing::train_distributed(problem, 2, 1 << 20, true), serial, tolerance);
+  expect_same(train_distributed(problem, 2, 1 << 20, true), serial, tolerance);
 }
 
 // A pipeline normalises each micro-batch by itself, as PyTorch's do: so does a serial model that
 // adds up the gradients of micro-batches.
 TEST(Transparency, ResNetByMicroBatches) {
-  const Problem problem = testing::make_problem("resnet18-cifar", {6, 3, 8, 8}, torch::kDouble);
-  const Trained serial = testing::train_serially(problem, 3);
+  const Problem problem = make_problem("resnet18-cifar", {6, 3, 8, 8}, torch::kDouble);
+  const Trained serial = train_serially(problem, 3);
   const std::vector<int> balance = halves(problem);
   for (const ScheduleKind kind :
       {ScheduleKind::kGPipe, ScheduleKind::k1F1B, ScheduleKind::kZeroBubble}) {
     for (const Checkpoint checkpoint : {Checkpoint::kNever, Checkpoint::kAlways}) {
       SCOPED_TRACE(concat(name_of(kind), ", checkpoint ", name_of(checkpoint)));
       const auto options = PipelineOptions().chunks(3).schedule(kind).checkpoint(checkpoint);
-      testing::expect_same(testing::train_pipeline(problem, balance, 2, options), serial, 1e-10);
+      expect_same(train_pipeline(problem, balance, 2, options), serial, 1e-10);
     }
   }
 }
-
-constexpr int kCases = 500;
-constexpr int kSteps = 2;
-constexpr double kTolerance = 1e-10;
-
-/// Draws numbers of one case.
-class Draw {
- public:
-  explicit Draw(std::uint32_t seed) : engine_(seed) {}
-  int from(int least, int most) { return std::uniform_int_distribution<int>(least, most)(engine_); }
-  template <typename Value>
-  Value one_of(const std::vector<Value>& values) {
-    return values[static_cast<std::size_t>(from(0, static_cast<int>(values.size()) - 1))];
-  }
-
- private:
-  std::mt19937 engine_;
-};
-
-torch::nn::Sequential random_net(Draw& draw, int layers, std::int64_t& width) {
-  torch::nn::Sequential net;
-  for (int layer = 0; layer < layers; ++layer) {
-    const int kind = draw.from(0, 5);
-    if (kind == 0 || (kind == 2 && width == 1)) {  // the norm of one value is rounding alone
-      net->push_back(torch::nn::Tanh());
-    } else if (kind == 1) {
-      net->push_back(torch::nn::ReLU());
-    } else if (kind == 2) {
-      net->push_back(torch::nn::LayerNorm(torch::nn::LayerNormOptions({width})));
-    } else {
-      const std::int64_t next = draw.from(1, 9);
-      net->push_back(
-          torch::nn::Linear(torch::nn::LinearOptions(width, next).bias(draw.from(0, 1) == 1)));
-      width = next;
-    }
-  }
-  // Something to train, at both ends.
-  net->push_back(torch::nn::Linear(width, 3));
-  width = 3;
-  net->to(torch::kDouble);
-  return net;
-}
-
-// On the calling rank's device.
-torch::nn::Sequential copy_of(const torch::nn::Sequential& net) {
-  torch::nn::Sequential copy(std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone()));
-  testing::bring_here(*copy);
-  return copy;
-}
-
-std::vector<int> random_balance(Draw& draw, int layers, int stages) {
-  std::vector<int> balance(static_cast<std::size_t>(stages), 1);
-  for (int left = layers - stages; left > 0; --left)
-    ++balance[static_cast<std::size_t>(draw.from(0, stages - 1))];
-  return balance;
-}
-
-struct Case {
-  torch::nn::Sequential net{nullptr};
-  torch::Tensor input, target;
-  std::string text;
-};
-
-torch::Tensor loss_of(const torch::Tensor& output, const torch::Tensor& target) {
-  return at::mse_loss(output, target);
-}
-
-void train(const std::vector<torch::Tensor>& parameters, const std::function<void()>& backward) {
-  torch::optim::SGD optimizer(parameters, torch::optim::SGDOptions(0.1).momentum(0.5));
-  for (int step = 0; step < kSteps; ++step) {
-    optimizer.zero_grad();
-    backward();
-    optimizer.step();
-  }
-}
-
-void expect_close(
-    const torch::Tensor& ours, const torch::Tensor& expected, const std::string& what) {
-  ASSERT_EQ(ours.defined(), expected.defined()) << what;
-  if (!expected.defined()) return;
-  const torch::Tensor serial = expected.cpu();
-  const double scale = std::max(1e-3, serial.abs().max().item<double>());
-  EXPECT_LE((ours.cpu() - serial).abs().max().item<double>() / scale, kTolerance) << what;
-}
-
-// The layers that a rank holds keep the serial net's parameters under the same names.
-void expect_as(const Layers& layers, const torch::nn::Sequential& serial, const std::string& text) {
-  const auto expected = serial->named_parameters();
-  for (const auto& layer : layers) {
-    for (const auto& parameter : layer.value().ptr()->named_parameters()) {
-      const std::string name = layer.key() + "." + parameter.key();
-      expect_close(parameter.value(), expected[name], text + ": " + name);
-      expect_close(parameter.value().grad(), expected[name].grad(), text + ": gradient of " + name);
-    }
-  }
-}
-
-void try_data_parallel(Draw& draw, const Case& now, const torch::nn::Sequential& serial) {
-  const int places = draw.from(1, 4);
-  const auto net = copy_of(now.net);
-  // Forward of a Sequential is a template; a module with one forward can be divided.
-  struct NetImpl : torch::nn::Cloneable<NetImpl> {
-    explicit NetImpl(const torch::nn::Sequential& inner) { net = register_module("net", inner); }
-    void reset() override {
-      if (net) net = register_module("net", copy_of(net));
-    }
-    torch::Tensor forward(const torch::Tensor& input) { return net->forward(input); }
-    torch::nn::Sequential net{nullptr};
-  };
-  auto module = std::make_shared<NetImpl>(net);
-  DataParallel<std::shared_ptr<NetImpl>> parallel(module, testing::places(places));
-  train(module->parameters(), [&] { loss_of(parallel(now.input), now.target).backward(); });
-  expect_as(layers_of(net), serial, concat(now.text, ", dp in ", places, " places"));
-}
-
-// Shares of a batch need not be equal: each rank counts for what it has. Some passes accumulate
-// before the last averages, or reduce_accumulated() does.
-void try_distributed(Draw& draw, const Case& now, const torch::nn::Sequential& serial) {
-  const int ranks = draw.from(1, 4), passes = draw.from(1, 3);
-  const std::vector<std::int64_t> sizes = {1, 64, 400, 4096, 1 << 20};
-  auto options = DistributedDataParallelOptions()
-                     .first_bucket_bytes(draw.one_of(sizes))
-                     .bucket_bytes(draw.one_of(sizes))
-                     .find_unused_parameters(draw.from(0, 2) == 0)
-                     .static_graph(draw.from(0, 2) == 0);
-  if (draw.from(0, 2) == 0) options.comm_hook(all_reduce_hook);
-  const bool after_passes = draw.from(0, 2) == 0;
-  const std::string text = concat(now.text, ", ddp on ", ranks, " ranks in ", passes,
-      " passes, buckets of ", options.first_bucket_bytes(), " and ", options.bucket_bytes());
-  testing::run_ranks(ranks, [&](const ProcessGroup& world) {
-    const auto net = copy_of(now.net);
-    DistributedDataParallel<torch::nn::Sequential> parallel(net, world, options);
-    const auto inputs = testing::share_here(now.input, world).tensor_split(passes);
-    const auto targets = testing::share_here(now.target, world).tensor_split(passes);
-    const auto backward = [&](const torch::Tensor& input, const torch::Tensor& target) {
-      const double share =
-          static_cast<double>(input.size(0) * ranks) / static_cast<double>(now.input.size(0));
-      const auto output = parallel(input);
-      const auto loss = input.size(0) > 0 ? loss_of(output, target) * share : output.sum() * 0;
-      loss.backward();
-    };
-    train(net->parameters(), [&] {
-      for (std::size_t pass = 0; pass < inputs.size(); ++pass) {
-        std::optional<NoSync> accumulation;
-        if (after_passes || pass + 1 < inputs.size()) accumulation.emplace(parallel.no_sync());
-        backward(inputs[pass], targets[pass]);
-      }
-      if (after_passes) parallel.reduce_accumulated();
-    });
-    expect_as(layers_of(net), serial, text);
-  });
-}
-
-struct Cut {
-  int workers = 1, stages = 1;
-  std::vector<int> balance;
-  PipelineOptions options;
-  std::string text;
-};
-
-Cut random_cut(Draw& draw, const Case& now) {
-  const int layers = static_cast<int>(now.net->size());
-  Cut cut;
-  const auto kind = draw.one_of<ScheduleKind>({ScheduleKind::kSequential, ScheduleKind::kGPipe,
-      ScheduleKind::k1F1B, ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble});
-  const bool several = kind == ScheduleKind::kInterleaved || kind == ScheduleKind::kZeroBubble;
-  cut.workers = draw.from(1, std::min(4, layers));
-  cut.stages = several ? cut.workers * draw.from(1, layers / cut.workers) : cut.workers;
-  cut.balance = random_balance(draw, layers, cut.stages);
-  const auto checkpoint = draw.one_of<Checkpoint>(
-      {Checkpoint::kNever, Checkpoint::kNever, Checkpoint::kExceptLast, Checkpoint::kAlways});
-  const int chunks = draw.from(1, 10);
-  cut.options = PipelineOptions().schedule(kind).chunks(chunks).checkpoint(checkpoint);
-  cut.text = concat(", ", name_of(kind), " of ", cut.stages, " stages, ", chunks,
-      " chunks, checkpoint ", name_of(checkpoint));
-  return cut;
-}
-
-void try_pipeline(Draw& draw, const Case& now, const torch::nn::Sequential& serial) {
-  const Cut cut = random_cut(draw, now);
-  const auto net = copy_of(now.net);
-  Pipeline pipeline(layers_of(net), cut.balance, testing::places(cut.workers), cut.options);
-  const bool inside = draw.from(0, 2) > 0;  // the loss
-  train(pipeline.parameters(), [&] {
-    if (inside) {
-      pipeline.step(now.input, now.target, loss_of);
-    } else {
-      const auto output = pipeline(now.input);
-      loss_of(output, now.target.to(output.device())).backward();
-    }
-  });
-  expect_as(layers_of(net), serial, concat(now.text, cut.text, " in ", cut.workers, " places"));
-}
-
-void try_stages(Draw& draw, const Case& now, const torch::nn::Sequential& serial) {
-  const Cut cut = random_cut(draw, now);
-  const int replicas = now.input.size(0) % 2 == 0 ? draw.from(1, 2) : 1;
-  const std::string text =
-      concat(now.text, cut.text, " on ", cut.workers, " ranks, ", replicas, " replicas");
-  testing::run_ranks(cut.workers * replicas, [&](const ProcessGroup& world) {
-    const auto net = copy_of(now.net);
-    const PipelineGrid grid = make_pipeline_grid(world, cut.workers);
-    PipelineStage stage(layers_of(net), cut.balance, grid.stages, cut.options, grid.replicas,
-        testing::this_device());
-    const auto input = testing::share_here(now.input, grid.replicas);
-    const auto target = testing::share_here(now.target, grid.replicas);
-    const auto parameters = stage.parameters();
-    if (parameters.empty()) {
-      for (int step = 0; step < kSteps; ++step) stage.step(input, target, loss_of);
-    } else {
-      train(parameters, [&] { stage.step(input, target, loss_of); });
-    }
-    expect_as(stage.layers(), serial, text);
-  });
-}
-
-class RandomModules : public ::testing::TestWithParam<int> {};
-
-// In ten parts, so that a failure is found sooner.
-TEST_P(RandomModules, TrainAsTheSerialModel) {
-  for (int index = GetParam(); index < kCases; index += 10) {
-    Draw draw(static_cast<std::uint32_t>(index));
-    torch::manual_seed(static_cast<std::uint64_t>(index));
-    std::int64_t width = draw.from(1, 6);
-    const std::int64_t inputs = width;
-    Case now;
-    now.net = random_net(draw, draw.from(0, 7), width);
-    const int batch = draw.from(1, 13);
-    now.input = torch::randn({batch, inputs}, torch::kDouble);
-    now.target = torch::randn({batch, width}, torch::kDouble);
-    now.text = concat("case ", index, ", batch ", batch, ", ", now.net->size(), " layers");
-    auto serial = copy_of(now.net);
-    train(
-        serial->parameters(), [&] { loss_of(serial->forward(now.input), now.target).backward(); });
-    // Emulated streams and a thread of their own take ten times as long.
-    if (index % 2 == 0 || !testing::on_devices()) try_distributed(draw, now, serial);
-    switch (index % 3) {
-      case 0:
-        try_pipeline(draw, now, serial);
-        break;
-      case 1:
-        try_stages(draw, now, serial);
-        break;
-      default:
-        try_data_parallel(draw, now, serial);
-    }
-    ASSERT_FALSE(HasFailure()) << now.text;
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Parts, RandomModules, ::testing::Range(0, 10));
 
 }  // namespace
 }  // namespace lockstep
