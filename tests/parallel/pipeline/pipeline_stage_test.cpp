@@ -105,19 +105,6 @@ TEST(PipelineStage, ReplicasOfPipelinesTrainAsTheSerialModel) {
       {3, 4}, 2, 2, PipelineOptions().chunks(1).schedule(ScheduleKind::kSequential));
 }
 
-TEST(PipelineStage, GivesTheLossOnAllRanks) {
-  const Problem problem = make_problem({3, 4, 2}, 5);
-  const auto expected =
-      testing::mean_loss(testing::copy_of(problem.net)->forward(problem.input), problem.target);
-  testing::run_ranks(2, [&](const ProcessGroup& world) {
-    PipelineStage stage(layers_of(testing::copy_of(problem.net)), {1, 2}, world, PipelineOptions(),
-        ProcessGroup(), testing::this_device());
-    testing::expect_close(
-        stage.step(testing::here(problem.input), testing::here(problem.target), testing::mean_loss),
-        expected, 1e-12, "loss");
-  });
-}
-
 TEST(PipelineStage, P9SkipsPassFromRankToRank) {
   testing::run_ranks(3, [](const ProcessGroup& world) {
     torch::nn::Linear first(2, 2), last(2, 2);
