@@ -95,7 +95,7 @@ TEST(CommHook, J6HalfTypesAreCloseToNoHook) {
 
 TEST(CommHook, Fp16DoesNotOverflowInTheSumOfTheRanks) {
   testing::run_ranks(4, [](ProcessGroup group) {
-    Linear net(LinearOptions(1, 1).bias(false));
+    Linear net = testing::scalar_layer();
     DistributedDataParallel model(net, group, Options().comm_hook(fp16_compress_hook));
     model(constant({1, 1}, 60000)).sum().backward();
     EXPECT_EQ(net->weight.grad().item<float>(), 60000);
@@ -104,7 +104,7 @@ TEST(CommHook, Fp16DoesNotOverflowInTheSumOfTheRanks) {
 
 TEST(CommHook, Fp16DividesBeforeItNarrows) {
   testing::run_ranks(4, [](ProcessGroup group) {
-    Linear net(LinearOptions(1, 1).bias(false));
+    Linear net = testing::scalar_layer();
     DistributedDataParallel model(net, group, Options().comm_hook(fp16_compress_hook));
     model(constant({1, 1}, group.rank() == 0 ? 131072 : 0)).sum().backward();
     EXPECT_EQ(net->weight.grad().item<float>(), 32768);
@@ -130,7 +130,7 @@ TEST(CommHook, Fp16DiffersFromPyTorchInSubnormalNumbersOnly) {
 
 TEST(CommHook, WhatIsNarrowAlreadyIsNotCompressedAgain) {
   testing::run_ranks(2, [](ProcessGroup group) {
-    Linear net(LinearOptions(1, 1).bias(false));
+    Linear net = testing::scalar_layer();
     net->to(torch::kBFloat16);
     DistributedDataParallel model(net, group, Options().comm_hook(fp16_compress_hook));
     model(torch::full({1, 1}, 1e20, torch::kBFloat16)).sum().backward();
@@ -213,9 +213,8 @@ TEST(CommHook, StepsOfAllBucketsComeInOneOrder) {
                 return {bucket.group.all_reduce(bucket.memory, ReduceOp::kMean)};
               }};
     };
-    DistributedDataParallel model(net, group,
-        Options().comm_hook(hook).find_unused_parameters(true).first_bucket_bytes(1).bucket_bytes(
-            1));
+    DistributedDataParallel model(
+        net, group, testing::one_each().comm_hook(hook).find_unused_parameters(true));
     // Rank 1 leaves the last layer out: its first bucket is full only at the end of backward.
     const torch::Tensor out = model(torch::ones({1, 50}));
     const torch::Tensor part = net[0]->as<Linear>()->forward(torch::ones({1, 50}));
@@ -400,8 +399,7 @@ TEST(PowerSgd, AnOverflowInOneBucketIsOneOfTheWholePass) {
           parameter.copy_(formula(0, 0, 0, parameter.numel()).view(parameter.sizes()));
       }
       const PowerSgd hook(PowerSgdOptions().start_step(0));
-      DistributedDataParallel model(
-          net, group, Options().comm_hook(hook).first_bucket_bytes(1).bucket_bytes(1));
+      DistributedDataParallel model(net, group, testing::one_each().comm_hook(hook));
       torch::Tensor sum;
       for (int step = 0; step < 4 + (overflows ? 1 : 0); ++step) {
         net->zero_grad();

@@ -94,7 +94,7 @@ std::vector<torch::Tensor> serial_parameters(at::ScalarType type, std::int64_t s
 TEST(DistributedDataParallel, D1GradientsAreTheMeanOverTheRanks) {
   for (const int size : {1, 2, 4}) {
     testing::run_ranks(size, [](ProcessGroup group) {
-      Linear net(LinearOptions(1, 1).bias(false));
+      Linear net = scalar_layer();
       DistributedDataParallel model(net, group);
       model(constant({1, 1}, group.rank())).sum().backward();
       EXPECT_EQ(net->weight.grad().item<float>(), static_cast<float>(group.size() - 1) / 2);
@@ -151,7 +151,7 @@ TEST(DistributedDataParallel, D2GradientsLieInTheirBucketAfterEveryStep) {
 
 TEST(DistributedDataParallel, T7GradientsCanBeZeroedInPlace) {
   testing::run_ranks(2, [](ProcessGroup group) {
-    Linear net(LinearOptions(1, 1).bias(false));
+    Linear net = scalar_layer();
     DistributedDataParallel model(net, group);
     for (int step = 0; step < 3; ++step) {
       net->zero_grad(/*set_to_none=*/false);
@@ -201,7 +201,7 @@ TEST(DistributedDataParallel, D4OneRankMayEvaluateAlone) {
 
 TEST(DistributedDataParallel, D5AccumulationIsLocalUntilTheSynchronisedBackward) {
   testing::run_ranks(2, [](ProcessGroup group) {
-    Linear net(LinearOptions(1, 1).bias(false));
+    Linear net = scalar_layer();
     DistributedDataParallel model(net, group);
     for (int round = 0; round < 3; ++round) {
       net->zero_grad();
@@ -270,7 +270,7 @@ TORCH_MODULE(OutOfOrder);
 TEST(DistributedDataParallel, BucketsAreCutAnewInTheOrderInWhichGradientsCame) {
   testing::run_ranks(2, [](ProcessGroup group) {
     OutOfOrder net;
-    DistributedDataParallel model(net, group, Options().first_bucket_bytes(1).bucket_bytes(1));
+    DistributedDataParallel model(net, group, testing::one_each());
     const auto first_of_each = [&] {
       std::vector<std::size_t> indices;
       for (const auto& bucket : model.reducer().buckets()) indices.push_back(bucket.parameters[0]);
@@ -288,7 +288,7 @@ TEST(DistributedDataParallel, BucketsAreCutAnewInTheOrderInWhichGradientsCame) {
 }
 
 TEST(DistributedDataParallel, AGroupOfOneLeavesGradientsAlone) {
-  Linear net(LinearOptions(1, 1).bias(false));
+  Linear net = scalar_layer();
   DistributedDataParallel model(net, ProcessGroup());
   model(constant({1, 1}, 3)).sum().backward();
   EXPECT_EQ(net->weight.grad().item<float>(), 3);
@@ -304,8 +304,7 @@ INSTANTIATE_TEST_SUITE_P(Backends, ProcessBackends, ::testing::Values("shm", "gl
 
 void expect_average_with(const CommHook& hook, const ProcessGroup& group) {
   Linear net(LinearOptions(30, 20).bias(true));
-  DistributedDataParallel model(net, group,
-      DistributedDataParallelOptions().comm_hook(hook).first_bucket_bytes(1).bucket_bytes(1));
+  DistributedDataParallel model(net, group, testing::one_each().comm_hook(hook));
   for (int step = 0; step < 3; ++step) {
     net->zero_grad();
     model(constant({1, 30}, group.rank() + step)).sum().backward();
@@ -350,7 +349,7 @@ TEST_P(ProcessBackends, D13SparseGradientsAreTheAverage) {
 
 TEST_P(ProcessBackends, J2RanksMayEndEarly) {
   run_group(GetParam(), 3, [](ProcessGroup group) {
-    Linear net(LinearOptions(1, 1).bias(false));
+    Linear net = scalar_layer();
     DistributedDataParallel model(net, group);
     model.join([&] {
       for (int step = 0; step <= group.rank(); ++step) {

@@ -233,7 +233,7 @@ TEST(UnusedParameters, D6WhatSomeRankUsedIsAveragedWhatNoneUsedStaysUndefined) {
 TEST(UnusedParameters, D6BucketsTravelInOneOrderWhateverARankUses) {
   testing::run_ranks(3, [](ProcessGroup group) {
     Branches net;
-    DistributedDataParallel model(net, group, testing::one_each().find_unused_parameters(true));
+    DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
     for (int step = 0; step < 4; ++step) {
       net->zero_grad();
       model(constant({1, 1}, 3), group.rank() == step % 3).sum().backward();
@@ -291,7 +291,7 @@ TEST(UnusedParameters, D7AnUnusedParameterIsAnErrorThatNamesRankParameterAndReme
 TEST(UnusedParameters, D7TheOtherRanksLearnTheReason) {
   testing::run_ranks(2, [](ProcessGroup group) {
     torch::nn::Sequential net(Linear(1, 1), Linear(1, 1));
-    DistributedDataParallel model(net, group, testing::one_each());
+    DistributedDataParallel model(net, group, one_each());
     const std::string text = message_of<std::exception>([&] {
       const torch::Tensor out = model(torch::ones({1, 1}));
       (group.rank() == 0 ? out : net[1]->as<Linear>()->forward(torch::ones({1, 1})))

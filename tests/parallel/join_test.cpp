@@ -28,6 +28,7 @@ using Options = DistributedDataParallelOptions;
 using testing::constant;
 using testing::expect_same_on_all_ranks;
 using testing::message_of;
+using testing::one_each;
 using torch::nn::Linear;
 using torch::nn::LinearOptions;
 
@@ -169,7 +170,7 @@ TEST(Join, AnExceptionOfTheBodyPassesThrough) {
 
 TEST(Join, D5AccumulatedGradientsAreShadowedToo) {
   testing::run_ranks(2, [](ProcessGroup group) {
-    Linear net(LinearOptions(1, 1).bias(false));
+    Linear net = testing::scalar_layer();
     DistributedDataParallel model(net, group);
     model.join([&] {
       for (int step = 0; step <= group.rank(); ++step) {
@@ -184,8 +185,6 @@ TEST(Join, D5AccumulatedGradientsAreShadowedToo) {
     });
   });
 }
-
-Options small_buckets() { return Options().first_bucket_bytes(1).bucket_bytes(1); }
 
 void expect_equal_replicas(torch::nn::Module& net, const ProcessGroup& group) {
   for (const auto& parameter : net.parameters()) expect_same_on_all_ranks(parameter, group);
@@ -270,17 +269,17 @@ const std::vector<Uneven> kMatrix = {
 
 TEST(JoinMatrix, J3NobodyHangsAndAllModelsEndEqual) {
   for (const Uneven& row : kMatrix) {
-    expect_no_hang(row, small_buckets(), [] { return Plain(); });
-    expect_no_hang(row, small_buckets(), [] { return Normed(); });
+    expect_no_hang(row, one_each(), [] { return Plain(); });
+    expect_no_hang(row, one_each(), [] { return Normed(); });
   }
 }
 
 TEST(JoinMatrix, J3WithUnusedParametersAndStaticGraphs) {
   for (const Uneven& row : kMatrix) {
-    expect_no_hang(row, small_buckets().find_unused_parameters(true), [] { return Tasks(); });
+    expect_no_hang(row, one_each().find_unused_parameters(true), [] { return Tasks(); });
     // A rank that never trained could not show what it uses.
     if (row.early_steps > 0)
-      expect_no_hang(row, small_buckets().static_graph(true), [] { return Tasks(); });
+      expect_no_hang(row, one_each().static_graph(true), [] { return Tasks(); });
   }
 }
 
@@ -288,7 +287,7 @@ TEST(JoinMatrix, J3WithUnusedParametersAndStaticGraphs) {
 TEST(JoinMatrix, D6WhatOnlyAnEndedRankOnceUsedStaysUndefined) {
   testing::run_ranks(2, [](ProcessGroup group) {
     Tasks net;
-    DistributedDataParallel model(net, group, small_buckets().find_unused_parameters(true));
+    DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
     model.join([&] {
       for (int step = 0; step <= group.rank(); ++step) {
         net->zero_grad();
@@ -303,7 +302,7 @@ TEST(JoinMatrix, D6WhatOnlyAnEndedRankOnceUsedStaysUndefined) {
 TEST(JoinMatrix, D9ARankThatTrainsLateMustUseWhatTheOthersUsedIfTheGraphIsStatic) {
   testing::run_ranks(2, [](ProcessGroup group) {
     Tasks net;
-    DistributedDataParallel model(net, group, small_buckets().static_graph(true));
+    DistributedDataParallel model(net, group, one_each().static_graph(true));
     model.join([&] {
       if (group.rank() == 0) model(torch::ones({1, 2}), group.rank()).sum().backward();
     });
@@ -320,7 +319,7 @@ TEST(JoinMatrix, D9ARankThatTrainsLateMustUseWhatTheOthersUsedIfTheGraphIsStatic
 
 TEST(JoinMatrix, J3WithHooks) {
   for (const Uneven& row : kMatrix) {
-    expect_no_hang(row, small_buckets().comm_hook(fp16_compress_hook), [] { return Plain(); });
+    expect_no_hang(row, one_each().comm_hook(fp16_compress_hook), [] { return Plain(); });
   }
 }
 
@@ -408,7 +407,7 @@ TORCH_MODULE(Counting);
 TEST(JoinMatrix, J4AllStopAtTheFirstEndIfAskedTo) {
   testing::run_ranks(3, [](ProcessGroup group) {
     Counting net(group);
-    DistributedDataParallel model(net, group, small_buckets());
+    DistributedDataParallel model(net, group, one_each());
     torch::optim::SGD optimizer(net->parameters(), 0.01);
     int steps = 0;
     const auto train = [&] {

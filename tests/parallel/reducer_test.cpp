@@ -29,6 +29,7 @@ using Options = DistributedDataParallelOptions;
 using testing::constant;
 using testing::expect_same_on_all_ranks;
 using testing::gradient_of;
+using testing::one_each;
 using testing::scalar_layer;
 using torch::nn::Linear;
 
@@ -53,8 +54,7 @@ TEST(ReducerReport, OneLineTellsAll) {
 TEST(ReducerReport, CountsPassesBucketsAndBytes) {
   testing::run_ranks(2, [](ProcessGroup group) {
     Linear net(10, 20);
-    DistributedDataParallel model(
-        net, group, DistributedDataParallelOptions().first_bucket_bytes(1).bucket_bytes(1));
+    DistributedDataParallel model(net, group, one_each());
     EXPECT_EQ(model.report().passes, 0);
     for (int step = 0; step < 3; ++step) model(torch::ones({1, 10})).sum().backward();
     const ReducerReport report = model.report();
@@ -203,7 +203,7 @@ TEST(KeptGradients, MoveOutOfPlacesThatStay) {
 TEST(ReduceAccumulated, D5AveragesTheSumOfTheLocalPasses) {
   testing::run_ranks(3, [](ProcessGroup group) {
     torch::nn::Sequential net(Linear(2, 3), Linear(3, 1));
-    DistributedDataParallel model(net, group, Options().first_bucket_bytes(1).bucket_bytes(1));
+    DistributedDataParallel model(net, group, one_each());
     for (int round = 0; round < 3; ++round) {
       net->zero_grad();
       {
@@ -228,8 +228,7 @@ TEST(ReduceAccumulated, D5AveragesTheSumOfTheLocalPasses) {
 TEST(Accumulation, D5LayersThatDifferPerRankAndPassEndAlike) {
   testing::run_ranks(3, [](ProcessGroup group) {
     torch::nn::Sequential net(scalar_layer(), scalar_layer(), scalar_layer(), scalar_layer());
-    DistributedDataParallel model(
-        net, group, Options().find_unused_parameters(true).first_bucket_bytes(1).bucket_bytes(1));
+    DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
     const auto pass = [&](std::size_t number) {
       const std::size_t layer = number + (group.rank() == 0 ? 0 : 2);
       net[layer]->as<Linear>()->forward(constant({1, 1}, 3)).sum().backward();
