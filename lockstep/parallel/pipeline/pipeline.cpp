@@ -101,7 +101,7 @@ torch::Tensor Pipeline::forward(
   sizes_ = sizes;
   begin_step({static_cast<int>(sizes.size()), draw_stream_seed()});
   runners_.front().put_inputs(input, sizes);
-  run(only_forwards(schedule_for(sizes.size())));
+  run(actions_of(schedule_for(sizes.size()), /*forward=*/true));
   return last().take_outputs(sizes.size());
 }
 
@@ -112,7 +112,7 @@ torch::Tensor Pipeline::backward(const torch::Tensor& gradient, std::uint64_t st
         "activations of one call");
   }
   last().put_output_gradients(gradient, sizes_);
-  run(only_backwards(schedule_for(sizes_.size())));
+  run(actions_of(schedule_for(sizes_.size()), /*forward=*/false));
   const torch::Tensor back = runners_.front().take_input_gradient(sizes_);
   end_step();
   after_step();

@@ -23,17 +23,6 @@ std::vector<double> loss_shares(const std::vector<std::int64_t>& sizes, LossRedu
   return shares;
 }
 
-std::vector<std::vector<Action>> those_that(const Schedule& schedule, bool forward) {
-  std::vector<std::vector<Action>> chosen;
-  for (const auto& actions : schedule.actions) {
-    auto& rank = chosen.emplace_back();
-    for (const Action& action : actions) {
-      if ((action.kind == ActionKind::kForward) == forward) rank.push_back(action);
-    }
-  }
-  return chosen;
-}
-
 // Made here, so that a refusal does not wait for the first step.
 void check_places(int places, int stages, const PipelineOptions& options) {
   check(places >= 1, "pipeline: at least one place is needed");
@@ -81,12 +70,15 @@ std::vector<StageSettings> plan_stages(
   return settings;
 }
 
-std::vector<std::vector<Action>> only_forwards(const Schedule& schedule) {
-  return those_that(schedule, true);
-}
-
-std::vector<std::vector<Action>> only_backwards(const Schedule& schedule) {
-  return those_that(schedule, false);
+std::vector<std::vector<Action>> actions_of(const Schedule& schedule, bool forward) {
+  std::vector<std::vector<Action>> chosen;
+  for (const auto& actions : schedule.actions) {
+    auto& rank = chosen.emplace_back();
+    for (const Action& action : actions) {
+      if ((action.kind == ActionKind::kForward) == forward) rank.push_back(action);
+    }
+  }
+  return chosen;
 }
 
 void check_step(const torch::Tensor& input, const torch::Tensor& target) {

@@ -65,8 +65,7 @@ std::vector<StageSettings> plan_stages(
     const Layers& layers, const std::vector<int>& balance, const PipelineOptions& options);
 
 /// Returns for each rank the forwards of a schedule, or everything else, in its order.
-std::vector<std::vector<Action>> only_forwards(const Schedule& schedule);
-std::vector<std::vector<Action>> only_backwards(const Schedule& schedule);
+std::vector<std::vector<Action>> actions_of(const Schedule& schedule, bool forward);
 
 /// Throws InvalidArgument unless a step can be made with them: equal batch sizes, gradients on.
 void check_step(const torch::Tensor& input, const torch::Tensor& target);

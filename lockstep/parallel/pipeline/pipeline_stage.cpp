@@ -84,7 +84,7 @@ torch::Tensor PipelineStage::operator()(const torch::Tensor& input) {
   const auto sizes = micro_batch_sizes(input.size(0), options_.chunks());
   runner().begin_step({static_cast<int>(sizes.size()), draw_stream_seed()});
   if (is_first()) runner().put_inputs(input, sizes);
-  const auto actions = only_forwards(schedule_for(sizes.size()));
+  const auto actions = actions_of(schedule_for(sizes.size()), /*forward=*/true);
   run(actions[static_cast<std::size_t>(group_.rank())]);
   torch::Tensor output;
   if (is_last()) output = runner().take_outputs(sizes.size());
