@@ -7,8 +7,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/stopwatch.h"
-#include "lockstep/parallel/pipeline/micro_batch.h"
-#include "lockstep/parallel/pipeline/stage_plan.h"
+#include "lockstep/parallel/pipeline/pipeline_core.h"
 #include "lockstep/parallel/schedule/execution_order.h"
 
 namespace lockstep::benchmark {

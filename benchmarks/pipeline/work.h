@@ -4,7 +4,7 @@
 #include <string>
 
 #include "lockstep/parallel/pipeline/layers.h"
-#include "lockstep/parallel/pipeline/pipeline_options.h"
+#include "lockstep/parallel/pipeline/pipeline_core.h"
 
 namespace lockstep::benchmark {
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <mutex>
+#include <unordered_map>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -14,20 +15,22 @@
 namespace lockstep {
 namespace {
 
-struct Offer {
-  const GradientPlaces* owner = nullptr;
-  at::Tensor place;
-};
-
 // Of the process: what computes a gradient knows its parameter alone.
 struct Offers {
   std::mutex mutex;
-  std::unordered_map<const at::TensorImpl*, Offer> all;
+  std::unordered_map<const at::TensorImpl*, at::Tensor> places;
 };
 
 Offers& offers() {
   static Offers* const kOffers = new Offers;  // outlives models in static storage
   return *kOffers;
+}
+
+bool is_seen(const at::Tensor& place) { return place.storage().use_count() > 1; }
+
+at::Tensor gradient_at(const at::Tensor& place) {
+  return at::empty({0}, place.options())
+      .set_(place.storage(), place.storage_offset(), place.sizes(), place.strides());
 }
 
 // Names the inputs of torch::autograd::grad, and nothing in a backward.
@@ -39,52 +42,70 @@ bool is_for_caller() {
 at::Tensor take_place(const at::Tensor& parameter) {
   Offers& known = offers();
   const std::lock_guard lock(known.mutex);
-  const auto found = known.all.find(parameter.unsafeGetTensorImpl());
-  if (found == known.all.end() || is_seen(found->second.place)) return {};
-  return gradient_at(found->second.place);
+  const auto found = known.places.find(parameter.unsafeGetTensorImpl());
+  if (found == known.places.end() || is_seen(found->second)) return {};
+  return gradient_at(found->second);
 }
 
 }  // namespace
 
-GradientPlaces::~GradientPlaces() {
-  const std::lock_guard lock(offers().mutex);
-  for (const auto& [parameter, place] : places_) {
-    const auto found = offers().all.find(parameter);
-    if (found != offers().all.end() && found->second.owner == this) offers().all.erase(found);
-  }
-}
-
-void GradientPlaces::offer(const at::Tensor& parameter, const at::Tensor& place) {
-  const std::lock_guard lock(offers().mutex);
-  places_[parameter.unsafeGetTensorImpl()] = place;
-  offers().all[parameter.unsafeGetTensorImpl()] = {this, place};
-}
-
 // Not a view for autograd: zero_grad(false) detaches gradients in place, which views refuse.
-at::Tensor make_place(const at::Tensor& memory, std::int64_t element, at::IntArrayRef sizes,
+GradientPlace::GradientPlace(const at::Tensor& memory, std::int64_t element, at::IntArrayRef sizes,
     at::IntArrayRef strides) {
   auto* const data = static_cast<std::byte*>(memory.mutable_data_ptr()) +
                      element * static_cast<std::int64_t>(memory.itemsize());
-  return at::from_blob(
+  memory_ = at::from_blob(
       data, sizes, strides, [memory](void*) {}, memory.options(), memory.device());
 }
 
-at::Tensor gradient_at(const at::Tensor& place) {
-  return at::empty({0}, place.options())
-      .set_(place.storage(), place.storage_offset(), place.sizes(), place.strides());
+GradientPlace::~GradientPlace() {
+  if (parameter_ == nullptr) return;
+  const std::lock_guard lock(offers().mutex);
+  const auto found = offers().places.find(parameter_);
+  const bool is_mine = found != offers().places.end() && found->second.is_same(memory_);
+  if (is_mine) offers().places.erase(found);
 }
 
-bool is_seen(const at::Tensor& place) { return place.storage().use_count() > 1; }
+GradientPlace& GradientPlace::operator=(GradientPlace&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(parameter_, other.parameter_);
+  return *this;
+}
+
+void GradientPlace::offer_to(const at::Tensor& parameter) {
+  const std::lock_guard lock(offers().mutex);
+  parameter_ = parameter.unsafeGetTensorImpl();
+  offers().places[parameter_] = memory_;
+}
+
+at::Tensor GradientPlace::gradient() const { return gradient_at(memory_); }
+
+bool GradientPlace::has(const at::Tensor& gradient) const {
+  return gradient.defined() && gradient.layout() == at::kStrided &&
+         gradient.data_ptr() == memory_.data_ptr() && gradient.strides() == memory_.strides() &&
+         gradient.sizes() == memory_.sizes();
+}
+
+// Whoever holds the tensor has the parameter's gradient, as without a wrapper.
+void GradientPlace::take_in(at::Tensor& gradient) const {
+  memory_.copy_(gradient);
+  gradient.set_data(this->gradient());  // frees the memory that the gradient came in
+}
+
+bool GradientPlace::is_seen() const { return lockstep::is_seen(memory_); }
 
 // The storages exchange their memory, so that tensors of others need not be known.
-void leave_to_those_who_see(at::Tensor& place) {
+void GradientPlace::leave_to_those_who_see() {
   const at::NoGradGuard no_grad;
-  at::Tensor copy = place.clone();
-  auto* const theirs = place.storage().unsafeGetStorageImpl();
+  at::Tensor copy = memory_.clone();
+  auto* const theirs = memory_.storage().unsafeGetStorageImpl();
   auto* const ours = copy.storage().unsafeGetStorageImpl();
   c10::DataPtr copied = ours->set_data_ptr({});
   ours->set_data_ptr(theirs->set_data_ptr(std::move(copied)));
-  place = std::move(copy);
+  const std::lock_guard lock(offers().mutex);
+  const auto found = offers().places.find(parameter_);
+  if (found != offers().places.end() && found->second.is_same(memory_)) found->second = copy;
+  memory_ = std::move(copy);
 }
 
 // A tensor of its own, for autograd keeps a gradient only if nobody else holds it.

@@ -1,5 +1,10 @@
 #pragma once
 
+#include <exception>
+#include <optional>
+
+#include "lockstep/core/error.h"
+
 namespace lockstep {
 
 /// Keeps the memory of tensors on CPUs for the tensors that follow, in huge pages, from now on and
@@ -19,5 +24,10 @@ void keep_host_memory();
 /// Returns the pages that no tensor uses to the system, such as after a phase that needed more
 /// memory than the next one.
 void release_host_memory();
+
+/// Returns what to say of an exception of LibTorch's that means that memory, of a device or of the
+/// host, did not suffice, or that has such a one nested in it: one sentence with the amount, and
+/// what helps. Nothing for others.
+std::optional<MemoryError> as_memory_error(const std::exception& error);
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
-#include "lockstep/device/skippable_step.h"
+#include "lockstep/device/parameters.h"
 
 namespace lockstep::nn {
 

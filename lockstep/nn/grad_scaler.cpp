@@ -17,7 +17,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/device/parameters.h"
-#include "lockstep/device/skippable_step.h"
 
 namespace lockstep::nn {
 namespace {

@@ -28,7 +28,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/device/host_tensor.h"
-#include "lockstep/device/skippable_step.h"
+#include "lockstep/device/parameters.h"
 #include "lockstep/formats/json_fields.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 

@@ -19,7 +19,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/core/exit_code.h"
-#include "lockstep/device/memory_error.h"
+#include "lockstep/device/host_memory.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/pipeline.h"

@@ -13,7 +13,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/device/accelerator.h"
-#include "lockstep/parallel/place/thread_modes.h"
+#include "lockstep/parallel/place/place.h"
 #include "lockstep/train/state/same_on_ranks.h"
 #include "lockstep/train/strategy/devices.h"
 

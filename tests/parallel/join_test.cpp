@@ -1,16 +1,18 @@
-// Ranks with unequal numbers of inputs: cases J1, J2 and J5 of the conformance list, restated from
+// Ranks with unequal numbers of inputs: cases J1 to J5 of the conformance list, restated from
 // PyTorch's distributed_test.py and test_join.py.
-
-#include "lockstep/parallel/ddp/join.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
+#include <vector>
 
 #include "replica_checks.h"
 #include "tests/comm/group_factory.h"
 #include "tests/support/expected_numbers.h"
 #include "tests/support/message_of.h"
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
@@ -26,6 +28,7 @@ using Options = DistributedDataParallelOptions;
 using testing::constant;
 using testing::expect_same_on_all_ranks;
 using testing::message_of;
+using testing::one_each;
 using torch::nn::Linear;
 using torch::nn::LinearOptions;
 
@@ -167,7 +170,7 @@ TEST(Join, AnExceptionOfTheBodyPassesThrough) {
 
 TEST(Join, D5AccumulatedGradientsAreShadowedToo) {
   testing::run_ranks(2, [](ProcessGroup group) {
-    Linear net(LinearOptions(1, 1).bias(false));
+    Linear net = testing::scalar_layer();
     DistributedDataParallel model(net, group);
     model.join([&] {
       for (int step = 0; step <= group.rank(); ++step) {
@@ -180,6 +183,262 @@ TEST(Join, D5AccumulatedGradientsAreShadowedToo) {
         EXPECT_EQ(net->weight.grad().item<float>(), step == 0 ? 4 : 2);
       }
     });
+  });
+}
+
+void expect_equal_replicas(torch::nn::Module& net, const ProcessGroup& group) {
+  for (const auto& parameter : net.parameters()) expect_same_on_all_ranks(parameter, group);
+  for (const auto& buffer : net.buffers()) expect_same_on_all_ranks(buffer, group);
+}
+
+/// One line of the matrix J3.
+struct Uneven {
+  int early_ranks;
+  int early_steps;
+  int more_steps;
+  int sync_every;
+};
+
+template <typename Make>
+void expect_no_hang(const Uneven& row, const Options& options, Make make) {
+  testing::run_ranks(3, [&](ProcessGroup group) {
+    auto net = make();
+    DistributedDataParallel model(net, group, options);
+    torch::optim::SGD optimizer(net->parameters(), 0.01);
+    const bool early = group.rank() < row.early_ranks;
+    const int steps = row.early_steps + (early ? 0 : row.more_steps);
+    const auto pass = [&](int step) {
+      model(constant({4, 2}, step + group.rank() + 1), group.rank()).pow(2).mean().backward();
+    };
+    model.join([&] {
+      for (int step = 0; step < steps; ++step) {
+        if ((step + 1) % row.sync_every != 0) {
+          auto accumulate = model.no_sync();
+          pass(step);
+          continue;
+        }
+        pass(step);
+        optimizer.step();
+        optimizer.zero_grad();
+      }
+    });
+    expect_equal_replicas(*net, group);
+    // Afterwards all train together as before.
+    optimizer.zero_grad();
+    pass(0);
+    for (const auto& parameter : net->parameters()) {
+      if (parameter.grad().defined()) expect_same_on_all_ranks(parameter.grad(), group);
+    }
+  });
+}
+
+struct PlainImpl : torch::nn::Module {
+  PlainImpl() {
+    layers = register_module("layers", torch::nn::Sequential(Linear(2, 9), Linear(9, 3)));
+  }
+  torch::Tensor forward(const torch::Tensor& input, int) { return layers->forward(input); }
+  torch::nn::Sequential layers;
+};
+TORCH_MODULE(Plain);
+
+struct NormedImpl : torch::nn::Module {
+  NormedImpl() {
+    layers = register_module(
+        "layers", torch::nn::Sequential(Linear(2, 9), torch::nn::BatchNorm1d(9), Linear(9, 3)));
+  }
+  torch::Tensor forward(const torch::Tensor& input, int) { return layers->forward(input); }
+  torch::nn::Sequential layers;
+};
+TORCH_MODULE(Normed);
+
+/// Uses one of two tasks, another one per rank.
+struct TasksImpl : torch::nn::Module {
+  TasksImpl() {
+    a = register_module("a", Linear(2, 3));
+    b = register_module("b", Linear(2, 3));
+  }
+  torch::Tensor forward(const torch::Tensor& input, int rank) {
+    return rank == 1 ? a(input) : b(input);
+  }
+  Linear a{nullptr}, b{nullptr};
+};
+TORCH_MODULE(Tasks);
+
+const std::vector<Uneven> kMatrix = {
+    {1, 0, 2, 1}, {1, 0, 3, 1}, {2, 0, 10, 1}, {1, 5, 2, 1}, {1, 5, 3, 2}, {2, 5, 10, 3}};
+
+TEST(JoinMatrix, J3NobodyHangsAndAllModelsEndEqual) {
+  for (const Uneven& row : kMatrix) {
+    expect_no_hang(row, one_each(), [] { return Plain(); });
+    expect_no_hang(row, one_each(), [] { return Normed(); });
+  }
+}
+
+TEST(JoinMatrix, J3WithUnusedParametersAndStaticGraphs) {
+  for (const Uneven& row : kMatrix) {
+    expect_no_hang(row, one_each().find_unused_parameters(true), [] { return Tasks(); });
+    // A rank that never trained could not show what it uses.
+    if (row.early_steps > 0)
+      expect_no_hang(row, one_each().static_graph(true), [] { return Tasks(); });
+  }
+}
+
+// A rank that has ended still has the gradients of its last pass; they are no use of this one.
+TEST(JoinMatrix, D6WhatOnlyAnEndedRankOnceUsedStaysUndefined) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Tasks net;
+    DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
+    model.join([&] {
+      for (int step = 0; step <= group.rank(); ++step) {
+        net->zero_grad();
+        model(torch::ones({1, 2}), /*rank=*/step).sum().backward();
+        EXPECT_EQ(net->b->weight.grad().defined(), step == 0);
+        EXPECT_EQ(net->a->weight.grad().defined(), step == 1);
+      }
+    });
+  });
+}
+
+TEST(JoinMatrix, D9ARankThatTrainsLateMustUseWhatTheOthersUsedIfTheGraphIsStatic) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Tasks net;
+    DistributedDataParallel model(net, group, one_each().static_graph(true));
+    model.join([&] {
+      if (group.rank() == 0) model(torch::ones({1, 2}), group.rank()).sum().backward();
+    });
+    const std::string text = message_of<std::exception>([&] {
+      model(torch::ones({1, 2}), group.rank()).sum().backward();
+    });
+    const auto heard = [&](const std::string& reason) {
+      return group.rank() == 1 ? reason : testing::as_heard(reason);
+    };
+    EXPECT_THAT(text, HasSubstr(heard("the graph changed: a.")));
+    EXPECT_THAT(text, HasSubstr(heard("of rank 1")));
+  });
+}
+
+TEST(JoinMatrix, J3WithHooks) {
+  for (const Uneven& row : kMatrix) {
+    expect_no_hang(row, one_each().comm_hook(fp16_compress_hook), [] { return Plain(); });
+  }
+}
+
+TEST(JoinMatrix, J3WithPowerSgd) {
+  testing::run_ranks(3, [](ProcessGroup group) {
+    Linear net(LinearOptions(20, 20).bias(false));
+    DistributedDataParallel model(net, group);
+    model.register_comm_hook(PowerSgd(PowerSgdOptions().start_step(0)));
+    torch::optim::SGD optimizer(net->parameters(), 0.01);
+    model.join([&] {
+      for (int step = 0; step < 2 * group.rank(); ++step) {
+        optimizer.zero_grad();
+        model(constant({1, 20}, step)).sum().backward();
+        optimizer.step();
+      }
+    });
+    expect_same_on_all_ranks(net->weight, group);
+  });
+}
+
+TEST(JoinMatrix, J3WithSparseGradients) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    torch::nn::Embedding net(torch::nn::EmbeddingOptions(4, 2).sparse(true));
+    DistributedDataParallel model(net, group);
+    const auto options = JoinOptions().divide_by_initial_world_size(false);
+    model.join(
+        [&] {
+          for (int step = 0; step < 1 + 2 * group.rank(); ++step) {
+            net->zero_grad();
+            model(torch::tensor({std::int64_t{step}})).sum().backward();
+            EXPECT_EQ(net->weight.grad().to_dense()[step][0].item<float>(), 1);
+          }
+        },
+        options);
+    expect_same_on_all_ranks(net->weight, group);
+  });
+}
+
+TEST(JoinMatrix, J3TheLastToEndIsAuthoritative) {
+  for (const int last : {0, 1, 2}) {
+    testing::run_ranks(3, [&](ProcessGroup group) {
+      torch::nn::BatchNorm1d net(1);
+      DistributedDataParallel model(net, group);
+      const bool is_last = group.rank() == last;
+      model.join([&] {
+        for (int step = 0; step < (is_last ? 3 : 1); ++step)
+          model(constant({2, 1}, step)).sum().backward();
+        const torch::NoGradGuard no_grad;
+        net->weight.fill_(group.rank() + 10);
+        net->running_mean.fill_(group.rank() + 20);
+      });
+      EXPECT_EQ(net->weight.item<float>(), static_cast<float>(last + 10));
+      EXPECT_EQ(net->running_mean.item<float>(), static_cast<float>(last + 20));
+    });
+  }
+}
+
+// Buffers follow the first rank that still trains, not one that has ended.
+TEST(JoinMatrix, J3BuffersFollowARankThatStillTrains) {
+  testing::run_ranks(3, [](ProcessGroup group) {
+    torch::nn::BatchNorm1d net(1);
+    DistributedDataParallel model(net, group);
+    model.join([&] {
+      if (group.rank() == 0) return;
+      net->running_mean.fill_(group.rank());
+      model(torch::ones({2, 1}));
+      EXPECT_FLOAT_EQ(net->running_mean.item<float>(), 1) << "rank 1's, nine tenths, and a tenth";
+    });
+  });
+}
+
+struct CountingImpl : torch::nn::Module {
+  explicit CountingImpl(ProcessGroup world) : group(world) {
+    layer = register_module("layer", Linear(2, 4));
+  }
+  torch::Tensor forward(const torch::Tensor& input) {  // another collective, as SyncBatchNorm
+    group.all_reduce(torch::ones({3})).wait();
+    return layer(input);
+  }
+  ProcessGroup group;
+  Linear layer{nullptr};
+};
+TORCH_MODULE(Counting);
+
+TEST(JoinMatrix, J4AllStopAtTheFirstEndIfAskedTo) {
+  testing::run_ranks(3, [](ProcessGroup group) {
+    Counting net(group);
+    DistributedDataParallel model(net, group, one_each());
+    torch::optim::SGD optimizer(net->parameters(), 0.01);
+    int steps = 0;
+    const auto train = [&] {
+      for (const int planned = group.rank() == 0 ? 10 : 5; steps < planned; ++steps) {
+        optimizer.zero_grad();
+        model(constant({1, 2}, group.rank())).sum().backward();
+        optimizer.step();
+      }
+    };
+    try {
+      model.join(train, JoinOptions().throw_on_early_termination(true));
+      ADD_FAILURE() << "nothing was said";
+    } catch (const UnevenInputs& error) {
+      EXPECT_THAT(error.what(), HasSubstr("no inputs are left on rank 1, 2"));
+    }
+    EXPECT_EQ(steps, 5);
+    expect_equal_replicas(*net, group);
+    model(constant({1, 2}, 1)).sum().backward();  // the group is as good as before
+    expect_same_on_all_ranks(net->layer->weight.grad(), group);
+  });
+}
+
+TEST(JoinMatrix, J4NothingIsThrownIfAllEndTogether) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Counting net(group);
+    DistributedDataParallel model(net, group);
+    EXPECT_NO_THROW(model.join(
+        [&] {
+          model(constant({1, 2}, 1)).sum().backward();
+        },
+        JoinOptions().throw_on_early_termination(true)));
   });
 }
 

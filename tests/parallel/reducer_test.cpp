@@ -1,10 +1,20 @@
-// The reducer's report.
+// The reducer's report. Gradients that a caller keeps: as with the module alone, they keep their
+// values in later passes, and the parameter's gradient stays the tensor that it is. Gradients that
+// accumulate locally and are averaged later: case D5 of the conformance list.
 
 #include "lockstep/parallel/ddp/reducer.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <string>
+#include <vector>
 
+#include "replica_checks.h"
 #include "tests/comm/group_factory.h"
+#include "tests/support/message_of.h"
+#include "tests/support/places.h"
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/comm/process_group.h"
@@ -14,6 +24,13 @@
 namespace lockstep {
 namespace {
 
+using ::testing::HasSubstr;
+using Options = DistributedDataParallelOptions;
+using testing::constant;
+using testing::expect_same_on_all_ranks;
+using testing::gradient_of;
+using testing::one_each;
+using testing::scalar_layer;
 using torch::nn::Linear;
 
 TEST(ReducerReport, TheHiddenShareIsWhatWasNotExposed) {
@@ -37,8 +54,7 @@ TEST(ReducerReport, OneLineTellsAll) {
 TEST(ReducerReport, CountsPassesBucketsAndBytes) {
   testing::run_ranks(2, [](ProcessGroup group) {
     Linear net(10, 20);
-    DistributedDataParallel model(
-        net, group, DistributedDataParallelOptions().first_bucket_bytes(1).bucket_bytes(1));
+    DistributedDataParallel model(net, group, one_each());
     EXPECT_EQ(model.report().passes, 0);
     for (int step = 0; step < 3; ++step) model(torch::ones({1, 10})).sum().backward();
     const ReducerReport report = model.report();
@@ -71,6 +87,330 @@ TEST(ReducerReport, LeavesOutThePassesOfOthers) {
     EXPECT_EQ(model.report().passes, group.rank() == 0 ? 1 : 3);
     EXPECT_EQ(model.report().exposed_seconds, at_end.exposed_seconds);
     EXPECT_EQ(model.report().communication_seconds, at_end.communication_seconds);
+  });
+}
+
+constexpr int kPasses = 5;
+
+// The average over two ranks is 10 times the pass and a half.
+torch::Tensor input_of(int pass, const ProcessGroup& group) {
+  return constant({1, 1}, 10 * pass + group.rank());
+}
+float average_of(int pass) { return 10.F * static_cast<float>(pass) + 0.5F; }
+
+TEST(KeptGradients, KeepTheirValuesAfterZeroGrad) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Linear net = scalar_layer();
+    DistributedDataParallel model(net, group);
+    std::vector<torch::Tensor> kept;
+    for (int pass = 0; pass < kPasses; ++pass) {
+      net->zero_grad();
+      model(input_of(pass, group)).sum().backward();
+      kept.push_back(net->weight.grad());
+      EXPECT_EQ(gradient_of(net), average_of(pass));
+    }
+    for (int pass = 0; pass < kPasses; ++pass)
+      EXPECT_EQ(kept[static_cast<std::size_t>(pass)].item<float>(), average_of(pass)) << pass;
+  });
+}
+
+TEST(KeptGradients, SoDoViewsOfThem) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Linear net = scalar_layer();
+    DistributedDataParallel model(net, group);
+    std::vector<torch::Tensor> views;
+    for (int pass = 0; pass < kPasses; ++pass) {
+      net->zero_grad();
+      model(input_of(pass, group)).sum().backward();
+      const torch::Tensor gradient = net->weight.grad();
+      views.push_back(pass % 2 == 0 ? gradient.detach() : gradient.view(-1)[0]);
+    }
+    for (int pass = 0; pass < kPasses; ++pass)
+      EXPECT_EQ(views[static_cast<std::size_t>(pass)].item<float>(), average_of(pass)) << pass;
+  });
+}
+
+// Those of parameters that no pass used since then have zeros or nothing, and those of a rank that
+// has ended are overwritten, but not what was kept of them.
+TEST(KeptGradients, OfARankThatHasEndedToo) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Linear net = scalar_layer();
+    DistributedDataParallel model(net, group);
+    torch::Tensor kept;
+    model.join([&] {
+      for (int pass = 0; pass < 3 + 2 * group.rank(); ++pass) {
+        net->zero_grad();
+        model(input_of(pass, group)).sum().backward();
+        if (pass == 2) kept = net->weight.grad();
+      }
+      net->zero_grad();
+    });
+    EXPECT_EQ(kept.item<float>(), average_of(2));
+  });
+}
+
+TEST(KeptGradients, AreTheParametersWhileItHasThem) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Linear net = scalar_layer();
+    DistributedDataParallel model(net, group);
+    for (int round = 0; round < 3; ++round) {
+      net->zero_grad();
+      model(input_of(1, group)).sum().backward();
+      const torch::Tensor first = net->weight.grad();
+      model(input_of(2, group)).sum().backward();
+      EXPECT_TRUE(first.is_same(net->weight.grad()));
+      EXPECT_EQ(first.item<float>(), average_of(1) + average_of(2));
+    }
+  });
+}
+
+TEST(KeptGradients, OfLocalPassesBecomeTheAverage) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Linear net = scalar_layer();
+    DistributedDataParallel model(net, group);
+    for (int round = 0; round < 3; ++round) {
+      net->zero_grad();
+      torch::Tensor local;
+      {
+        const auto accumulate = model.no_sync();
+        model(input_of(1, group)).sum().backward();
+        local = net->weight.grad();
+      }
+      model(input_of(2, group)).sum().backward();
+      EXPECT_TRUE(local.is_same(net->weight.grad()));
+      EXPECT_EQ(local.item<float>(), average_of(1) + average_of(2));
+    }
+  });
+}
+
+// What nobody keeps costs nothing: the places stay where they are once the buckets are rebuilt.
+TEST(KeptGradients, MoveOutOfPlacesThatStay) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    torch::nn::Sequential net(scalar_layer(), scalar_layer());
+    DistributedDataParallel model(net, group);
+    std::vector<void*> seen;
+    std::vector<torch::Tensor> kept;
+    for (int pass = 0; pass < 6; ++pass) {
+      net->zero_grad();
+      model(input_of(pass, group)).sum().backward();
+      seen.push_back(net->parameters()[0].grad().data_ptr());
+      if (pass == 3) kept.push_back(net->parameters()[1].grad());
+    }
+    for (std::size_t pass = 2; pass < seen.size(); ++pass) EXPECT_EQ(seen[pass], seen[1]);
+  });
+}
+
+TEST(ReduceAccumulated, D5AveragesTheSumOfTheLocalPasses) {
+  testing::run_ranks(3, [](ProcessGroup group) {
+    torch::nn::Sequential net(Linear(2, 3), Linear(3, 1));
+    DistributedDataParallel model(net, group, one_each());
+    for (int round = 0; round < 3; ++round) {
+      net->zero_grad();
+      {
+        auto accumulate = model.no_sync();
+        for (int pass = 0; pass < 2; ++pass)
+          model(constant({1, 2}, group.rank() + pass)).sum().backward();
+      }
+      model.reduce_accumulated();
+      EXPECT_EQ(net[1]->as<Linear>()->bias.grad().item<float>(), 2);
+      const torch::Tensor sum = net[1]->as<Linear>()->weight.detach().matmul(
+          net[0]->as<Linear>()->weight.grad().new_full({3, 2}, 3.0));  // mean of 2 * rank + 1
+      const torch::Tensor first = net[0]->as<Linear>()->weight.grad();
+      EXPECT_TRUE(torch::allclose(first.sum(0), sum.flatten()));
+      for (const auto& parameter : net->parameters())
+        expect_same_on_all_ranks(parameter.grad(), group);
+    }
+  });
+}
+
+// PyTorch's grads_same_across_ranks_with_no_sync: rank 0 uses layer 0, then 1; the others 2,
+// then 3.
+TEST(Accumulation, D5LayersThatDifferPerRankAndPassEndAlike) {
+  testing::run_ranks(3, [](ProcessGroup group) {
+    torch::nn::Sequential net(scalar_layer(), scalar_layer(), scalar_layer(), scalar_layer());
+    DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
+    const auto pass = [&](std::size_t number) {
+      const std::size_t layer = number + (group.rank() == 0 ? 0 : 2);
+      net[layer]->as<Linear>()->forward(constant({1, 1}, 3)).sum().backward();
+    };
+    for (int round = 0; round < 2; ++round) {
+      net->zero_grad();
+      {
+        auto accumulate = model.no_sync();
+        pass(0);
+        EXPECT_EQ(net->parameters()[0].grad().defined(), group.rank() == 0);
+      }
+      pass(1);
+      const std::vector<float> expected = {1, 1, 2, 2};
+      for (std::size_t i = 0; i < 4; ++i)
+        EXPECT_EQ(net->parameters()[i].grad().item<float>(), expected[i]);
+    }
+  });
+}
+
+TEST(ReduceAccumulated, MixesWithSynchronisedPasses) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Linear net = scalar_layer();
+    DistributedDataParallel model(net, group);
+    for (int round = 0; round < 3; ++round) {
+      net->zero_grad();
+      model(constant({1, 1}, group.rank())).sum().backward();  // 0.5
+      {
+        auto accumulate = model.no_sync();
+        model(constant({1, 1}, 4 * group.rank())).sum().backward();
+      }
+      model.reduce_accumulated();
+      EXPECT_EQ(net->weight.grad().item<float>(), 2.5f);
+    }
+  });
+}
+
+TEST(ReduceAccumulated, AParameterWithoutGradientIsAnErrorThatNamesIt) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    torch::nn::Sequential net(scalar_layer(), scalar_layer());
+    DistributedDataParallel model(net, group);
+    {
+      auto accumulate = model.no_sync();
+      net[0]->as<Linear>()->forward(torch::ones({1, 1})).sum().backward();
+    }
+    EXPECT_THAT(
+        testing::message_of<Error>([&] { model.reduce_accumulated(); }), HasSubstr("1.weight"));
+  });
+}
+
+TEST(ReduceAccumulated, WhatNoRankUsedStaysUndefined) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    torch::nn::Sequential net(scalar_layer(), scalar_layer(), scalar_layer());
+    DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
+    {
+      auto accumulate = model.no_sync();
+      net[static_cast<std::size_t>(group.rank())]
+          ->as<Linear>()
+          ->forward(constant({1, 1}, 2))
+          .sum()
+          .backward();
+    }
+    model.reduce_accumulated();
+    EXPECT_EQ(net->parameters()[0].grad().item<float>(), 1);
+    EXPECT_EQ(net->parameters()[1].grad().item<float>(), 1);
+    EXPECT_FALSE(net->parameters()[2].grad().defined());
+  });
+}
+
+TEST(ReduceAccumulated, AGroupOfOneLeavesGradientsAlone) {
+  Linear net = scalar_layer();
+  DistributedDataParallel model(net, ProcessGroup());
+  model.reduce_accumulated();
+  EXPECT_FALSE(net->weight.grad().defined());
+}
+
+TEST(GradientSync, ServesTensorsOfSeveralModules) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Linear first = scalar_layer(), second = scalar_layer();
+    {
+      const torch::NoGradGuard no_grad;
+      first->weight.fill_(group.rank() + 2);
+      second->weight.fill_(group.rank() + 5);
+    }
+    const torch::Tensor seen = constant({1}, group.rank() + 7);
+    ReplicatedState state;
+    state.add(*first, "first.");
+    state.add(*second, "second.");
+    state.parameters.emplace_back("again", first->weight);  // tied: one gradient
+    state.buffers.emplace_back("seen", seen);
+    GradientSync sync(state, group, Options());
+    EXPECT_EQ(first->weight.item<float>(), 2);
+    EXPECT_EQ(second->weight.item<float>(), 5);
+    EXPECT_EQ(seen.item<float>(), 7);
+
+    sync.reducer().set_synchronised(false);
+    second(first(constant({1, 1}, group.rank()))).sum().backward();
+    sync.reduce_accumulated();
+    EXPECT_EQ(first->weight.grad().item<float>(), 2.5f);
+    EXPECT_EQ(second->weight.grad().item<float>(), 1);
+  });
+}
+
+// PyTorch broadcasts buffers before a forward if the one before it was synchronised: so they keep
+// what the passes that accumulate have added.
+class BuffersUnderNoSync : public ::testing::Test {
+ protected:
+  using Model = DistributedDataParallel<torch::nn::BatchNorm1d>;
+
+  // Makes a pass on each rank's own mark, and returns whether the mark was rank 0's then.
+  static bool follows(Model& model, const ProcessGroup& group) {
+    model->running_mean.fill_(10 * (group.rank() + 1));
+    model(testing::here(torch::tensor({-1.F, 1.F}).view({2, 1}))).pow(2).sum().backward();
+    const auto mean = model->running_mean.item<float>();  // a tenth of the way to 0
+    EXPECT_TRUE(mean == 9 || mean == 9.F * static_cast<float>(group.rank() + 1)) << mean;
+    return mean == 9;
+  }
+};
+
+TEST_F(BuffersUnderNoSync, FollowAfterASynchronisedForward) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Model model(torch::nn::BatchNorm1d(1), group);
+    const bool is_first = group.rank() == 0;
+    for (int step = 0; step < 2; ++step) {
+      {
+        auto accumulate = model.no_sync();
+        EXPECT_TRUE(follows(model, group));
+        EXPECT_EQ(follows(model, group), is_first);
+      }
+      EXPECT_EQ(follows(model, group), is_first) << "rank 1 would lose its first two parts";
+    }
+    EXPECT_TRUE(follows(model, group));
+    EXPECT_TRUE(follows(model, group));
+  });
+}
+
+TEST_F(BuffersUnderNoSync, FollowAfterWhatAccumulatedWasReduced) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Model model(torch::nn::BatchNorm1d(1), group);
+    for (int step = 0; step < 2; ++step) {
+      {
+        auto accumulate = model.no_sync();
+        EXPECT_TRUE(follows(model, group));
+      }
+      model.reduce_accumulated();
+    }
+  });
+}
+
+// The rank that ends first does not see the other's last pass: afterwards both do the same.
+TEST_F(BuffersUnderNoSync, FollowAfterJoin) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Model model(torch::nn::BatchNorm1d(1), group);
+    model.join([&] {
+      EXPECT_TRUE(follows(model, group));
+      if (group.rank() == 0) return;
+      auto accumulate = model.no_sync();
+      model(testing::here(torch::tensor({-1.F, 1.F}).view({2, 1}))).sum().backward();
+    });
+    EXPECT_TRUE(follows(model, group));
+  });
+}
+
+// Ranks that freeze different layers would wait for gradients that never come.
+TEST(GradientSync, FrozenParametersThatDifferAreNamed) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Linear layer(1, 1);
+    layer->weight.set_requires_grad(group.rank() == 0);
+    EXPECT_THAT(testing::message_of<InvalidArgument>(
+                    [&] { const DistributedDataParallel model(layer, group); }),
+        HasSubstr("number 0 is weight Float [1, 1] on rank 0 (2 in all) and weight (frozen) Float "
+                  "[1, 1] on rank 1"));
+  });
+}
+
+TEST(GradientSync, NamesOfSeveralModulesCarryTheirPrefixes) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Linear layer(1 + group.rank(), 1);
+    ReplicatedState state;
+    state.add(*layer, "stage1.");
+    EXPECT_THAT(testing::message_of<InvalidArgument>(
+                    [&] { const GradientSync sync(state, group, Options()); }),
+        HasSubstr("stage1.weight Float [1, 2] on rank 1"));
   });
 }
 

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <vector>
 
+#include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
 
 namespace lockstep::testing {
 
@@ -21,5 +23,38 @@ inline void expect_same_on_all_ranks(const torch::Tensor& tensor, const ProcessG
   group.all_gather(all, tensor.detach()).wait();
   for (int rank = 1; rank < group.size(); ++rank) EXPECT_TRUE(torch::equal(all[rank], all[0]));
 }
+
+inline torch::nn::Linear scalar_layer() {
+  return torch::nn::Linear(torch::nn::LinearOptions(1, 1).bias(false));
+}
+
+/// Puts each parameter in a separate bucket, so that the order of launching shows.
+inline DistributedDataParallelOptions one_each() {
+  return DistributedDataParallelOptions().first_bucket_bytes(1).bucket_bytes(1);
+}
+
+inline float gradient_of(const torch::nn::Linear& layer) {
+  return layer->weight.grad().item<float>();
+}
+
+/// Three layers that multiply by 2; forward is up to derived classes.
+struct ThreeLayersImpl : torch::nn::Module {
+  ThreeLayersImpl() {
+    first = register_module("first", scalar_layer());
+    second = register_module("second", scalar_layer());
+    third = register_module("third", scalar_layer());
+    const torch::NoGradGuard no_grad;
+    for (auto& parameter : parameters()) parameter.fill_(2);
+  }
+  torch::nn::Linear first{nullptr}, second{nullptr}, third{nullptr};
+};
+
+/// Uses one layer or two.
+struct ChoosingImpl : ThreeLayersImpl {
+  torch::Tensor forward(const torch::Tensor& input, bool deep) {
+    return deep ? second(first(input)) : first(input);
+  }
+};
+TORCH_MODULE(Choosing);
 
 }  // namespace lockstep::testing

@@ -15,7 +15,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/device/memory_error.h"
+#include "lockstep/device/host_memory.h"
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/models/catalogue.h"
 #include "lockstep/nn/models/model.h"

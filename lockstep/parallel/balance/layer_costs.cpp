@@ -26,7 +26,6 @@
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/liveness/own_slot.h"
-#include "lockstep/parallel/pipeline/autocast_off.h"
 #include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/stage_input.h"
 #include "lockstep/parallel/pipeline/weight_backward.h"

@@ -3,18 +3,123 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <stdexcept>
 #include <string>
+#include <system_error>
+#include <typeinfo>
 #include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/grad_mode.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/parallel/data_parallel/copy_together.h"
+#include "lockstep/parallel/data_parallel/scatter.h"
+#include "lockstep/parallel/place/place.h"
 
 namespace lockstep::data_parallel {
 namespace {
+
+bool is_same_memory(const torch::Tensor& a, const torch::Tensor& b) {
+  return a.is_alias_of(b) && a.storage_offset() == b.storage_offset() && a.sizes() == b.sizes() &&
+         a.strides() == b.strides() && a.scalar_type() == b.scalar_type();
+}
+
+bool has_same_form(const torch::Tensor& original, const torch::Tensor& copy) {
+  return original.sizes() == copy.sizes() && original.strides() == copy.strides() &&
+         original.scalar_type() == copy.scalar_type();
+}
+
+std::string form_of(const torch::Tensor& tensor) {
+  if (!tensor.defined()) return "undefined";
+  return concat(tensor.scalar_type(), " ", tensor.sizes());
+}
+
+void check_same_form(const ModuleTensor& original, const ModuleTensor& replica) {
+  check(original.name == replica.name && form_of(original.tensor) == form_of(replica.tensor),
+      "DataParallel: a replica is not built like the module: the module has ", original.name, ", ",
+      form_of(original.tensor), ", where the replica has ", replica.name, ", ",
+      form_of(replica.tensor));
+}
+
+bool has(const std::vector<ModuleTensor>& tensors, const std::string& name) {
+  return std::any_of(tensors.begin(), tensors.end(),
+      [&](const ModuleTensor& tensor) { return tensor.name == name; });
+}
+
+std::string change_of(
+    const std::vector<ModuleTensor>& before, const std::vector<ModuleTensor>& now) {
+  for (std::size_t i = 0; i < std::max(before.size(), now.size()); ++i) {
+    if (i >= now.size()) return before[i].name + " was removed";
+    if (i >= before.size()) return now[i].name + " was added";
+    if (now[i].name != before[i].name) {
+      return has(before, now[i].name) ? before[i].name + " was removed"
+                                      : now[i].name + " was added";
+    }
+    if (!now[i].tensor.is_same(before[i].tensor))
+      return now[i].name + " was replaced by another tensor";
+  }
+  return "";
+}
+
+std::string change_of(const NamedModules& before, const NamedModules& now) {
+  if (now.size() != before.size())
+    return concat("it has ", now.size(), " modules and had ", before.size());
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    if (now[i].value() != before[i].value())
+      return concat("module ", now[i].key(), " was replaced");
+  }
+  return "";
+}
+
+/// Throws `Kind` with the text if the exception is exactly that.
+template <typename Kind>
+void throw_if(const std::exception& error, const std::string& text) {
+  if (typeid(error) == typeid(Kind)) throw Kind(text);
+}
+
+template <typename... Kinds>
+void throw_as_one_of(const std::exception& error, const std::string& text) {
+  (throw_if<Kinds>(error, text), ...);
+}
+
+void throw_in_its_type(const std::exception& error, const std::string& text) {
+  throw_as_one_of<InvalidArgument, DataError, CommError, TimeoutError, DivergedError, Error,
+      std::invalid_argument, std::domain_error, std::length_error, std::out_of_range,
+      std::logic_error, std::range_error, std::overflow_error, std::underflow_error,
+      std::runtime_error>(error, text);
+}
+
+/// Throws the exception again, with the number and place of the replica that threw it.
+[[noreturn]] void throw_from_replica(
+    const std::exception_ptr& exception, std::size_t replica, const Place& place) {
+  const std::string who = concat("replica ", replica, " (", describe(place), "): ");
+  try {
+    std::rethrow_exception(exception);
+  } catch (c10::Error& error) {
+    error.add_context(concat("in ", who.substr(0, who.size() - 2)));
+    throw;
+  } catch (const std::system_error& error) {
+    throw std::system_error(error.code(), who + error.what());
+  } catch (const std::exception& error) {
+    throw_in_its_type(error, who + error.what());
+    std::throw_with_nested(Error(who + error.what()));
+  } catch (...) {
+    std::throw_with_nested(Error(who + "an exception of an unknown type"));
+  }
+}
+
+/// Waits for a worker and returns what its task threw.
+std::exception_ptr outcome(PlaceWorker& worker) {
+  try {
+    worker.wait();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
 
 bool can_be_cloned(const torch::nn::Module& module) {
   try {
@@ -50,6 +155,109 @@ bool have_equal_modes(const std::vector<std::shared_ptr<torch::nn::Module>>& a,
 }
 
 }  // namespace
+
+void check_unchanged(const std::vector<ModuleTensor>& tensors, const NamedModules& modules,
+    const torch::nn::Module& now) {
+  std::string change = change_of(tensors, tensors_of(now));
+  if (change.empty()) change = change_of(modules, now.named_modules());
+  check(change.empty(), "DataParallel: the module is not what it was when it was wrapped: ", change,
+      "; make such changes before, or wrap it again");
+}
+
+std::vector<ModuleTensor> tensors_of(const torch::nn::Module& module) {
+  std::vector<ModuleTensor> tensors;
+  for (const auto& item : module.named_parameters()) {
+    tensors.push_back({item.key(), item.value(), false});
+  }
+  for (const auto& item : module.named_buffers()) {
+    tensors.push_back({item.key(), item.value(), true});
+  }
+  return tensors;
+}
+
+std::size_t first_with(const std::vector<ModuleTensor>& tensors, const torch::Tensor& tensor) {
+  std::size_t i = 0;
+  while (!tensors[i].tensor.is_same(tensor)) ++i;
+  return i;
+}
+
+void check_on_device(const std::vector<ModuleTensor>& tensors, torch::Device device) {
+  for (const auto& [name, tensor, is_buffer] : tensors) {
+    check(!tensor.defined() || tensor.device() == device,
+        "DataParallel: ", is_buffer ? "buffer " : "parameter ", name, " is on ",
+        tensor.defined() ? tensor.device() : device, ", but the first place is on ", device,
+        "; move the module there with module->to(...)");
+  }
+}
+
+void check_replica_is_alike(
+    const std::vector<ModuleTensor>& originals, const std::vector<ModuleTensor>& replica) {
+  check(originals.size() == replica.size(),
+      "DataParallel: a replica is not built like the module: the module has ", originals.size(),
+      " parameters and buffers, the replica ", replica.size());
+  for (std::size_t i = 0; i < originals.size(); ++i) {
+    check_same_form(originals[i], replica[i]);
+    if (!replica[i].tensor.defined()) continue;
+    check(!originals[i].tensor.is_same(replica[i].tensor),
+        "DataParallel: the function that makes replicas gave the module itself (", replica[i].name,
+        "); it must make another one each time");
+    const std::size_t first = first_with(replica, replica[i].tensor);
+    check(originals[first].tensor.is_same(originals[i].tensor),
+        "DataParallel: ", replica[first].name, " and ", replica[i].name,
+        " are one tensor in a replica, but two in the module");
+  }
+}
+
+void share_memory(const torch::Tensor& original, torch::Tensor& replica) {
+  if (is_same_memory(original, replica)) return;
+  replica.set_data(original.detach());
+  if (original.is_inference() || replica.is_inference()) return;
+  torch::autograd::impl::set_version_counter(
+      replica, torch::autograd::impl::version_counter(original));
+}
+
+std::int64_t version_of(const torch::Tensor& tensor) {
+  return !tensor.defined() || tensor.is_inference() ? 0 : tensor._version();
+}
+
+void ValueCopy::update(
+    const torch::Tensor& original, const torch::Tensor& value, torch::Tensor& copy) {
+  const torch::NoGradGuard no_grad;
+  const std::int64_t version = version_of(original);
+  if (!has_same_form(original, copy)) {
+    copy.set_data(original.detach().to(copy.device(), original.scalar_type(), false, true));
+  } else if (version != version_) {
+    copy.copy_(value);
+  } else {
+    const at::AutoDispatchBelowADInplaceOrView unnoticed;
+    copy.copy_(value);
+  }
+  version_ = version;
+}
+
+ReplicaThreads::ReplicaThreads(const std::vector<Place>& places) {
+  check(!places.empty(), "DataParallel: there must be at least one place");
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    workers_.push_back(std::make_unique<PlaceWorker>(places[i], concat("replica ", i)));
+  }
+}
+
+void ReplicaThreads::run(std::size_t count, const std::function<void(std::size_t)>& task) {
+  const std::lock_guard lock(mutex_);
+  const ThreadModes modes;
+  for (std::size_t i = 0; i < count; ++i) {
+    workers_[i]->begin([&, i] {
+      const ThreadModes::Scope scope(modes);
+      task(i);
+    });
+  }
+  // All must have stopped before anything is thrown: they use what the caller owns.
+  std::vector<std::exception_ptr> outcomes;
+  for (std::size_t i = 0; i < count; ++i) outcomes.push_back(outcome(*workers_[i]));
+  for (std::size_t i = 0; i < count; ++i) {
+    if (outcomes[i]) throw_from_replica(outcomes[i], i, place(i));
+  }
+}
 
 std::shared_ptr<torch::nn::Module> clone_module(const torch::nn::Module& module) {
   try {

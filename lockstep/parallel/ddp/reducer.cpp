@@ -19,9 +19,10 @@
 #include "lockstep/core/spans.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/core/text.h"
+#include "lockstep/device/gradient_places.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/liveness/own_slot.h"
-#include "lockstep/parallel/ddp/sparse_reduction.h"
+#include "lockstep/parallel/ddp/comm_hook.h"
 
 namespace lockstep {
 
@@ -33,8 +34,8 @@ struct Reducer::Slot {
   /// memory.
   std::vector<std::int64_t> strides;
   bool sparse = false;
-  torch::Tensor view = {};    ///< its place in the bucket's memory
-  torch::Tensor result = {};  ///< instead of the view, if the gradient is sparse
+  GradientPlace place = {};   ///< in the bucket's memory
+  torch::Tensor result = {};  ///< instead of the place, if the gradient is sparse
   std::size_t bucket = 0;
 
   // Of the pass under way.
@@ -121,8 +122,8 @@ void Reducer::give_memory(const BucketPlan& plan) {
     std::int64_t offset = 0;
     for (const std::size_t index : plan.parameters) {
       Slot& slot = slots_[index];
-      slot.view = make_place(bucket.memory, offset, slot.parameter.sizes(), slot.strides);
-      places_.offer(slot.parameter, slot.view);
+      slot.place = {bucket.memory, offset, slot.parameter.sizes(), slot.strides};
+      slot.place.offer_to(slot.parameter);
       offset += slot.parameter.numel();
     }
   }
@@ -315,22 +316,6 @@ std::string ReducerReport::to_string() const {
 
 // What the reducer does from the first gradient of a backward pass to the last.
 
-namespace {
-
-bool is_in(const torch::Tensor& place, const torch::Tensor& gradient) {
-  return gradient.defined() && gradient.layout() == torch::kStrided &&
-         gradient.data_ptr() == place.data_ptr() && gradient.strides() == place.strides() &&
-         gradient.sizes() == place.sizes();
-}
-
-// The tensor stays: whoever holds it has the parameter's gradient, as without a wrapper.
-void move_into(const torch::Tensor& place, torch::Tensor& gradient) {
-  place.copy_(gradient);
-  gradient.set_data(gradient_at(place));  // frees the memory that the gradient came in
-}
-
-}  // namespace
-
 // A run that goes on from a snapshot begins with the first buckets again. Where other buckets mean
 // other bits, it would differ from one that was never stopped.
 bool Reducer::may_rebuild() const {
@@ -356,9 +341,8 @@ void Reducer::begin_pass(Pass pass, int divisor) {
 
 // What is in the place is still the gradient, or nobody's, or of somebody who kept it.
 void Reducer::keep_for_others(Slot& slot) {
-  if (slot.sparse || is_in(slot.view, slot.parameter.grad()) || !is_seen(slot.view)) return;
-  leave_to_those_who_see(slot.view);
-  places_.offer(slot.parameter, slot.view);
+  if (slot.sparse || slot.place.has(slot.parameter.grad()) || !slot.place.is_seen()) return;
+  slot.place.leave_to_those_who_see();
 }
 
 // Makes the gradient lie in its place in the bucket, unless it does already.
@@ -372,12 +356,12 @@ void Reducer::fill(Slot& slot) {
         "; those of torch::nn::Embedding(...).sparse(true) are expected to be sparse, others are "
         "named by ReplicatedState::sparse"));
   }
-  if (slot.sparse || is_in(slot.view, gradient)) return;
+  if (slot.sparse || slot.place.has(gradient)) return;
   keep_for_others(slot);
   if (gradient.defined()) {
-    move_into(slot.view, gradient);
+    slot.place.take_in(gradient);
   } else {
-    slot.view.zero_();
+    slot.place.memory().zero_();
   }
 }
 
@@ -413,7 +397,7 @@ GradientBucket Reducer::describe(std::size_t index) const {
       buckets_.end(), [](const Bucket& later) { return later.memory.defined(); });
   GradientBucket description{index, is_last, bucket.memory, {}, {}, group_};
   for (const std::size_t parameter : bucket.parameters) {
-    description.gradients.push_back(slots_[parameter].view);
+    description.gradients.push_back(slots_[parameter].place.memory());
     description.parameters.push_back(slots_[parameter].parameter);
   }
   return description;
@@ -478,8 +462,7 @@ void Reducer::finish_pass() {
   for (Slot& slot : slots_) {
     torch::Tensor& gradient = slot.parameter.mutable_grad();
     if (!slot.unused && slot.sparse) gradient = slot.result;
-    if (!slot.unused && !slot.sparse && !is_in(slot.view, gradient))
-      gradient = gradient_at(slot.view);
+    if (!slot.unused && !slot.sparse && !slot.place.has(gradient)) gradient = slot.place.gradient();
     slot.result.reset();
   }
   if (pass_ == Pass::kBackward) compare_with_first_pass();

@@ -13,7 +13,6 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/stopwatch.h"
-#include "lockstep/device/gradient_places.h"
 #include "lockstep/parallel/ddp/comm_hook.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
 #include "lockstep/parallel/schedule/bucket.h"
@@ -172,7 +171,6 @@ class Reducer {
   std::mutex mutex_;  // parameters on several devices have their hooks run by several threads
 
   std::vector<Slot> slots_;  // one per parameter
-  GradientPlaces places_;    // in the buckets, see Note [Gradients in their places]
   std::vector<BucketPlan> plans_;
   std::vector<Bucket> buckets_;
   std::unique_ptr<Hooks> hooks_;

@@ -10,7 +10,7 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/device/skippable_step.h"
+#include "lockstep/device/parameters.h"
 
 namespace lockstep {
 

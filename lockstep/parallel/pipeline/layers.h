@@ -1,10 +1,14 @@
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
+#include <torch/nn/cloneable.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/pimpl.h>
 #include <torch/ordered_dict.h>
 
 namespace lockstep {
@@ -26,5 +30,59 @@ std::vector<Layers> cut(const Layers& layers, const std::vector<int>& balance);
 
 /// Returns every parameter of the layers once, in order.
 std::vector<torch::Tensor> parameters_of(const Layers& layers);
+
+/// A layer that keeps its input under a name for a later Pop, and returns it.
+///
+/// A skip connection of a chain, wherever its ends lie: in one stage, or in two of a pipeline.
+///
+///     torch::nn::Sequential net(Stash("in"), Conv2d(...), ReLU(), Pop("in"), Linear(...));
+class StashImpl : public torch::nn::Cloneable<StashImpl> {
+ public:
+  explicit StashImpl(std::string name) : name_(std::move(name)) {}
+  torch::Tensor forward(torch::Tensor input);
+  void reset() override {}
+  const std::string& skip_name() const { return name_; }
+
+ private:
+  std::string name_;
+};
+TORCH_MODULE(Stash);
+
+/// A layer that joins its input with what the Stash of that name kept, by default by their sum.
+class PopImpl : public torch::nn::Cloneable<PopImpl> {
+ public:
+  using Join = std::function<torch::Tensor(torch::Tensor input, torch::Tensor kept)>;
+  explicit PopImpl(std::string name, Join join = nullptr)
+      : name_(std::move(name)), join_(std::move(join)) {}
+  /// Throws Error if nothing was kept under the name.
+  torch::Tensor forward(torch::Tensor input);
+  void reset() override {}
+  const std::string& skip_name() const { return name_; }
+
+ private:
+  std::string name_;
+  Join join_;
+};
+TORCH_MODULE(Pop);
+
+/// What is kept between Stash and Pop, of one micro-batch.
+using SkipTable = std::map<std::string, torch::Tensor>;
+
+/// Makes Stash and Pop of this thread use a table while it exists, else they use the thread's.
+class [[nodiscard]] SkipScope {
+ public:
+  explicit SkipScope(SkipTable& table);
+  ~SkipScope();
+  SkipScope(const SkipScope&) = delete;
+  SkipScope& operator=(const SkipScope&) = delete;
+
+ private:
+  SkipTable* before_;
+};
+
+/// Returns for every boundary between stages the names of the skips that cross it; boundary i lies
+/// before stage i + 1. Throws InvalidArgument for a Pop without a Stash before it, a Stash without
+/// a Pop, or a name that is used twice.
+std::vector<std::vector<std::string>> skips_across(const std::vector<Layers>& stages);
 
 }  // namespace lockstep

@@ -13,65 +13,27 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/spans.h"
-#include "lockstep/core/stopwatch.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/host_tensor.h"
-#include "lockstep/parallel/operators/random_stream.h"
-#include "lockstep/parallel/pipeline/micro_batch.h"
-#include "lockstep/parallel/pipeline/stage_plan.h"
-#include "lockstep/parallel/place/thread_modes.h"
+#include "lockstep/parallel/operators/operator_rules.h"
+#include "lockstep/parallel/place/place.h"
 
 namespace lockstep {
-namespace {
-
-// The replicas compare, and connect, the parameters where the stages compute.
-const Layers& moved_to(
-    const std::vector<Place>& places, const Layers& layers, const std::vector<int>& balance) {
-  std::size_t layer = 0;
-  for (std::size_t stage = 0; stage < balance.size() && !places.empty(); ++stage) {
-    const torch::Device device = places[stage % places.size()].device;
-    for (int i = 0; i < balance[stage] && layer < layers.size(); ++i, ++layer)
-      torch::nn::AnyModule(layers[layer].value()).ptr()->to(device);
-  }
-  return layers;
-}
-
-torch::Device device_of_last(const std::vector<Place>& places, std::size_t stages) {
-  return places.empty() ? torch::kCPU : places[(stages - 1) % places.size()].device;
-}
-
-}  // namespace
 
 Pipeline::Pipeline(const Layers& layers, const std::vector<int>& balance,
     const std::vector<Place>& places, PipelineOptions options, ProcessGroup replicas)
-    : layers_(layers),
-      options_(options),
-      stages_(static_cast<int>(balance.size())),
-      timing_(places.size()),
-      labels_(device_of_last(places, balance.size())),
-      replicas_(moved_to(places, layers, balance), std::move(replicas)) {
-  check_places(places.size(), balance.size(), options);
-  const int ranks = static_cast<int>(places.size());
-  const auto settings = plan_stages(layers, balance, options);
+    : PipelineCore(layers, balance, options, static_cast<int>(places.size())),
+      labels_(places[(balance.size() - 1) % places.size()].device) {
   links_.reserve(places.size());  // the runners keep references
-  for (int rank = 0; rank < ranks; ++rank) {
-    const Place& place = places[static_cast<std::size_t>(rank)];
-    links_.emplace_back(exchange_, places);
-    runners_.emplace_back(
-        stages_of_rank(settings, rank, ranks, place.device), stages_, ranks, links_.back());
+  for (int rank = 0; const Place& place : places) {
+    add_runner(rank, place.device, links_.emplace_back(exchange_, places));
     workers_.push_back(std::make_unique<PlaceWorker>(place, concat("stage ", rank)));
+    ++rank;
   }
+  connect(std::move(replicas));
 }
 
 Pipeline::~Pipeline() = default;
-
-const Schedule& Pipeline::schedule_for(std::size_t micro_batches) {
-  const auto found = schedules_.find(micro_batches);
-  if (found != schedules_.end()) return found->second;
-  const auto made = make_schedule(options_.schedule(), static_cast<int>(runners_.size()), stages_,
-      static_cast<int>(micro_batches));
-  return schedules_.emplace(micro_batches, made).first->second;
-}
 
 void Pipeline::begin_step(const StepPlan& plan) {
   exchange_.restart();
@@ -80,15 +42,12 @@ void Pipeline::begin_step(const StepPlan& plan) {
 }
 
 void Pipeline::run_rank(std::size_t rank, const std::vector<Action>& actions) {
-  const Stopwatch watch;
-  const double waited = links_[rank].waited_seconds();
   try {
     runners_[rank].run(actions);
   } catch (...) {
     exchange_.stop();
     throw;
   }
-  timing_[rank] = {watch.seconds(), links_[rank].waited_seconds() - waited};
 }
 
 // All stages have ended when this returns or throws. What is thrown is the first cause, not that
@@ -127,13 +86,13 @@ torch::Tensor Pipeline::step(
   const torch::Tensor labels = target.requires_grad() ? target : labels_({target}).wait().front();
   LossSum losses(loss, labels, sizes_, options_.reduction());
   const auto count = sizes_.size();
-  replicas_.before_step();
+  before_step();
   begin_step({static_cast<int>(count), draw_stream_seed(), std::ref(losses)});
-  put_inputs(runners_.front(), input, sizes_);
+  runners_.front().put_inputs(input, sizes_);
   run(schedule_for(count).actions);
-  hand_on_input_gradient(runners_.front(), input, sizes_);
+  runners_.front().hand_on_input_gradient(input, sizes_);
   end_step();
-  replicas_.after_step();
+  after_step();
   return losses.sum();
 }
 
@@ -141,9 +100,9 @@ torch::Tensor Pipeline::forward(
     const torch::Tensor& input, const std::vector<std::int64_t>& sizes) {
   sizes_ = sizes;
   begin_step({static_cast<int>(sizes.size()), draw_stream_seed()});
-  put_inputs(runners_.front(), input, sizes);
-  run(only_forwards(schedule_for(sizes.size())));
-  return take_outputs(last(), stages_, sizes.size());
+  runners_.front().put_inputs(input, sizes);
+  run(actions_of(schedule_for(sizes.size()), /*forward=*/true));
+  return last().take_outputs(sizes.size());
 }
 
 torch::Tensor Pipeline::backward(const torch::Tensor& gradient, std::uint64_t step) {
@@ -152,11 +111,11 @@ torch::Tensor Pipeline::backward(const torch::Tensor& gradient, std::uint64_t st
         "pipeline: backward came after the pipeline was called again; a pipeline keeps the "
         "activations of one call");
   }
-  put_output_gradients(last(), stages_, gradient, sizes_);
-  run(only_backwards(schedule_for(sizes_.size())));
-  const torch::Tensor back = take_input_gradient(runners_.front(), sizes_);
+  last().put_output_gradients(gradient, sizes_);
+  run(actions_of(schedule_for(sizes_.size()), /*forward=*/false));
+  const torch::Tensor back = runners_.front().take_input_gradient(sizes_);
   end_step();
-  replicas_.after_step();
+  after_step();
   return back;
 }
 
@@ -236,7 +195,7 @@ torch::Tensor Pipeline::operator()(const torch::Tensor& input) {
     end_step();
     return output;
   }
-  replicas_.before_step();
+  before_step();
   auto call = c10::make_intrusive<PipelineCall>();
   call->pipeline = this;
   call->output = forward(input, sizes);
@@ -245,18 +204,10 @@ torch::Tensor Pipeline::operator()(const torch::Tensor& input) {
   return PipelineOutput::apply(PipelineBackward::apply(input, anchor, call), call);
 }
 
-void Pipeline::train(bool on) {
-  for (auto& layer : layers_) layer.value().ptr()->train(on);
-}
-
-std::vector<torch::Tensor> Pipeline::parameters() const { return parameters_of(layers_); }
-
-std::int64_t Pipeline::recomputed() const {
-  std::int64_t count = 0;
-  for (const Runner& runner : runners_) {
-    for (const Stage& stage : runner.stages()) count += stage.recomputed();
-  }
-  return count;
+std::vector<PipelineTiming> Pipeline::timing() const {
+  std::vector<PipelineTiming> timing;
+  for (const Runner& runner : runners_) timing.push_back(runner.timing());
+  return timing;
 }
 
 }  // namespace lockstep

@@ -2,16 +2,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <vector>
 
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
-#include "lockstep/parallel/pipeline/layers.h"
-#include "lockstep/parallel/pipeline/pipeline_options.h"
-#include "lockstep/parallel/pipeline/runner.h"
-#include "lockstep/parallel/pipeline/stage_replicas.h"
+#include "lockstep/parallel/pipeline/pipeline_core.h"
 
 namespace lockstep {
 
@@ -39,7 +35,7 @@ PipelineGrid make_pipeline_grid(const ProcessGroup& world, int ranks);
 ///     optimizer.zero_grad();
 ///     auto loss = stage.step(images, labels, loss_function);   // the same on all ranks
 ///     optimizer.step();
-class PipelineStage {
+class PipelineStage : public PipelineCore {
  public:
   /// Cuts the layers by `balance` (see cut()) into as many stages as the group has ranks, or a
   /// multiple of it for interleaved and zero-bubble schedules: stage s is on rank s % size. The
@@ -59,48 +55,25 @@ class PipelineStage {
   torch::Tensor step(
       const torch::Tensor& input, const torch::Tensor& target, const LossFunction& loss);
 
-  /// Lets gradients accumulate on each replica for as long as the returned value lives; the first
-  /// step() after it averages the sum.
-  ///
-  ///     { auto accumulate = stage.no_sync(); stage.step(images, labels, loss); }
-  ///     stage.step(more_images, more_labels, loss);
-  [[nodiscard]] StageReplicas::Accumulation no_sync() { return replicas_.no_sync(); }
-
   /// Computes the output of a batch without gradients, on every rank. A collective.
   torch::Tensor operator()(const torch::Tensor& input);
 
-  /// Sets training or evaluation mode of this rank's layers.
-  void train(bool on = true);
-
-  /// Returns the parameters of this rank's stages, for its optimizer.
-  std::vector<torch::Tensor> parameters() const { return parameters_of(own_layers_); }
-
   /// Returns this rank's layers.
-  const Layers& layers() const { return own_layers_; }
+  const Layers& layers() const { return layers_; }
 
   /// Returns what this rank did in the last step.
-  PipelineTiming timing() const { return timing_; }
-
-  /// Counts the forwards that were computed a second time, since the start.
-  std::int64_t recomputed() const;
+  PipelineTiming timing() const { return runners_.front().timing(); }
 
  private:
-  const Schedule& schedule_for(std::size_t micro_batches);
   void run(const std::vector<Action>& actions, const std::function<void()>& then = nullptr);
+  Runner& runner() { return runners_.front(); }
   bool is_first() const { return group_.rank() == 0; }
   bool is_last() const { return group_.rank() == last_rank_; }
 
   ProcessGroup group_;
-  PipelineOptions options_;
   torch::Device device_;
-  int stages_;
   int last_rank_;
-  Layers own_layers_;
   GroupLinks links_;
-  Runner runner_;
-  PipelineTiming timing_;
-  std::map<std::size_t, Schedule> schedules_;
-  StageReplicas replicas_;
 };
 
 }  // namespace lockstep

@@ -8,12 +8,11 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/spans.h"
-#include "lockstep/parallel/operators/random_stream.h"
-#include "lockstep/parallel/pipeline/autocast_off.h"
-#include "lockstep/parallel/pipeline/skip.h"
+#include "lockstep/parallel/operators/operator_rules.h"
+#include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/stage_input.h"
 #include "lockstep/parallel/pipeline/weight_backward.h"
-#include "lockstep/parallel/place/thread_modes.h"
+#include "lockstep/parallel/place/place.h"
 
 namespace lockstep {
 namespace {

@@ -10,9 +10,9 @@
 
 #include <torch/nn/modules/container/any.h>
 
-#include "lockstep/parallel/operators/batch_norm_rule.h"
+#include "lockstep/parallel/operators/operator_rules.h"
 #include "lockstep/parallel/pipeline/layers.h"
-#include "lockstep/parallel/pipeline/payload.h"
+#include "lockstep/parallel/pipeline/links.h"
 #include "lockstep/parallel/pipeline/stage_input.h"
 #include "lockstep/parallel/place/place.h"
 #include "lockstep/parallel/schedule/schedule.h"

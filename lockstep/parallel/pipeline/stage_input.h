@@ -3,9 +3,19 @@
 #include <cstdint>
 #include <vector>
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/types.h>
 
 namespace lockstep {
+
+/// A scope without autocast, for backward: it repeats the types of its forward by itself.
+class AutocastOff {
+ public:
+  AutocastOff() : guard_(c10::autocast_dispatch_keyset) {}
+
+ private:
+  c10::impl::ExcludeDispatchKeyGuard guard_;
+};
 
 /// The tensors that came into a stage: leaves that collect gradients, and what the layers see.
 ///

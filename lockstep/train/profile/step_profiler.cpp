@@ -13,7 +13,7 @@
 #include "lockstep/device/parameters.h"
 #include "lockstep/parallel/balance/layer_costs.h"
 #include "lockstep/parallel/pipeline/layers.h"
-#include "lockstep/parallel/place/place_worker.h"
+#include "lockstep/parallel/place/place.h"
 #include "lockstep/snapshot/group_values.h"
 
 namespace lockstep {

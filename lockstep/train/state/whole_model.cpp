@@ -16,7 +16,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
-#include "lockstep/parallel/pipeline/payload.h"
+#include "lockstep/parallel/pipeline/links.h"
 #include "lockstep/snapshot/group_values.h"
 
 namespace lockstep {

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "lockstep/parallel/ddp/comm_hook.h"
-#include "lockstep/parallel/ddp/power_sgd.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lockstep/nn/grad_scaler.h"
-#include "lockstep/parallel/ddp/gradient_sync.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/train/options/options.h"
 
 namespace lockstep {

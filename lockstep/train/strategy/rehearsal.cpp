@@ -9,13 +9,13 @@
 #include <c10/util/Exception.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/device/memory_error.h"
+#include "lockstep/device/host_memory.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/nn/named_state.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/parallel/data_parallel/scatter.h"
-#include "lockstep/parallel/operators/random_stream.h"
-#include "lockstep/parallel/pipeline/micro_batch.h"
+#include "lockstep/parallel/operators/operator_rules.h"
+#include "lockstep/parallel/pipeline/pipeline_core.h"
 
 namespace lockstep {
 namespace {

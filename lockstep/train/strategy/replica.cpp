@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "lockstep/core/spans.h"
-#include "lockstep/parallel/operators/random_stream.h"
+#include "lockstep/parallel/operators/operator_rules.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/parallel/pipeline/pipeline_stage.h"
@@ -32,9 +32,7 @@ std::unique_ptr<Replica> spread(const PreparedModel& prepared, const TrainOption
     return std::make_unique<StageReplica>(options, groups, prepared, places.front().device);
   if (layout.stages > 1)
     return std::make_unique<PipelineReplica>(options, groups, prepared, places);
-  if (options.parallel == Parallel::kDp)
-    return std::make_unique<DataParallelReplica>(options, groups, prepared, places);
-  return std::make_unique<ModuleReplica>(options, groups, prepared, places.front().device);
+  return std::make_unique<ModuleReplica>(options, groups, prepared, places);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 #include "lockstep/nn/grad_scaler.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/named_state.h"
-#include "lockstep/parallel/pipeline/pipeline_options.h"
+#include "lockstep/parallel/pipeline/pipeline_core.h"
 #include "lockstep/parallel/place/place.h"
 #include "lockstep/record/profile/profile.h"
 #include "lockstep/train/optim/loss.h"

@@ -24,24 +24,21 @@ std::shared_ptr<nn::MultiInputModule> on_device(const nn::Model& model, torch::D
   return model.ptr();
 }
 
-void run_backward(const torch::Tensor& loss) {
-  const SpanScope span(Activity::kBackward, "backward");
-  loss.backward();
-}
-
 }  // namespace
 
 ModuleReplica::ModuleReplica(const TrainOptions& options, const RankGroups& groups,
-    const PreparedModel& prepared, torch::Device device)
-    : Replica(options, groups, prepared, device), model_(on_device(prepared.model, device)) {
-  if (options.parallel == Parallel::kDdp) {
-    parallel_.emplace(model_, groups.replicas, ddp_options(options, scaler_of_loss()));
-  }
+    const PreparedModel& prepared, const std::vector<Place>& places)
+    : Replica(options, groups, prepared, places.front().device),
+      model_(on_device(prepared.model, places.front().device)) {
+  if (options.parallel == Parallel::kDp) threads_.emplace(model_, places);
+  if (options.parallel == Parallel::kDdp)
+    ranks_.emplace(model_, groups.replicas, ddp_options(options, scaler_of_loss()));
   make_optimizer();
 }
 
 // With frozen batch norms in evaluation, as in a step.
 nn::Model ModuleReplica::copy_of_whole_model() {
+  if (threads_) return nullptr;
   const bool was_training = model_->is_training();
   set_training(true);
   auto copy = std::dynamic_pointer_cast<nn::ModelImpl>(model_->clone());
@@ -49,43 +46,27 @@ nn::Model ModuleReplica::copy_of_whole_model() {
   return nn::Model(std::move(copy));
 }
 
+torch::Tensor ModuleReplica::forward(const std::vector<torch::Tensor>& inputs) {
+  if (threads_) return (*threads_)(inputs);
+  return ranks_ ? (*ranks_)(inputs) : model_->forward(inputs);
+}
+
 torch::Tensor ModuleReplica::forward_and_backward(
     const Batch& batch, const LossFunction& loss, bool is_last_part) {
   std::optional<NoSync> accumulation;
-  if (parallel_ && !is_last_part) accumulation.emplace(parallel_->no_sync());
-  const auto forward = [&] {
+  if (ranks_ && !is_last_part) accumulation.emplace(ranks_->no_sync());
+  const torch::Tensor value = [&] {
     const nn::Autocast shorter = autocast();
     const SpanScope span(Activity::kForward, "forward");
-    const auto inputs = batch.input_tensors();
-    return loss(parallel_ ? (*parallel_)(inputs) : model_->forward(inputs), batch.target());
-  };
-  const torch::Tensor value = forward();
-  run_backward(value);
+    return loss(forward(batch.input_tensors()), batch.target());
+  }();
+  const SpanScope span(Activity::kBackward, "backward");
+  value.backward();
   return value.detach();
 }
 
 double ModuleReplica::communication_seconds() const {
-  return parallel_ ? parallel_->communication_seconds() : 0;
-}
-
-DataParallelReplica::DataParallelReplica(const TrainOptions& options, const RankGroups& groups,
-    const PreparedModel& prepared, const std::vector<Place>& places)
-    : Replica(options, groups, prepared, places.front().device),
-      model_(on_device(prepared.model, places.front().device)),
-      parallel_(model_, places) {
-  make_optimizer();
-}
-
-torch::Tensor DataParallelReplica::forward_and_backward(
-    const Batch& batch, const LossFunction& loss, bool /*is_last_part*/) {
-  const auto forward = [&] {
-    const nn::Autocast shorter = autocast();
-    const SpanScope span(Activity::kForward, "forward");
-    return loss(parallel_(batch.input_tensors()), batch.target());
-  };
-  const torch::Tensor value = forward();
-  run_backward(value);
-  return value.detach();
+  return ranks_ ? ranks_->communication_seconds() : 0;
 }
 
 PipelineReplica::PipelineReplica(const TrainOptions& options, const RankGroups& groups,
@@ -98,7 +79,7 @@ PipelineReplica::PipelineReplica(const TrainOptions& options, const RankGroups& 
 
 torch::Tensor PipelineReplica::forward_and_backward(
     const Batch& batch, const LossFunction& loss, bool is_last_part) {
-  std::optional<StageReplicas::Accumulation> accumulation;
+  std::optional<PipelineCore::Accumulation> accumulation;
   if (!is_last_part) accumulation.emplace(pipeline_.no_sync());
   const nn::Autocast shorter = autocast();  // each stage ends it in its backward
   return pipeline_.step(batch.input(), batch.target(), loss);
@@ -114,7 +95,7 @@ StageReplica::StageReplica(const TrainOptions& options, const RankGroups& groups
 
 torch::Tensor StageReplica::forward_and_backward(
     const Batch& batch, const LossFunction& loss, bool is_last_part) {
-  std::optional<StageReplicas::Accumulation> accumulation;
+  std::optional<PipelineCore::Accumulation> accumulation;
   if (!is_last_part) accumulation.emplace(stage_.no_sync());
   const nn::Autocast shorter = autocast();  // as above
   torch::Tensor value = stage_.step(batch.input(), batch.target(), loss);

@@ -16,11 +16,12 @@
 
 namespace lockstep {
 
-/// A whole model: alone, or one of those that DistributedDataParallel keeps alike.
+/// A whole model: alone, divided over places by DataParallel, or one of those that
+/// DistributedDataParallel keeps alike.
 class ModuleReplica final : public Replica {
  public:
   ModuleReplica(const TrainOptions& options, const RankGroups& groups,
-      const PreparedModel& prepared, torch::Device device);
+      const PreparedModel& prepared, const std::vector<Place>& places);
   std::vector<torch::Tensor> parameters() const override { return parameters_of(*model_); }
   nn::NamedTensors state() const override { return nn::named_state(*model_); }
   double communication_seconds() const override;
@@ -29,33 +30,15 @@ class ModuleReplica final : public Replica {
   void train(bool on) override { model_->train(on); }
   nn::Model copy_of_whole_model() override;
   torch::Tensor evaluate(const std::vector<torch::Tensor>& inputs) override {
-    return model_->forward(inputs);
+    return threads_ ? (*threads_)(inputs) : model_->forward(inputs);
   }
   torch::Tensor forward_and_backward(
       const Batch& batch, const LossFunction& loss, bool is_last_part) override;
+  torch::Tensor forward(const std::vector<torch::Tensor>& inputs);
 
   std::shared_ptr<nn::MultiInputModule> model_;
-  std::optional<DistributedDataParallel<std::shared_ptr<nn::MultiInputModule>>> parallel_;
-};
-
-/// A model whose replicas are threads of this process.
-class DataParallelReplica final : public Replica {
- public:
-  DataParallelReplica(const TrainOptions& options, const RankGroups& groups,
-      const PreparedModel& prepared, const std::vector<Place>& places);
-  std::vector<torch::Tensor> parameters() const override { return parameters_of(*model_); }
-  nn::NamedTensors state() const override { return nn::named_state(*model_); }
-
- private:
-  void train(bool on) override { model_->train(on); }
-  torch::Tensor evaluate(const std::vector<torch::Tensor>& inputs) override {
-    return parallel_(inputs);
-  }
-  torch::Tensor forward_and_backward(
-      const Batch& batch, const LossFunction& loss, bool is_last_part) override;
-
-  std::shared_ptr<nn::MultiInputModule> model_;
-  DataParallel<std::shared_ptr<nn::MultiInputModule>> parallel_;
+  std::optional<DataParallel<std::shared_ptr<nn::MultiInputModule>>> threads_;
+  std::optional<DistributedDataParallel<std::shared_ptr<nn::MultiInputModule>>> ranks_;
 };
 
 /// A model whose stages are threads of this process; other ranks may hold replicas of it.

@@ -12,7 +12,7 @@
 #include <torch/utils.h>
 
 #include "lockstep/parallel/data_parallel.h"
-#include "lockstep/parallel/operators/random_stream.h"
+#include "lockstep/parallel/operators/operator_rules.h"
 
 namespace lockstep::emulated {
 namespace {

@@ -3,7 +3,6 @@
 #include "lockstep/device/gradient_places.h"
 
 #include <gtest/gtest.h>
-#include <memory>
 
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
@@ -50,16 +49,16 @@ class GradientPlacesOf : public ::testing::TestWithParam<std::int64_t> {
 };
 
 TEST_P(GradientPlacesOf, HaveThemWithoutACopy) {
-  GradientPlaces places;
-  places.offer(weight_, place_);
+  GradientPlace place(place_);
+  place.offer_to(weight_);
   backward();
   EXPECT_EQ(weight_.grad().data_ptr(), place_.data_ptr());
   EXPECT_TRUE(torch::equal(place_, expected_));
 }
 
 TEST_P(GradientPlacesOf, AddTheSecondGradientOfAWeightThatIsUsedTwice) {
-  GradientPlaces places;
-  places.offer(weight_, place_);
+  GradientPlace place(place_);
+  place.offer_to(weight_);
   const at::Tensor others = drawn(images_.sizes());
   const at::Tensor both = expected_ + gradient_by(loss(others));
   (loss(images_) + loss(others)).backward();
@@ -67,8 +66,8 @@ TEST_P(GradientPlacesOf, AddTheSecondGradientOfAWeightThatIsUsedTwice) {
 }
 
 TEST_P(GradientPlacesOf, AddToWhatHasAccumulated) {
-  GradientPlaces places;
-  places.offer(weight_, place_);
+  GradientPlace place(place_);
+  place.offer_to(weight_);
   backward();
   backward();
   EXPECT_EQ(weight_.grad().data_ptr(), place_.data_ptr());
@@ -77,8 +76,8 @@ TEST_P(GradientPlacesOf, AddToWhatHasAccumulated) {
 
 // A gradient that a caller keeps, or a view of it.
 TEST_P(GradientPlacesOf, GiveThemOnlyWhileNobodySeesWhatIsThere) {
-  GradientPlaces places;
-  places.offer(weight_, place_);
+  GradientPlace place(place_);
+  place.offer_to(weight_);
   for (const bool keeps_view : {false, true}) {
     backward();
     EXPECT_EQ(weight_.grad().data_ptr(), place_.data_ptr());
@@ -93,24 +92,24 @@ TEST_P(GradientPlacesOf, GiveThemOnlyWhileNobodySeesWhatIsThere) {
 
 TEST_P(GradientPlacesOf, AreLeftWithTheirValuesAndStayWhereTheyAre) {
   const at::Tensor memory = at::zeros({3 + weight_.numel()});
-  at::Tensor place = make_place(memory, 3, weight_.sizes(), weight_.strides());
-  EXPECT_EQ(place.data_ptr(), memory.data_ptr<float>() + 3);
-  EXPECT_EQ(place.strides(), weight_.strides());
-  EXPECT_FALSE(is_seen(place));
-  const at::Tensor gradient = gradient_at(place), view = gradient[0];
+  GradientPlace place(memory, 3, weight_.sizes(), weight_.strides());
+  EXPECT_EQ(place.memory().data_ptr(), memory.data_ptr<float>() + 3);
+  EXPECT_EQ(place.memory().strides(), weight_.strides());
+  EXPECT_FALSE(place.is_seen());
+  const at::Tensor gradient = place.gradient(), view = gradient[0];
   gradient.copy_(expected_);
-  EXPECT_TRUE(is_seen(place));
-  leave_to_those_who_see(place);
-  EXPECT_FALSE(is_seen(place));
-  EXPECT_EQ(place.data_ptr(), memory.data_ptr<float>() + 3);
-  place.zero_();
+  EXPECT_TRUE(place.is_seen());
+  place.leave_to_those_who_see();
+  EXPECT_FALSE(place.is_seen());
+  EXPECT_EQ(place.memory().data_ptr(), memory.data_ptr<float>() + 3);
+  place.memory().zero_();
   EXPECT_TRUE(torch::equal(gradient, expected_));
   EXPECT_EQ(view.data_ptr(), gradient.data_ptr());
 }
 
 TEST_P(GradientPlacesOf, LeaveResultsOfAutogradToTheirCaller) {
-  GradientPlaces places;
-  places.offer(weight_, place_);
+  GradientPlace place(place_);
+  place.offer_to(weight_);
   const at::Tensor result = gradient_by(loss(images_));
   EXPECT_NE(result.data_ptr(), place_.data_ptr());
   backward();
@@ -119,16 +118,15 @@ TEST_P(GradientPlacesOf, LeaveResultsOfAutogradToTheirCaller) {
 }
 
 TEST_P(GradientPlacesOf, AreForgottenWithTheirOwner) {
-  auto first = std::make_unique<GradientPlaces>();
-  GradientPlaces second;
-  first->offer(weight_, at::zeros_like(place_));
-  second.offer(weight_, place_);
-  first.reset();
+  GradientPlace second(place_);
+  {
+    GradientPlace first(at::zeros_like(place_));
+    first.offer_to(weight_);
+    second.offer_to(weight_);
+  }
   backward();
   EXPECT_EQ(weight_.grad().data_ptr(), place_.data_ptr());
-  auto third = std::make_unique<GradientPlaces>();
-  third->offer(weight_, place_);
-  third.reset();
+  second = GradientPlace();
   weight_.mutable_grad().reset();
   backward();
   EXPECT_NE(weight_.grad().data_ptr(), place_.data_ptr());
@@ -136,8 +134,8 @@ TEST_P(GradientPlacesOf, AreForgottenWithTheirOwner) {
 }
 
 TEST_P(GradientPlacesOf, PassByOneThatLiesOtherwise) {
-  GradientPlaces places;
-  places.offer(weight_, at::zeros_like(place_, at::MemoryFormat::Contiguous));
+  GradientPlace place(at::zeros_like(place_, at::MemoryFormat::Contiguous));
+  place.offer_to(weight_);
   backward();
   EXPECT_TRUE(torch::equal(weight_.grad(), expected_));
   EXPECT_EQ(weight_.grad().strides(), weight_.strides());

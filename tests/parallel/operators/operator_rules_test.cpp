@@ -1,3 +1,5 @@
+#include "lockstep/parallel/operators/operator_rules.h"
+
 #include <gtest/gtest.h>
 #include <thread>
 
@@ -10,8 +12,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/fused/batch_norm_relu.h"
-#include "lockstep/parallel/operators/batch_norm_rule.h"
-#include "lockstep/parallel/operators/random_stream.h"
 
 namespace lockstep {
 namespace {

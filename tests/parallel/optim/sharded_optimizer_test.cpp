@@ -1,23 +1,32 @@
-// Who owns what: ZERO test_sharding, test_add_param_group (PyTorch's
-// test_zero_redundancy_optimizer.py).
-// What each rank keeps and does, and what is refused: ZERO test_constructor, test_sharding,
-// test_step_with_closure, test_zero_grad.
+// Restated from PyTorch's test_zero_redundancy_optimizer.py: who owns what, what each rank keeps and
+// refuses, parity with the plain optimizer bit for bit, and the state saved on some ranks and loaded
+// on others (ZERO, W3).
 
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sstream>
+#include <string>
 
 #include "tests/comm/group_factory.h"
 #include "tests/parallel/optim/twin.h"
 #include "tests/parallel/replica_checks.h"
 #include "tests/support/message_of.h"
+#include "tests/support/places.h"
 #include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
 #include <torch/optim/lbfgs.h>
+#include <torch/optim/rmsprop.h>
+#include <torch/optim/schedulers/step_lr.h>
 #include <torch/optim/sgd.h>
+#include <torch/serialize/archive.h>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
+#include "lockstep/nn/fused_optimizers.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
 
 namespace lockstep {
 namespace {
@@ -26,6 +35,11 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using torch::Tensor;
+using torch::optim::AdamOptions;
+using torch::optim::AdamParamState;
+using torch::optim::AdamWOptions;
+using torch::optim::OptimizerParamGroup;
+using torch::optim::SGDOptions;
 
 std::vector<std::int64_t> loads_of(
     const std::vector<std::vector<std::int64_t>>& elements, int ranks) {
@@ -240,6 +254,311 @@ TEST(ShardedOptimizer, AnotherGroupOnARankIsRefusedOnAll) {
     EXPECT_THAT(testing::message_of<std::exception>([&] { optimizer.step(); }),
         HasSubstr("group 1 parameter 0 Float [3]"));
   });
+}
+
+template <typename Make>
+void expect_parity(Make make) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    testing::run_ranks(ranks, [&](const ProcessGroup& world) {
+      Twin twin(world, make);
+      for (int step = 0; step < 5; ++step) {
+        twin.step(step, step == 2 ? 3 : SIZE_MAX);  // once a parameter has no gradient
+        EXPECT_TRUE(twin.parameters_are_equal()) << ranks << " ranks, step " << step;
+      }
+    });
+  }
+}
+
+template <typename Optimizer, typename Options>
+auto making(const Options& options) {
+  return [options](const std::vector<Tensor>& parameters) {
+    return std::make_unique<Optimizer>(parameters, options);
+  };
+}
+
+TEST(ShardedParity, W3Sgd) { expect_parity(making<torch::optim::SGD>(SGDOptions(0.1))); }
+
+TEST(ShardedParity, W3SgdWithNesterovMomentum) {
+  expect_parity(
+      making<torch::optim::SGD>(SGDOptions(0.1).momentum(0.9).nesterov(true).weight_decay(0.01)));
+}
+
+TEST(ShardedParity, W3Adam) {
+  expect_parity(making<torch::optim::Adam>(AdamOptions(0.01).weight_decay(0.1)));
+}
+
+TEST(ShardedParity, W3AdamW) {
+  expect_parity(making<torch::optim::AdamW>(AdamWOptions(0.01).amsgrad(true)));
+}
+
+TEST(ShardedParity, W3RmsProp) {
+  expect_parity(making<torch::optim::RMSprop>(
+      torch::optim::RMSpropOptions(0.01).momentum(0.9).centered(true)));
+}
+
+// Adagrad makes its state at construction, for all parameters.
+TEST(ShardedParity, W3Adagrad) {
+  expect_parity(making<torch::optim::Adagrad>(torch::optim::AdagradOptions(0.1)));
+}
+
+TEST(ShardedParity, W3OurFusedAdam) { expect_parity(making<nn::Adam>(AdamOptions(0.01))); }
+
+std::unique_ptr<torch::optim::Optimizer> with_two_groups(const std::vector<Tensor>& parameters) {
+  std::vector<OptimizerParamGroup> groups;
+  groups.emplace_back(std::vector<Tensor>(parameters.begin(), parameters.begin() + 3));
+  groups.emplace_back(std::vector<Tensor>(parameters.begin() + 3, parameters.end()),
+      std::make_unique<AdamWOptions>(AdamWOptions(0.5).weight_decay(0.3)));
+  return std::make_unique<torch::optim::AdamW>(groups, AdamWOptions(0.01));
+}
+
+TEST(ShardedParity, ZeroGroupsKeepTheirOptions) { expect_parity(with_two_groups); }
+
+TEST(ShardedParity, ZeroOptionsMayChangeBetweenSteps) {
+  testing::run_ranks(3, [](const ProcessGroup& world) {
+    Twin twin(world, with_two_groups);
+    for (int step = 0; step < 3; ++step) {
+      for (torch::optim::Optimizer* optimizer : twin.both()) {
+        optimizer->param_groups()[1].options().set_lr(0.1 * (step + 1));
+        static_cast<AdamWOptions&>(optimizer->param_groups()[0].options()).eps(1e-3 * (step + 1));
+      }
+      twin.step(step);
+      EXPECT_TRUE(twin.parameters_are_equal());
+    }
+  });
+}
+
+TEST(ShardedParity, ZeroASchedulerOfLibTorchDrivesIt) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
+    Twin twin(world, making<torch::optim::Adam>(AdamOptions(0.1)));
+    torch::optim::StepLR of_plain(*twin.plain, 2, 0.1), of_sharded(twin.sharded, 2, 0.1);
+    for (int step = 0; step < 5; ++step) {
+      twin.step(step);
+      of_plain.step();
+      of_sharded.step();
+      EXPECT_TRUE(twin.parameters_are_equal());
+    }
+    EXPECT_LT(twin.sharded.param_groups()[0].options().get_lr(), 0.01);
+  });
+}
+
+TEST(ShardedParity, ZeroGroupsMayBeAdded) {
+  testing::run_ranks(3, [](const ProcessGroup& world) {
+    Twin twin(world, making<torch::optim::Adam>(AdamOptions(0.1)));
+    twin.step(0);
+    for (auto* parameters : {&twin.plain_parameters, &twin.sharded_parameters}) {
+      parameters->push_back(wave({11, 3}, 50).requires_grad_());
+    }
+    twin.plain->add_param_group(OptimizerParamGroup({twin.plain_parameters.back()}));
+    twin.sharded.add_param_group(OptimizerParamGroup({twin.sharded_parameters.back()}));
+    for (int step = 1; step < 4; ++step) {
+      twin.step(step);
+      EXPECT_TRUE(twin.parameters_are_equal());
+    }
+  });
+}
+
+TEST(ShardedParity, ParametersOfSeveralTypes) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
+    const auto mixed = [](std::vector<Tensor>& parameters) {
+      for (std::size_t index = 0; index < parameters.size(); index += 2) {
+        parameters[index] = parameters[index].detach().to(torch::kDouble).requires_grad_();
+      }
+    };
+    std::vector<Tensor> a = some_parameters(), b = some_parameters();
+    mixed(a);
+    mixed(b);
+    torch::optim::SGD plain(a, SGDOptions(0.1).momentum(0.9));
+    ShardedOptimizer sharded(
+        std::make_unique<torch::optim::SGD>(b, SGDOptions(0.1).momentum(0.9)), world);
+    for (int step = 0; step < 3; ++step) {
+      for (auto* parameters : {&a, &b}) {
+        for (Tensor& parameter : *parameters) {
+          parameter.mutable_grad() = at::full_like(parameter, 0.1 * (step + 1));
+        }
+      }
+      plain.step();
+      sharded.step();
+      for (std::size_t index = 0; index < a.size(); ++index) EXPECT_TRUE(a[index].equal(b[index]));
+    }
+  });
+}
+
+struct Net : torch::nn::Module {
+  Tensor forward(const Tensor& x) { return (x.mm(weight) + bias).square().sum(); }
+  Tensor weight = register_parameter("weight", wave({4, 3}, 1));
+  Tensor bias = register_parameter("bias", wave({3}, 2));
+};
+
+// As it is used: each rank has its own data, DDP averages, the sharded optimizer updates.
+TEST(ShardedParity, W3UnderDistributedDataParallel) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
+    auto a = std::make_shared<Net>(), b = std::make_shared<Net>();
+    DistributedDataParallel<std::shared_ptr<Net>> of_plain(a, world), of_sharded(b, world);
+    torch::optim::Adam plain(a->parameters(), AdamOptions(0.01));
+    ShardedOptimizer sharded(
+        std::make_unique<torch::optim::Adam>(b->parameters(), AdamOptions(0.01)), world);
+    for (int step = 0; step < 4; ++step) {
+      const Tensor input = wave({2, 4}, 10 * step + world.rank());
+      plain.zero_grad();
+      of_plain(input).backward();
+      plain.step();
+      sharded.zero_grad();
+      of_sharded(input).backward();
+      sharded.step();
+      EXPECT_TRUE(a->weight.equal(b->weight));
+      EXPECT_TRUE(a->bias.equal(b->bias));
+      testing::expect_same_on_all_ranks(b->weight, world);
+    }
+  });
+}
+
+std::string saved(const torch::optim::Optimizer& optimizer) {
+  torch::serialize::OutputArchive archive;
+  optimizer.save(archive);
+  std::ostringstream stream;
+  archive.save_to(stream);
+  return stream.str();
+}
+
+void load(torch::optim::Optimizer& optimizer, const std::string& bytes) {
+  torch::serialize::InputArchive archive;
+  archive.load_from(bytes.data(), bytes.size(), testing::this_device());
+  optimizer.load(archive);
+}
+
+const AdamParamState& state_of(const torch::optim::Optimizer& optimizer, std::size_t index) {
+  const Tensor& parameter = optimizer.param_groups()[0].params()[index];
+  return static_cast<const AdamParamState&>(*optimizer.state().at(parameter.unsafeGetTensorImpl()));
+}
+
+void expect_same_state(const torch::optim::Optimizer& a, const torch::optim::Optimizer& b) {
+  ASSERT_EQ(a.state().size(), b.state().size());
+  for (std::size_t index = 0; index < a.param_groups()[0].params().size(); ++index) {
+    EXPECT_EQ(state_of(a, index).step(), state_of(b, index).step());
+    EXPECT_TRUE(state_of(a, index).exp_avg().equal(state_of(b, index).exp_avg()));
+    EXPECT_TRUE(state_of(a, index).exp_avg_sq().equal(state_of(b, index).exp_avg_sq()));
+  }
+}
+
+TEST(ShardedState, ZeroConsolidatedStateIsThatOfThePlainOptimizer) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    testing::run_ranks(ranks, [&](const ProcessGroup& world) {
+      const int to = ranks - 1;
+      Twin twin(world, adam);
+      for (int step = 0; step < 3; ++step) twin.step(step);
+      const std::size_t own = twin.sharded.state().size();
+      twin.sharded.consolidate_state(to);
+      if (world.rank() == to) {
+        expect_same_state(twin.sharded, *twin.plain);
+      } else {
+        EXPECT_EQ(twin.sharded.state().size(), own);
+      }
+      twin.step(3);
+      EXPECT_EQ(twin.sharded.state().size(), own);
+      EXPECT_TRUE(twin.parameters_are_equal());
+    });
+  }
+}
+
+TEST(ShardedState, ParametersWithoutStateStayWithout) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
+    Twin twin(world, adam);
+    twin.step(0, 1);
+    twin.sharded.consolidate_state(0);
+    if (world.rank() == 0) {
+      EXPECT_EQ(twin.sharded.state().size(), 5U);
+    }
+  });
+}
+
+// The receiver owns nothing: it learns of the state's type from what it is sent.
+TEST(ShardedState, ConsolidatedOnARankThatOwnsNothing) {
+  testing::run_ranks(3, [](const ProcessGroup& world) {
+    const Tensor parameter = wave({4}, 1).requires_grad_();
+    ShardedOptimizer optimizer(adam({parameter}), world);
+    parameter.mutable_grad() = wave({4}, 2);
+    optimizer.step();
+    optimizer.consolidate_state(2);
+    EXPECT_EQ(optimizer.state().size(), world.rank() == 1 ? 0U : 1U);
+    if (world.rank() == 2) {
+      EXPECT_EQ(state_of(optimizer, 0).step(), 1);
+    }
+  });
+}
+
+std::string whole_file_after(int steps, int ranks, std::vector<Tensor>& parameters) {
+  std::string file;
+  testing::run_ranks(ranks, [&](const ProcessGroup& world) {
+    Twin twin(world, adam);
+    twin.sharded.param_groups()[0].options().set_lr(0.02);
+    for (int step = 0; step < steps; ++step) twin.step(step);
+    twin.sharded.consolidate_state(0);
+    if (world.rank() != 0) return;
+    file = saved(twin.sharded);
+    parameters = twin.sharded_parameters;
+  });
+  return file;
+}
+
+void copy_into(const std::vector<Tensor>& to, const std::vector<Tensor>& from) {
+  const torch::NoGradGuard no_gradients;
+  for (std::size_t index = 0; index < to.size(); ++index) to[index].copy_(from[index]);
+}
+
+TEST(ShardedState, W3SavedOnTwoContinuesPlainAndOnOneThreeAndFour) {
+  std::vector<Tensor> parameters;
+  const std::string file = whole_file_after(3, 2, parameters);
+  for (const int ranks : {1, 3, 4}) {
+    testing::run_ranks(ranks, [&](const ProcessGroup& world) {
+      Twin twin(world, adam);
+      copy_into(twin.plain_parameters, parameters);
+      copy_into(twin.sharded_parameters, parameters);
+      load(*twin.plain, file);
+      load(twin.sharded, file);
+      EXPECT_EQ(twin.sharded.param_groups()[0].options().get_lr(), 0.02);
+      EXPECT_EQ(twin.plain->state().size(), parameters.size());
+      EXPECT_LT(twin.sharded.state().size() * static_cast<std::size_t>(ranks), 2 * 6U + 6U);
+      for (int step = 3; step < 6; ++step) {
+        twin.step(step);
+        EXPECT_TRUE(twin.parameters_are_equal());
+      }
+    });
+  }
+}
+
+TEST(ShardedState, WhatAPlainOptimizerSavedIsLoaded) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
+    Twin twin(world, adam);
+    for (int step = 0; step < 2; ++step) twin.step(step);
+    const std::string file = saved(*twin.plain);
+    Twin other(world, adam);
+    copy_into(other.sharded_parameters, twin.plain_parameters);
+    load(other.sharded, file);
+    set_gradients(twin.plain_parameters, 2);
+    set_gradients(other.sharded_parameters, 2);
+    twin.plain->step();
+    other.sharded.step();
+    for (std::size_t index = 0; index < twin.plain_parameters.size(); ++index) {
+      EXPECT_TRUE(twin.plain_parameters[index].equal(other.sharded_parameters[index]));
+    }
+  });
+}
+
+TEST(ShardedState, OptimizersWithoutStateHaveNothingToGather) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
+    Twin twin(world, [](const std::vector<Tensor>& parameters) {
+      return std::make_unique<torch::optim::SGD>(parameters, 0.1);
+    });
+    twin.step(0);
+    twin.sharded.consolidate_state(1);
+    EXPECT_TRUE(twin.sharded.state().empty());
+  });
+}
+
+TEST(ShardedState, AReceiverThatIsNoRankIsRefused) {
+  ShardedOptimizer optimizer(adam(some_parameters()), ProcessGroup());
+  EXPECT_THAT(testing::message_of<std::exception>([&] { optimizer.consolidate_state(1); }),
+      HasSubstr("there is no rank 1; the ranks are 0 to 0"));
 }
 
 }  // namespace

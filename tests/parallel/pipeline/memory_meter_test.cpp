@@ -7,8 +7,9 @@
 #include "serial_reference.h"
 #include <c10/core/Allocator.h>
 
+#include "lockstep/core/error.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
-#include "lockstep/parallel/place/thread_modes.h"
+#include "lockstep/parallel/place/place.h"
 #include "lockstep/parallel/schedule/timetable.h"
 
 namespace lockstep {
@@ -108,30 +109,30 @@ constexpr int kChunks = 8;
 constexpr std::int64_t kActivation =
     kRows * kWidth * static_cast<std::int64_t>(sizeof(float));  // of one layer, one micro-batch
 
-// The peak of stage 0, two linear layers and two tanh: of each micro-batch under way it keeps two
-// activations, what each tanh gave; its input is a view of the batch.
-std::int64_t peak_of_first_stage(const PipelineOptions& options) {
-  auto net = testing::make_chain({kWidth, kWidth, kWidth, kWidth, kWidth});
+// The peak of a stage in the second step: from the first on, gradients are there.
+std::int64_t peak_of_stage(int stage, std::size_t widths, const std::vector<int>& balance,
+    const PipelineOptions& options) {
+  auto net = testing::make_chain(std::vector<std::int64_t>(widths, kWidth));
   net->to(torch::kFloat);
-  Pipeline pipeline(layers_of(net), {4, 3}, cpu_places(2), options);
+  const int stages = static_cast<int>(balance.size());
+  Pipeline pipeline(layers_of(net), balance, cpu_places(stages), options);
   const auto batch = torch::randn({kRows * kChunks, kWidth});
-  pipeline.step(batch, batch, testing::mean_loss);  // from here on gradients are there
+  pipeline.step(batch, batch, testing::mean_loss);
   const MemoryMeter meter;
   pipeline.step(batch, batch, testing::mean_loss);
-  EXPECT_EQ(meter.by_thread().count("stage 1"), 1U);
-  return meter.by_thread()["stage 0"].peak;
+  EXPECT_EQ(meter.by_thread().count(concat("stage ", stages - 1)), 1U);
+  return meter.by_thread()[concat("stage ", stage)].peak;
 }
 
-// The peak of the last of three such stages.
+// Two linear layers and two tanh: of each micro-batch under way it keeps two activations, what each
+// tanh gave; its input is a view of the batch.
+std::int64_t peak_of_first_stage(const PipelineOptions& options) {
+  return peak_of_stage(0, 5, {4, 3}, options);
+}
+
+// The last of three such stages.
 std::int64_t peak_of_third_stage(const PipelineOptions& options) {
-  auto net = testing::make_chain(std::vector<std::int64_t>(8, kWidth));
-  net->to(torch::kFloat);
-  Pipeline pipeline(layers_of(net), {4, 4, 5}, cpu_places(3), options);
-  const auto batch = torch::randn({kRows * kChunks, kWidth});
-  pipeline.step(batch, batch, testing::mean_loss);
-  const MemoryMeter meter;
-  pipeline.step(batch, batch, testing::mean_loss);
-  return meter.by_thread()["stage 2"].peak;
+  return peak_of_stage(2, 8, {4, 4, 5}, options);
 }
 
 PipelineOptions options_of(ScheduleKind schedule, Checkpoint checkpoint = Checkpoint::kNever) {

@@ -6,6 +6,7 @@
 
 #include "tests/support/places.h"
 #include <ATen/ops/mse_loss.h>
+#include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
@@ -60,7 +61,15 @@ inline void expect_same_parameters(
 }
 
 /// Makes linear layers with tanh between them: widths {a, b, c} are two layers and one tanh.
-torch::nn::Sequential make_chain(const std::vector<std::int64_t>& widths);
+inline torch::nn::Sequential make_chain(const std::vector<std::int64_t>& widths) {
+  torch::nn::Sequential net;
+  for (std::size_t index = 0; index + 1 < widths.size(); ++index) {
+    if (index > 0) net->push_back(torch::nn::Tanh());
+    net->push_back(torch::nn::Linear(widths[index], widths[index + 1]));
+  }
+  net->to(torch::kDouble);
+  return net;
+}
 
 /// A net to train in stages, its copy to train alone, and a batch.
 struct Problem {
@@ -69,6 +78,11 @@ struct Problem {
 };
 
 /// Makes a chain and a batch of doubles for it: the same ones each time.
-Problem make_problem(const std::vector<std::int64_t>& widths, std::int64_t batch);
+inline Problem make_problem(const std::vector<std::int64_t>& widths, std::int64_t batch) {
+  torch::manual_seed(11);
+  const auto net = make_chain(widths);
+  return {net, copy_of(net), torch::randn({batch, widths.front()}, torch::kDouble),
+      torch::randn({batch, widths.back()}, torch::kDouble)};
+}
 
 }  // namespace lockstep::testing

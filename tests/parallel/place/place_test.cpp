@@ -1,8 +1,15 @@
+// Places, their workers, and the modes that these take over (T9 of the conformance list); values
+// that hold tensors.
+
 #include "lockstep/parallel/place/place.h"
 
+#include <cfenv>
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <map>
 #include <memory>
 #include <pthread.h>
 #include <sched.h>
@@ -11,14 +18,24 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <tuple>
+#include <unordered_map>
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <ATen/SavedTensorHooks.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
 
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
-#include "lockstep/parallel/place/place_worker.h"
+#include "lockstep/nn/autocast.h"
+#include "lockstep/parallel/place/nested.h"
 
 namespace lockstep {
 namespace {
@@ -26,6 +43,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
+using torch::Tensor;
 
 TEST(Cores, AreDividedInContiguousSetsTheFirstOnesLarger) {
   EXPECT_THAT(place::divide_cores({4, 5, 6, 7, 8}, 2),
@@ -221,6 +239,169 @@ TEST(PlaceWorker, RefusesCoresThatItMayNotUse) {
         PlaceWorker(Place{torch::kCPU, {-1}}, "replica");
       },
       ThrowsMessage<InvalidArgument>(HasSubstr("there is no core -1")));
+}
+
+void in_a_new_thread(const std::function<void()>& body) { std::thread(body).join(); }
+
+/// Runs the body in a new thread that has taken over the modes of this one.
+void with_modes_of_this_thread(const std::function<void()>& body) {
+  const ThreadModes modes;
+  in_a_new_thread([&] {
+    const ThreadModes::Scope scope(modes);
+    body();
+  });
+}
+
+at::ScalarType type_of_product() {
+  return at::mm(at::ones({2, 2}), at::ones({2, 2})).scalar_type();
+}
+
+TEST(ThreadModes, CarryGradModeT9) {
+  const torch::NoGradGuard no_grad;
+  in_a_new_thread([] { EXPECT_TRUE(torch::GradMode::is_enabled()); });
+  with_modes_of_this_thread([] { EXPECT_FALSE(torch::GradMode::is_enabled()); });
+}
+
+TEST(ThreadModes, CarryInferenceMode) {
+  const c10::InferenceMode inference;
+  in_a_new_thread([] { EXPECT_FALSE(at::ones({1}).is_inference()); });
+  with_modes_of_this_thread([] { EXPECT_TRUE(at::ones({1}).is_inference()); });
+}
+
+TEST(ThreadModes, CarryAutocastWithItsTypeT9) {
+  const nn::Autocast autocast(at::kCPU, at::kHalf);
+  in_a_new_thread([] { EXPECT_EQ(type_of_product(), at::kFloat); });
+  with_modes_of_this_thread([] {
+    EXPECT_TRUE(at::autocast::is_autocast_enabled(at::kCPU));
+    EXPECT_EQ(type_of_product(), at::kHalf);
+  });
+}
+
+TEST(ThreadModes, CarryThatAutocastIsOff) {
+  const ThreadModes modes;
+  const nn::Autocast autocast(at::kCPU, at::kBFloat16);
+  {
+    const ThreadModes::Scope scope(modes);
+    EXPECT_EQ(type_of_product(), at::kFloat);
+  }
+  EXPECT_EQ(type_of_product(), at::kBFloat16);
+}
+
+TEST(ThreadModes, CarryWhetherAutocastCaches) {
+  at::autocast::set_autocast_cache_enabled(false);
+  in_a_new_thread([] { EXPECT_TRUE(at::autocast::is_autocast_cache_enabled()); });
+  with_modes_of_this_thread([] { EXPECT_FALSE(at::autocast::is_autocast_cache_enabled()); });
+  at::autocast::set_autocast_cache_enabled(true);
+}
+
+TEST(ThreadModes, CarryThatHooksOnSavedTensorsAreForbidden) {
+  at::SavedTensorDefaultHooks::disable("not in this test");
+  in_a_new_thread([] { EXPECT_TRUE(at::SavedTensorDefaultHooks::is_enabled()); });
+  with_modes_of_this_thread([] { EXPECT_FALSE(at::SavedTensorDefaultHooks::is_enabled()); });
+  at::SavedTensorDefaultHooks::enable();
+}
+
+TEST(ThreadModes, CarryTheModeOfArithmetic) {
+  const ThreadModes nearest;
+  std::fesetround(FE_UPWARD);
+  with_modes_of_this_thread([] { EXPECT_EQ(std::fegetround(), FE_UPWARD); });
+  {
+    const ThreadModes::Scope scope(nearest);
+    EXPECT_EQ(std::fegetround(), FE_TONEAREST);
+  }
+  EXPECT_EQ(std::fegetround(), FE_UPWARD);
+  std::fesetround(FE_TONEAREST);
+}
+
+TEST(ThreadModes, GiveTheThreadItsOwnBack) {
+  const ThreadModes modes;
+  in_a_new_thread([&] {
+    const torch::NoGradGuard no_grad;
+    at::autocast::set_autocast_dtype(at::kCPU, at::kHalf);
+    {
+      const ThreadModes::Scope scope(modes);
+      EXPECT_TRUE(torch::GradMode::is_enabled());
+      EXPECT_EQ(at::autocast::get_autocast_dtype(at::kCPU), at::kBFloat16);
+    }
+    EXPECT_FALSE(torch::GradMode::is_enabled());
+    EXPECT_EQ(at::autocast::get_autocast_dtype(at::kCPU), at::kHalf);
+  });
+}
+
+using Everything = std::tuple<Tensor, std::pair<int, Tensor>, std::vector<std::array<Tensor, 2>>,
+    std::map<std::string, Tensor>, std::unordered_map<std::string, std::optional<Tensor>>,
+    std::string, torch::OrderedDict<std::string, Tensor>>;
+
+Tensor number(double value) { return at::full({}, value); }
+
+Everything everything() {
+  Everything value{number(0), {17, number(1)}, {{number(2), number(3)}, {number(4), number(5)}},
+      {{"b", number(7)}, {"a", number(6)}},
+      {{"z", number(9)}, {"y", std::nullopt}, {"x", number(8)}}, "plain",
+      torch::OrderedDict<std::string, Tensor>()};
+  std::get<6>(value).insert("second", number(10));
+  std::get<6>(value).insert("first", number(11));
+  return value;
+}
+
+std::vector<double> numbers(const std::vector<Tensor>& tensors) {
+  std::vector<double> values;
+  for (const Tensor& tensor : tensors) values.push_back(tensor.item<double>());
+  return values;
+}
+
+static_assert(Nested<Tensor> && Nested<const std::vector<Tensor>&> && Nested<Everything>);
+static_assert(Nested<std::map<std::string, std::pair<int, Tensor>>>);
+static_assert(!Nested<int> && !Nested<std::string> && !Nested<std::vector<int>>);
+static_assert(!Nested<std::tuple<int, std::string>> && !Nested<std::optional<double>>);
+
+TEST(Nested, TensorsComeInOneOrder) {
+  EXPECT_THAT(numbers(flatten(everything())), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
+}
+
+TEST(Nested, PlainValuesHoldNone) {
+  EXPECT_THAT(flatten(3), testing::IsEmpty());
+  EXPECT_THAT(flatten(std::vector<int>{1, 2}), testing::IsEmpty());
+}
+
+TEST(Nested, UnflattenIsTheInverseAndKeepsWhatIsPlain) {
+  const auto doubled = map_tensors(everything(), [](const Tensor& tensor) { return tensor * 2; });
+  EXPECT_THAT(numbers(flatten(doubled)), ElementsAre(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22));
+  const auto back = unflatten(doubled, flatten(everything()));
+  EXPECT_EQ(numbers(flatten(back)), numbers(flatten(everything())));
+  EXPECT_EQ(std::get<1>(back).first, 17);
+  EXPECT_EQ(std::get<5>(back), "plain");
+  EXPECT_EQ(std::get<6>(back).keys(), (std::vector<std::string>{"second", "first"}));
+}
+
+TEST(Nested, UnflattenRefusesAnotherNumberOfTensors) {
+  const std::vector<Tensor> structure(3);
+  EXPECT_THAT([&] { unflatten(structure, {number(1)}); },
+      ThrowsMessage<InvalidArgument>(HasSubstr("the structure has 3 tensors, but these are 1")));
+}
+
+TEST(Nested, AMapHasOneOrderHoweverItWasFilled) {
+  std::unordered_map<std::string, Tensor> a, b;
+  for (int i = 0; i < 20; ++i) a.emplace(std::to_string(i), number(i));
+  for (int i = 19; i >= 0; --i) b.emplace(std::to_string(i), number(i));
+  EXPECT_EQ(numbers(flatten(a)), numbers(flatten(b)));
+  EXPECT_TRUE(same_structure(a, b));
+}
+
+TEST(Nested, StructuresDifferInSizesKeysDefinednessAndPlainValues) {
+  EXPECT_TRUE(same_structure(everything(), everything()));
+  auto other = everything();
+  std::get<1>(other).first = 18;
+  EXPECT_FALSE(same_structure(everything(), other));
+  other = everything();
+  std::get<4>(other)["y"] = number(1);
+  EXPECT_FALSE(same_structure(everything(), other));
+  other = everything();
+  std::get<6>(other).insert("third", number(1));
+  EXPECT_FALSE(same_structure(everything(), other));
+  EXPECT_FALSE(same_structure(std::vector<Tensor>(2), std::vector<Tensor>(3)));
+  EXPECT_FALSE(same_structure(Tensor(), number(1)));
+  EXPECT_FALSE(same_structure(std::map<std::string, Tensor>{{"a", number(1)}}, {{"b", number(1)}}));
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // Small nets with the layers that a test is about, where the catalogue has them in large nets only.
 
+#include "lockstep/parallel/pipeline/layers.h"
+
 #include <ATen/ops/clamp_max.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -16,7 +18,6 @@
 #include <torch/nn/pimpl.h>
 
 #include "lockstep/nn/models/plugin.h"
-#include "lockstep/parallel/pipeline/skip.h"
 
 namespace {
 

@@ -55,17 +55,13 @@ std::unique_ptr<Replica> dropping_replica(const TrainOptions& options, const Pro
   const RankGroups replicas{world, world, ProcessGroup()}, stages{world, ProcessGroup(), world};
   const bool is_alone = world.size() == 1;
   switch (options.parallel) {
-    case Parallel::kDp:
-      return std::make_unique<DataParallelReplica>(
-          options, replicas, dropping_model(), cpu_places(2));
     case Parallel::kPp:
       if (!is_alone)
         return std::make_unique<StageReplica>(
             options, stages, dropping_model(), torch::Device(torch::kCPU));
       return std::make_unique<PipelineReplica>(options, replicas, dropping_model(), cpu_places(2));
     default:
-      return std::make_unique<ModuleReplica>(
-          options, replicas, dropping_model(), torch::Device(torch::kCPU));
+      return std::make_unique<ModuleReplica>(options, replicas, dropping_model(), cpu_places(2));
   }
 }
 

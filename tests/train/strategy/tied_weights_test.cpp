@@ -151,13 +151,11 @@ std::unique_ptr<Replica> replica_of(
   PreparedModel prepared{.model = model_of(net), .start = {}};
   const RankGroups groups{world, world, ProcessGroup()};
   std::unique_ptr<Replica> replica;
-  if (way.parallel == Parallel::kDp) {
-    replica = std::make_unique<DataParallelReplica>(options, groups, prepared, cpu_places(2));
-  } else if (way.parallel == Parallel::kPp) {
+  if (way.parallel == Parallel::kPp) {
     prepared.balance = {2, 1};
     replica = std::make_unique<PipelineReplica>(options, groups, prepared, cpu_places(2));
   } else {
-    replica = std::make_unique<ModuleReplica>(options, groups, prepared, torch::kCPU);
+    replica = std::make_unique<ModuleReplica>(options, groups, prepared, cpu_places(2));
   }
   replica->set_training(true);
   return replica;

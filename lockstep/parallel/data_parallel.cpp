@@ -1,4 +1,4 @@
-#include "lockstep/parallel/data_parallel/replica_set.h"
+#include "lockstep/parallel/data_parallel.h"
 
 #include <algorithm>
 #include <iterator>
@@ -16,8 +16,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/parallel/data_parallel/gradient_sum.h"
-#include "lockstep/parallel/operators/random_stream.h"
+#include "lockstep/parallel/data_parallel/scatter.h"
+#include "lockstep/parallel/operators/operator_rules.h"
 
 namespace lockstep::data_parallel {
 
