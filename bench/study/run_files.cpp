@@ -8,7 +8,7 @@
 
 #include "lockstep/core/cgroup.h"
 #include "lockstep/core/error.h"
-#include "lockstep/data/image_sets.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/formats/idx.h"
 
 namespace lockstep::bench {

@@ -21,7 +21,8 @@
 #include "lockstep/formats/cifar.h"
 #include "lockstep/formats/idx.h"
 #include "lockstep/formats/image/image.h"
-#include "lockstep/formats/image/image_encoder.h"
+#include "lockstep/formats/image/jpeg.h"
+#include "lockstep/formats/image/png.h"
 #include "lockstep/formats/output_file.h"
 
 namespace lockstep::data {

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "lockstep/formats/byte_fields.h"
-#include "lockstep/formats/gzip.h"
 #include "lockstep/formats/input_file.h"
 
 namespace lockstep {

@@ -1,14 +1,33 @@
 #include "lockstep/core/process.h"
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iostream>
+#include <sstream>
+#include <stdexcept>
+#include <stdlib.h>
 #include <string>
 #include <system_error>
 #include <vector>
 
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/environment.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
+#include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/frame_log.h"
+
 namespace lockstep {
 namespace {
+
+using ::testing::HasSubstr;
+using testing::message_of;
+using ::testing::Not;
 
 constexpr std::int64_t kMebibyte = 1 << 20;
 
@@ -55,6 +74,124 @@ TEST(PeakMemory, IsNothingWhereTheStatusHasNone) {
            "Name:\ta\nVmHWM:\t99999999999999999999 kB\n"}) {
     EXPECT_EQ(parse_peak_memory(status), std::nullopt) << status;
   }
+}
+
+TEST(Environment, AnEmptyVariableIsAMistakeThatIsNamed) {
+  unsetenv("LOCKSTEP_TEST_VALUE");
+  EXPECT_FALSE(environment("LOCKSTEP_TEST_VALUE"));
+  EXPECT_FALSE(environment_number("LOCKSTEP_TEST_VALUE"));
+  setenv("LOCKSTEP_TEST_VALUE", "", 1);
+  const std::string message =
+      "environment: LOCKSTEP_TEST_VALUE is set, but empty; give it a value, or unset it";
+  EXPECT_EQ(message_of<InvalidArgument>([] { environment("LOCKSTEP_TEST_VALUE"); }), message);
+  EXPECT_EQ(
+      message_of<InvalidArgument>([] { environment_number("LOCKSTEP_TEST_VALUE"); }), message);
+  EXPECT_EQ(message_of<InvalidArgument>([] { environment_count("LOCKSTEP_TEST_VALUE"); }), message);
+}
+
+TEST(Environment, AVariableOfTheSystemMayBeEmpty) {
+  unsetenv("LOCKSTEP_TEST_VALUE");
+  EXPECT_EQ(system_variable("LOCKSTEP_TEST_VALUE"), "");
+  setenv("LOCKSTEP_TEST_VALUE", "", 1);
+  EXPECT_EQ(system_variable("LOCKSTEP_TEST_VALUE"), "");
+  setenv("LOCKSTEP_TEST_VALUE", "/bin", 1);
+  EXPECT_EQ(system_variable("LOCKSTEP_TEST_VALUE"), "/bin");
+}
+
+TEST(Environment, ACountIsNeverCutToFit) {
+  for (const char* bad : {"-1", "1000001", "4294967296", "1099511627776", "nan", "1e3"}) {
+    setenv("LOCKSTEP_TEST_VALUE", bad, 1);
+    EXPECT_EQ(message_of<InvalidArgument>([] { environment_count("LOCKSTEP_TEST_VALUE"); }),
+        concat("environment: LOCKSTEP_TEST_VALUE must be a whole number from 0 to 1000000: ", '"',
+            bad, '"'));
+  }
+  setenv("LOCKSTEP_TEST_VALUE", "0", 1);
+  EXPECT_EQ(environment_count("LOCKSTEP_TEST_VALUE"), 0);
+  EXPECT_THROW(environment_count("LOCKSTEP_TEST_VALUE", 1), InvalidArgument);
+}
+
+TEST(Environment, NumberRefusesWhatIsNotOne) {
+  setenv("LOCKSTEP_TEST_VALUE", "12", 1);
+  EXPECT_EQ(environment_number("LOCKSTEP_TEST_VALUE"), 12);
+  for (const char* bad : {"12a", "x", "1.5", "99999999999999999999"}) {
+    setenv("LOCKSTEP_TEST_VALUE", bad, 1);
+    EXPECT_THROW(environment_number("LOCKSTEP_TEST_VALUE"), InvalidArgument) << bad;
+  }
+}
+
+TEST(Error, CheckThrowsTheJoinedMessage) {
+  const auto call = [] { check(false, "broadcast: root must be a rank: ", 7, " of ", 2); };
+  EXPECT_EQ(testing::message_of<InvalidArgument>(call), "broadcast: root must be a rank: 7 of 2");
+  EXPECT_NO_THROW(check(true, "unused"));
+}
+
+TEST(Error, OfTheSystemSaysWhatCannotBeDone) {
+  const auto message = [](const char* action, const char* object) {
+    errno = ENOENT;
+    return testing::message_of<std::system_error>([&] { throw_errno(action, object); });
+  };
+  EXPECT_EQ(message("make the folder", "x"), "cannot make the folder x: No such file or directory");
+  EXPECT_EQ(message("hosts: fork", ""), "hosts: cannot fork: No such file or directory");
+  EXPECT_EQ(
+      message("fetch: cannot write", "x"), "fetch: cannot write x: No such file or directory");
+}
+
+TEST(Error, EachKindHasItsExitCode) {
+  EXPECT_EQ(exit_code_of(InvalidArgument("")), ExitCode::kUsage);
+  EXPECT_EQ(exit_code_of(DataError("")), ExitCode::kData);
+  EXPECT_EQ(exit_code_of(TimeoutError("")), ExitCode::kPeersLost);
+  EXPECT_EQ(exit_code_of(std::bad_alloc()), ExitCode::kEnvironment);
+  EXPECT_EQ(exit_code_of(DivergedError("")), ExitCode::kDiverged);
+  EXPECT_EQ(
+      exit_code_of(std::system_error(ENOSPC, std::generic_category())), ExitCode::kEnvironment);
+  EXPECT_EQ(exit_code_of(std::runtime_error("")), ExitCode::kUnclassified);
+}
+
+constexpr const char* kFramed =
+    "no room\nException raised from make at a.cpp:7 (most recent call first):\nframe #0: a\n"
+    "frame #1: b\n";
+
+TEST(FrameLog, CutsATextAtItsFrames) {
+  const FramedText cut = cut_at_frames(std::string("a: ") + kFramed + "\nmore");
+  EXPECT_EQ(cut.before, "a: no room");
+  EXPECT_EQ(cut.frames,
+      "Exception raised from make at a.cpp:7 (most recent call first):\nframe #0: a\nframe #1: b");
+  EXPECT_EQ(cut.after, "\nmore");
+  EXPECT_EQ(cut_at_frames("two\nlines\n").before, "two\nlines\n");
+}
+
+/// Takes the place of std::cerr's buffer.
+class Terminal {
+ public:
+  Terminal() : before_(std::cerr.rdbuf(&text_)) {}
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+  ~Terminal() { std::cerr.rdbuf(before_); }
+  std::string text() const { return text_.str(); }
+
+ private:
+  std::stringbuf text_;
+  std::streambuf* before_;
+};
+
+// One test: a process has one log of frames.
+TEST(FrameLog, KeepsFramesOffTheTerminalAndNamesItsFile) {
+  const testing::TemporaryFolder folder;
+  keep_frames_in(folder.str());
+  const Terminal terminal;
+  {
+    const FrameFilter filter;
+    std::cerr << "plain" << '\n' << "b: " << kFramed << std::endl;
+  }
+  const std::string log = folder.file("rank-0-frames.log");
+  const std::string shown = "plain\nb: no room (C++ frames: " + log + ")\n";
+  EXPECT_EQ(terminal.text(), shown);
+  EXPECT_THAT(testing::contents(log), HasSubstr("no room\nException raised from make at"));
+  EXPECT_THAT(testing::contents(log), HasSubstr("frame #1: b\n"));
+
+  const auto fail = [](int, char**) -> int { throw std::runtime_error(kFramed); };
+  EXPECT_EQ(run_program("prog", fail, 0, nullptr), 1);
+  EXPECT_EQ(terminal.text(), shown + "prog: no room (C++ frames: " + log + ")\n");
 }
 
 }  // namespace

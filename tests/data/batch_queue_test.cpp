@@ -1,5 +1,3 @@
-#include "lockstep/data/batch_queue.h"
-
 #include <atomic>
 #include <chrono>
 #include <gtest/gtest.h>
@@ -8,6 +6,7 @@
 #include <thread>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/loader.h"
 
 namespace lockstep::data {
 namespace {

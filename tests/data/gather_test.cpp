@@ -1,11 +1,10 @@
-#include "lockstep/data/gather.h"
-
 #include <gtest/gtest.h>
 
 #include "tests/data/gathered.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/image_sets.h"
+#include "lockstep/data/batch.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep::data {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <torch/types.h>
 
-#include "lockstep/data/gather.h"
+#include "lockstep/data/batch.h"
 
 namespace lockstep::data {
 

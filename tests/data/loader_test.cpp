@@ -9,7 +9,7 @@
 #include "tests/data/gathered.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/image_sets.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/samples.h"
 
 namespace lockstep {

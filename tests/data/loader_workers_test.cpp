@@ -5,8 +5,8 @@
 #include <random>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/image_samples.h"
-#include "lockstep/data/image_sets.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/data/samples.h"
 

@@ -6,8 +6,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/formats/base64.h"
-#include "lockstep/formats/image/image_encoder.h"
+#include "lockstep/formats/image/png.h"
 #include "lockstep/report/plot/text_width.h"
 
 namespace lockstep::cli {

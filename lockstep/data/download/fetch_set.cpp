@@ -5,7 +5,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/fetch/archive.h"
-#include "lockstep/formats/fetch/checksum_list.h"
 #include "lockstep/formats/output_file.h"
 
 namespace lockstep::data {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <locale.h>
 #include <memory>
 #include <new>
@@ -18,14 +19,23 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/byte_fields.h"
-#include "lockstep/formats/fetch/archive_path.h"
-#include "lockstep/formats/gzip.h"
+#include "lockstep/formats/checksum.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/output_file.h"
 
 namespace lockstep {
 namespace {
+
+constexpr std::size_t kLongestPart = 255;  // what Linux's file systems take
+constexpr std::size_t kMostShown = 200;
+
+bool is_control(char letter) { return static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f; }
+
+void require(bool condition, const std::string& reason) {
+  if (!condition) throw DataError(reason);
+}
 
 /// An archive's description of one of its entries.
 struct ArchiveEntry {
@@ -383,13 +393,89 @@ class Extraction {
   Unpacked unpacked_;
 };
 
+constexpr std::size_t kLongestName = 1024;
+constexpr std::size_t kDeepest = 32;
+
+std::vector<fs::path> files_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_directory()) files.push_back(entry.path().lexically_relative(folder));
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// Looks at one line: the hash, two spaces, the name.
+std::optional<std::string> line_fault(const fs::path& folder, const std::string& line) {
+  const std::string expected = line.substr(0, kSha256Letters);
+  const std::string between = line.substr(expected.size(), 2);
+  if (!is_sha256(expected) || between != "  ") return "its list of checksums is damaged";
+  const std::string name = line.substr(kSha256Letters + 2);
+  try {
+    const fs::path path = folder / path_in_archive(name, kLongestName, kDeepest);
+    const std::string sha256 = sha256_of_file(path);
+    if (sha256 == expected) return std::nullopt;
+    return concat(name, " has the SHA-256 ", sha256, " and must have ", expected);
+  } catch (const DataError& error) {
+    return error.what();
+  }
+}
+
 }  // namespace
+
+std::filesystem::path path_in_archive(
+    const std::string& name, std::size_t longest, std::size_t deepest) {
+  require(!name.empty(), "it has no name");
+  require(name.size() <= longest, concat("its name is longer than ", longest, " bytes"));
+  require(name.front() != '/', "its name is an absolute path");
+  require(std::none_of(name.begin(), name.end(), is_control), "its name holds a control character");
+  std::filesystem::path path;
+  std::size_t depth = 0;
+  for (std::size_t at = 0; at < name.size();) {
+    const std::size_t end = std::min(name.find('/', at), name.size());
+    const std::string part = name.substr(at, end - at);
+    at = end + 1;
+    if (part.empty() || part == ".") continue;
+    require(part != "..", "its name leaves the folder by ..");
+    require(part.size() <= kLongestPart,
+        concat("a part of its name is longer than ", kLongestPart, " bytes"));
+    require(++depth <= deepest, concat("it lies more than ", deepest, " folders deep"));
+    path /= part;
+  }
+  return path;
+}
+
+std::string shown_name(const std::string& name) {
+  const std::string front = printable_path(name.substr(0, kMostShown));
+  return name.size() > kMostShown ? front + "..." : front;
+}
 
 Unpacked extract_archive(const fs::path& archive, const fs::path& folder,
     const ArchiveLimits& limits, const std::string& top) {
   check(fs::is_directory(folder) && fs::is_empty(folder),
       "archive: the folder to unpack into must be empty: ", folder.string());
   return Extraction(archive, folder, limits, top).run();
+}
+
+void write_checksum_list(const fs::path& folder) {
+  std::string text;
+  for (const auto& file : files_below(folder)) {
+    text += sha256_of_file(folder / file) + "  " + file.string() + "\n";
+  }
+  OutputFile list(folder / kChecksumList);
+  list.write(text);
+  list.close();
+}
+
+std::optional<std::string> checksum_list_fault(const fs::path& folder) {
+  std::ifstream list(folder / kChecksumList);
+  if (!list) return concat("it has no list of checksums, ", kChecksumList);
+  std::size_t lines = 0;
+  for (std::string line; std::getline(list, line); ++lines) {
+    if (auto fault = line_fault(folder, line)) return fault;
+  }
+  if (lines == 0) return "its list of checksums is empty";
+  return std::nullopt;
 }
 
 }  // namespace lockstep

@@ -3,9 +3,6 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/image/jpeg.h"
-#include "lockstep/formats/image/orientation.h"
-#include "lockstep/formats/image/png.h"
 
 namespace lockstep {
 namespace {

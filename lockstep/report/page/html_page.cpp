@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <sstream>
 
-#include "lockstep/formats/base64.h"
+#include "lockstep/core/text.h"
 #include "lockstep/report/page/page.h"
 #include "lockstep/report/plot/figure.h"
 #include "lockstep/report/plot/heat_map.h"

@@ -8,7 +8,7 @@
 #include <torch/types.h>
 
 #include "lockstep/data/batch.h"
-#include "lockstep/formats/image/image_encoder.h"
+#include "lockstep/formats/image/png.h"
 #include "lockstep/train/input/sheet_numbers.h"
 
 namespace lockstep {

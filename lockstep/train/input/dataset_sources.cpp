@@ -4,10 +4,9 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/data/class_names.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_samples.h"
-#include "lockstep/data/image_sets.h"
 #include "lockstep/data/split.h"
 #include "lockstep/data/transforms/augment.h"
 #include "lockstep/train/input/model_fit.h"

@@ -1,11 +1,10 @@
-#include "lockstep/formats/image/orientation.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/formats/image/image_bytes.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/image/image_file.h"
 #include "lockstep/formats/image/image_reader.h"
 
 namespace lockstep {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <gtest/gtest.h>
 
-#include "tests/formats/largest_allocation.h"
+#include "tests/formats/mutated.h"
 #include "tests/formats/weights/mutation.h"
 #include "tests/formats/weights/safetensors_bytes.h"
 #include "tests/formats/weights/safetensors_reference.h"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/formats/largest_allocation.h"
+#include "tests/formats/mutated.h"
 #include "tests/formats/weights/expected_tensors.h"
 #include "tests/formats/weights/safetensors_bytes.h"
 #include "tests/support/message_of.h"

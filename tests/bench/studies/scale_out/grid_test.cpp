@@ -13,8 +13,8 @@
 #include "bench/studies/scale_out/study.h"
 #include "lockstep/cli/train/train_flags.h"
 #include "lockstep/core/error.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/image_folder.h"
-#include "lockstep/data/image_sets.h"
 
 namespace lockstep::bench::scale_out {
 namespace {
