@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/core/cgroup.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/launch/exit_status.h"
 #include "lockstep/launch/signal_reader.h"
 

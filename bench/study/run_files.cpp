@@ -6,7 +6,7 @@
 #include <limits>
 #include <unistd.h>
 
-#include "lockstep/core/cgroup.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/formats/idx.h"

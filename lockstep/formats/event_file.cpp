@@ -80,6 +80,13 @@ std::uint32_t masked_crc(std::string_view bytes) {
   return std::rotr(crc32c(bytes), 15) + 0xa282ead8U;
 }
 
+constexpr std::string_view kPrefix = "events.out.tfevents.", kSuffix = ".lockstep";
+
+std::int64_t time_in(std::string_view name) {
+  name.remove_prefix(kPrefix.size());
+  return parse_number<std::int64_t>(name.substr(0, name.find('.'))).value_or(0);
+}
+
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes) {
@@ -116,17 +123,6 @@ std::string scalars_event(const EventPoint& point, const std::vector<EventScalar
   }
   return event(point, bytes_field(kSummary, summary));
 }
-
-namespace {
-
-constexpr std::string_view kPrefix = "events.out.tfevents.", kSuffix = ".lockstep";
-
-std::int64_t time_in(std::string_view name) {
-  name.remove_prefix(kPrefix.size());
-  return parse_number<std::int64_t>(name.substr(0, name.find('.'))).value_or(0);
-}
-
-}  // namespace
 
 std::string event_file_name(std::int64_t unix_seconds) {
   char digits[32];

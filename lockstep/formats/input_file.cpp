@@ -94,7 +94,11 @@ std::size_t GunzipSource::read(std::span<std::uint8_t> out) {
 }
 
 std::size_t GunzipSource::copy_some(std::span<std::uint8_t> out) {
-  if (stream_->avail_in == 0) return compressed_.read(out);
+  if (stream_->avail_in == 0) {
+    const std::size_t count = compressed_.read(out);
+    bytes_taken_ += count;
+    return count;
+  }
   const std::size_t count = std::min<std::size_t>(out.size(), stream_->avail_in);
   std::copy_n(stream_->next_in, count, out.begin());
   stream_->next_in += count;

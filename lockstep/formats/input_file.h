@@ -54,6 +54,9 @@ class GunzipSource final : public ByteSource {
   std::size_t read(std::span<std::uint8_t> out) override;
   const std::string& name() const override { return compressed_.name(); }
 
+  /// Counts the bytes taken from the other source.
+  std::uint64_t bytes_read() const { return bytes_taken_; }
+
  private:
   struct EndInflate {
     void operator()(z_stream_s* stream) const noexcept;

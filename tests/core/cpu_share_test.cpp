@@ -7,8 +7,6 @@
 
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/core/cgroup.h"
-
 namespace lockstep {
 namespace {
 

@@ -20,7 +20,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/core/frame_log.h"
 
 namespace lockstep {
 namespace {

@@ -4,10 +4,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "lockstep/core/file_descriptor.h"
@@ -54,62 +52,13 @@ class PartialFile {
   std::uint64_t size_ = 0;
 };
 
-/// Holds what a server or the way to it fails with: an HTTP status from 100 on, below it curl's
-/// codes.
-const std::error_category& transfer_errors();
-
-/// Options of a Transfer.
+/// Options of the transfers of a download.
 struct TransferOptions {
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(30);
   std::int64_t slowest_bytes_per_second = 1000;  ///< less than this for `slow_time` ends it
   std::chrono::seconds slow_time = std::chrono::seconds(15);
   std::filesystem::path certificates;  ///< PEM file of authorities, instead of the system's
   bool plain_on_loopback = false;      ///< http:// to this host alone: for tests
-};
-
-/// A taker of the body that a server sends.
-class BodySink {
- public:
-  virtual ~BodySink() = default;
-
-  /// Called before the body with the size of the whole file, if the server says it.
-  virtual void expect(std::uint64_t bytes) = 0;
-
-  /// Called when the body begins at the file's first byte, although a later one was asked for.
-  virtual void restart() = 0;
-
-  virtual void write(std::span<const std::uint8_t> bytes) = 0;
-};
-
-/// The end of one request.
-struct TransferResult {
-  std::error_code error;    ///< none if the whole body came
-  bool may_pass = false;    ///< the failure may be gone at the next attempt
-  bool is_stalled = false;  ///< too little came for too long
-  std::string detail;       ///< more about the failure, or empty
-  std::string entity_tag;   ///< names this state of the file, if the server gave a strong one
-  std::chrono::seconds retry_after{0};  ///< how long the server asks to be left alone
-};
-
-/// A client that gets files by https, with curl: certificates are verified, redirects are followed
-/// five times and only to https, proxies are taken from the usual variables (`https_proxy`, ...).
-class Transfer {
- public:
-  explicit Transfer(TransferOptions options);
-  ~Transfer();
-
-  /// Asks for a file from byte `from` on and hands what comes to the sink.
-  ///
-  /// `entity_tag` may be empty; else a file that changed since is sent from its start. An address
-  /// that is not https is an InvalidArgument; what the sink throws comes out here.
-  TransferResult get(const std::string& address, std::uint64_t from, const std::string& entity_tag,
-      BodySink& sink);
-
- private:
-  struct Handle;
-
-  TransferOptions options_;
-  std::unique_ptr<Handle> handle_;
 };
 
 /// A file on the net: its addresses, and what its content must be.

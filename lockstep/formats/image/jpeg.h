@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "lockstep/formats/image/image.h"
-#include "lockstep/formats/image/image_file.h"
 
 namespace lockstep {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <unistd.h>
 
-#include "lockstep/core/cgroup.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/nn/models/catalogue.h"
 

@@ -13,7 +13,6 @@
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/image/image_file.h"
 #include "lockstep/formats/image/image_reader.h"
 #include "lockstep/formats/image/jpeg.h"
 #include "lockstep/formats/image/png.h"

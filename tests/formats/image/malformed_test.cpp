@@ -268,23 +268,15 @@ TEST(JpegMalformed, OnlyTheFirstExifCounts) {
 
 constexpr std::size_t kMebibyte = 1 << 20;
 
-std::string fault(const Bytes& bytes) {
-  return testing::message_of<DataError>([&] { decode_image(bytes, "FILE"); });
-}
-
-std::string fault_of_part(const Bytes& bytes) {
-  return testing::message_of<DataError>([&] { ImageReader(bytes, "FILE").read({0, 0, 2, 1}); });
-}
-
 /// Makes rows of 2 grey pixels, each with its filter byte.
 Bytes grey_rows(std::size_t rows) { return Bytes(3 * rows, 0); }
 
 TEST(PngMalformed, CutAtEveryByteIsRefused) {
   const Bytes whole = png({24, 16});
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    const Bytes part(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
-    EXPECT_THAT(fault(part), StartsWith("FILE: offset ")) << size;
-    EXPECT_THAT(fault_of_part(part), StartsWith("FILE: offset ")) << size;
+    const Bytes part = cut(whole, size);
+    EXPECT_THAT(refusal(part), StartsWith("FILE: offset ")) << size;
+    EXPECT_THAT(refusal_of_part(part), StartsWith("FILE: offset ")) << size;
   }
 }
 
@@ -292,13 +284,11 @@ TEST(PngMalformed, CutInItsPixelsNamesTheChunk) {
   const Bytes whole = png({24, 16});
   constexpr std::size_t kEndChunk = 12;
   for (std::size_t missing = 1; missing <= 20; ++missing) {
-    Bytes bytes = whole;
-    bytes.resize(whole.size() - kEndChunk - missing);
-    EXPECT_THAT(fault(bytes), StartsWith("FILE: offset 46: the file ends inside a PNG chunk IDAT"));
+    EXPECT_THAT(refusal(cut(whole, whole.size() - kEndChunk - missing)),
+        StartsWith("FILE: offset 46: the file ends inside a PNG chunk IDAT"));
   }
-  Bytes bytes = whole;
-  bytes.resize(whole.size() - 1);
-  EXPECT_THAT(fault(bytes), HasSubstr("the file ends before its IEND chunk: it was cut"));
+  EXPECT_THAT(refusal(cut(whole, whole.size() - 1)),
+      HasSubstr("the file ends before its IEND chunk: it was cut"));
 }
 
 TEST(PngMalformed, AWrongChecksumNamesItsChunk) {
@@ -311,8 +301,8 @@ TEST(PngMalformed, AWrongChecksumNamesItsChunk) {
     bytes[at + 8 + length] ^= 1;
     const std::string expected = concat("FILE: offset ", at, ": the checksum of the PNG chunk ",
         type, " is wrong: the file is damaged");
-    EXPECT_EQ(fault(bytes), expected);
-    EXPECT_EQ(fault_of_part(bytes), expected);
+    EXPECT_EQ(refusal(bytes), expected);
+    EXPECT_EQ(refusal_of_part(bytes), expected);
     at += 12 + length;
   }
 }
@@ -320,36 +310,39 @@ TEST(PngMalformed, AWrongChecksumNamesItsChunk) {
 TEST(PngMalformed, ChunksThatLeaveTheFileAreRefused) {
   Bytes bytes = png({24, 16});
   bytes[33] = 0x7f;
-  EXPECT_THAT(fault(bytes), StartsWith("FILE: offset 33: the file ends inside a PNG chunk "));
+  EXPECT_THAT(refusal(bytes), StartsWith("FILE: offset 33: the file ends inside a PNG chunk "));
   bytes[33] = 0xff;
-  EXPECT_THAT(fault(bytes), StartsWith("FILE: offset 33: the file ends inside a PNG chunk "));
+  EXPECT_THAT(refusal(bytes), StartsWith("FILE: offset 33: the file ends inside a PNG chunk "));
   bytes = png({24, 16});
   bytes[38] = '1';
-  EXPECT_THAT(fault(bytes), HasSubstr("offset 37: the type of a PNG chunk is not made of letters"));
+  EXPECT_THAT(
+      refusal(bytes), HasSubstr("offset 37: the type of a PNG chunk is not made of letters"));
 }
 
 TEST(PngMalformed, HeadersThatCannotBeAreRefused) {
   const auto with_header = [](const Bytes& header) { return png_file(header, {}, grey_rows(2)); };
   EXPECT_EQ(decode_image(with_header(png_header(2, 2, 8, 0)), "FILE").size, (ImageSize{2, 2}));
-  EXPECT_EQ(
-      fault(with_header(png_header(0, 2))), "FILE: offset 16: the image of 0 x 2 pixels is empty");
-  EXPECT_EQ(
-      fault(with_header(png_header(2, 0))), "FILE: offset 16: the image of 2 x 0 pixels is empty");
-  EXPECT_THAT(fault(with_header(png_header(16'385, 1, 1, 0))),
+  EXPECT_EQ(refusal(with_header(png_header(0, 2))),
+      "FILE: offset 16: the image of 0 x 2 pixels is empty");
+  EXPECT_EQ(refusal(with_header(png_header(2, 0))),
+      "FILE: offset 16: the image of 2 x 0 pixels is empty");
+  EXPECT_THAT(refusal(with_header(png_header(16'385, 1, 1, 0))),
       HasSubstr("offset 16: the image of 16385 x 1 pixels has a side above the limit of 16384"));
-  EXPECT_THAT(fault(with_header(png_header(16'384, 16'384, 1, 0))),
+  EXPECT_THAT(refusal(with_header(png_header(16'384, 16'384, 1, 0))),
       HasSubstr("has more pixels than the limit of 67108864"));
   EXPECT_THAT(
-      fault(with_header(png_header(0xffffffff, 0xffffffff))), HasSubstr("has a side above"));
-  EXPECT_THAT(fault(with_header(png_header(2, 2, 8, 5))),
+      refusal(with_header(png_header(0xffffffff, 0xffffffff))), HasSubstr("has a side above"));
+  EXPECT_THAT(refusal(with_header(png_header(2, 2, 8, 5))),
       HasSubstr("offset 25: the colour type of the PNG image is 5"));
-  EXPECT_THAT(fault(with_header(png_header(2, 2, 16, 3))),
+  EXPECT_THAT(refusal(with_header(png_header(2, 2, 16, 3))),
       HasSubstr("offset 24: a PNG image of colour type 3 cannot have 16 bits a sample"));
-  EXPECT_THAT(fault(with_header(png_header(2, 2, 4, 2))), HasSubstr("cannot have 4 bits a sample"));
-  EXPECT_THAT(fault(with_header(png_header(2, 2, 3, 0))), HasSubstr("cannot have 3 bits a sample"));
-  EXPECT_THAT(fault(with_header(png_header(2, 2, 8, 0, 2))),
+  EXPECT_THAT(
+      refusal(with_header(png_header(2, 2, 4, 2))), HasSubstr("cannot have 4 bits a sample"));
+  EXPECT_THAT(
+      refusal(with_header(png_header(2, 2, 3, 0))), HasSubstr("cannot have 3 bits a sample"));
+  EXPECT_THAT(refusal(with_header(png_header(2, 2, 8, 0, 2))),
       HasSubstr("compressed, filtered or interlaced in an unknown way"));
-  EXPECT_THAT(fault(with_header(chunk("IDAT", {}))),
+  EXPECT_THAT(refusal(with_header(chunk("IDAT", {}))),
       HasSubstr("offset 8: the first chunk of the PNG image is not an IHDR of 13 bytes"));
 }
 
@@ -357,7 +350,7 @@ TEST(PngMalformed, UnknownMethodsAreRefused) {
   for (const std::size_t method : {26U, 27U}) {  // of compression and of filtering
     Bytes bytes = png({24, 16});
     bytes[method] = 1;
-    EXPECT_THAT(fault(testing::with_true_checksums(bytes)),
+    EXPECT_THAT(refusal(testing::with_true_checksums(bytes)),
         HasSubstr("offset 26: the PNG image is compressed, filtered or interlaced in an unknown"));
   }
 }
@@ -365,11 +358,11 @@ TEST(PngMalformed, UnknownMethodsAreRefused) {
 TEST(PngMalformed, PixelsThatDoNotFitTheHeaderAreRefused) {
   const Bytes header = png_header(2, 4, 8, 0);
   EXPECT_EQ(decode_image(png_file(header, {}, grey_rows(4)), "FILE").size, (ImageSize{2, 4}));
-  EXPECT_THAT(fault(png_file(header, {}, grey_rows(3))), HasSubstr("the PNG image is damaged: "));
-  EXPECT_THAT(fault(png_file(header, {}, grey_rows(5))), HasSubstr("the PNG image is damaged: "));
+  EXPECT_THAT(refusal(png_file(header, {}, grey_rows(3))), HasSubstr("the PNG image is damaged: "));
+  EXPECT_THAT(refusal(png_file(header, {}, grey_rows(5))), HasSubstr("the PNG image is damaged: "));
   Bytes rows = grey_rows(4);
   rows[3] = 9;
-  EXPECT_THAT(fault(png_file(header, {}, rows)), HasSubstr("bad adaptive filter value"));
+  EXPECT_THAT(refusal(png_file(header, {}, rows)), HasSubstr("bad adaptive filter value"));
 }
 
 TEST(PngMalformed, AWrongSumOfThePixelsIsRefused) {
@@ -378,7 +371,7 @@ TEST(PngMalformed, AWrongSumOfThePixelsIsRefused) {
   compressed.back() ^= 1;
   const Bytes bytes =
       testing::png_of_chunks({header, chunk("IDAT", compressed), chunk("IEND", {})});
-  EXPECT_THAT(fault(bytes), HasSubstr("incorrect data check"));
+  EXPECT_THAT(refusal(bytes), HasSubstr("incorrect data check"));
 }
 
 TEST(PngMalformed, PalettesThatDoNotFitAreRefused) {
@@ -386,11 +379,11 @@ TEST(PngMalformed, PalettesThatDoNotFitAreRefused) {
   const Bytes palette = chunk("PLTE", {1, 2, 3, 4, 5, 6});
   const Image image = decode_image(png_file(header, palette, {0, 1, 0}), "FILE");
   EXPECT_THAT(image.pixels, ::testing::ElementsAre(4, 5, 6, 1, 2, 3));
-  EXPECT_THAT(fault(png_file(header, palette, {0, 0, 2})),
+  EXPECT_THAT(refusal(png_file(header, palette, {0, 0, 2})),
       HasSubstr("a pixel has colour 2 of a palette of 2"));
-  EXPECT_THAT(fault(png_file(header, {}, {0, 0, 0})), HasSubstr("the PNG image is damaged: "));
+  EXPECT_THAT(refusal(png_file(header, {}, {0, 0, 0})), HasSubstr("the PNG image is damaged: "));
   EXPECT_THAT(
-      fault(png_file(header, chunk("PLTE", {1, 2}), {0, 0, 0})), HasSubstr("damaged: PLTE: "));
+      refusal(png_file(header, chunk("PLTE", {1, 2}), {0, 0, 0})), HasSubstr("damaged: PLTE: "));
 }
 
 TEST(PngMalformed, ChunksOutOfPlaceAreRefused) {
@@ -402,12 +395,12 @@ TEST(PngMalformed, ChunksOutOfPlaceAreRefused) {
     return testing::png_of_chunks({header, pixels, text, last, end});
   };
   EXPECT_EQ(decode_image(file(text), "FILE").size, (ImageSize{2, 4}));
-  EXPECT_THAT(fault(file(pixels)), HasSubstr("the PNG image is damaged: "));
-  EXPECT_THAT(fault(file(header)), HasSubstr("IHDR: out of place"));
+  EXPECT_THAT(refusal(file(pixels)), HasSubstr("the PNG image is damaged: "));
+  EXPECT_THAT(refusal(file(header)), HasSubstr("IHDR: out of place"));
 }
 
 TEST(PngMalformed, UnknownCriticalChunksAreRefused) {
-  EXPECT_THAT(fault(with_chunk(png({24, 16}), "CgBI", {0, 0, 0, 0})),
+  EXPECT_THAT(refusal(with_chunk(png({24, 16}), "CgBI", {0, 0, 0, 0})),
       HasSubstr("unhandled critical chunk"));
 }
 

@@ -4,7 +4,7 @@
 #include "tests/formats/image/image_bytes.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/image/image_file.h"
+#include "lockstep/formats/image/image.h"
 #include "lockstep/formats/image/image_reader.h"
 
 namespace lockstep {
