@@ -116,7 +116,8 @@ bool is_strong_tag(const std::string& tag) {
   return tag.size() >= 2 && tag.front() == '"' && tag.back() == '"';
 }
 
-/// What a server or the way to it fails with: an HTTP status from 100 on, below it curl's codes.
+/// The failures of a server and of the way to it: HTTP statuses from 100 on, below them curl's
+/// codes.
 class TransferErrors final : public std::error_category {
  public:
   const char* name() const noexcept override { return "transfer"; }

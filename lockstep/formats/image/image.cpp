@@ -146,9 +146,15 @@ ExifOrientation read_entry(const TiffBytes& tiff, std::size_t entry) {
 Image Image::of_size(ImageSize size, std::int64_t channels) {
   check(size.width > 0 && size.height > 0 && channels > 0, "Image: must have pixels: ", size.width,
       " x ", size.height, " x ", channels);
-  Image image{size, channels, {}};
-  image.pixels.resize(static_cast<std::size_t>(size.width * size.height * channels));
+  Image image;
+  image.resize(size, channels);
   return image;
+}
+
+void Image::resize(ImageSize to, std::int64_t to_channels) {
+  size = to;
+  channels = to_channels;
+  pixels.resize(static_cast<std::size_t>(size.width * size.height * channels));
 }
 
 void check_inside(const Box& box, ImageSize size) {
@@ -175,9 +181,7 @@ Image crop(const ImageView& image, const Box& box) {
 
 void crop(const ImageView& image, const Box& box, Image& out) {
   check_inside(box, image.size);
-  out.size = {box.width, box.height};
-  out.channels = image.channels;
-  out.pixels.resize(static_cast<std::size_t>(box.width * box.height * image.channels));
+  out.resize({box.width, box.height}, image.channels);
   for (std::int64_t y = 0; y < box.height; ++y) {
     const std::uint8_t* from = image.row(box.top + y) + box.left * image.channels;
     std::copy_n(from, box.width * image.channels, out.row(y));

@@ -47,6 +47,9 @@ struct Image {
   /// Makes an image of that many bytes, all 0.
   static Image of_size(ImageSize size, std::int64_t channels = 3);
 
+  /// Gives an image another size; its bytes must be written anew.
+  void resize(ImageSize to, std::int64_t to_channels);
+
   ImageView view() const { return {size, channels, pixels}; }
   std::uint8_t* row(std::int64_t y) { return pixels.data() + y * size.width * channels; }
 };
