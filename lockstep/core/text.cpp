@@ -88,12 +88,6 @@ std::string escaped(std::uint8_t byte) {
 
 constexpr double kMostBytes = 0x1p50;
 
-[[noreturn]] void refuse_bytes(const std::string& text) {
-  throw InvalidArgument(
-      concat("bytes: must be an amount such as 2G, 1.5G, 500M, 64K, or a number of bytes, at most ",
-          "1024T: ", printable(text)));
-}
-
 // Empty without a unit, 0 for one that is none.
 double unit_of(std::string_view letter) {
   if (letter.empty()) return 1;
@@ -270,7 +264,9 @@ std::int64_t parse_bytes(const std::string& text) {
   const auto [stop, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
   const double unit = unit_of({stop, static_cast<std::size_t>(end - stop)});
   const bool is_amount = error == std::errc() && unit > 0 && !std::signbit(number);
-  if (!is_amount || !(number * unit <= kMostBytes)) refuse_bytes(text);
+  check(is_amount && number * unit <= kMostBytes,
+      "bytes: must be an amount such as 2G, 1.5G, 500M, 64K, or a number of bytes, at most 1024T: ",
+      printable(text));
   return std::llround(number * unit);
 }
 

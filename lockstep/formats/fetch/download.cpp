@@ -405,10 +405,6 @@ void pause(const DownloadOptions& options, int attempt, std::chrono::seconds ask
   std::this_thread::sleep_for(std::min(wished, options.longest_pause));
 }
 
-std::string in_words(const std::string& address, const TransferResult& result) {
-  return concat("download ", address, result.detail.empty() ? "" : ": ", result.detail);
-}
-
 /// Brings the whole file from one address; throws when that cannot give it.
 void bring(const std::string& address, Arrival& arrival, PartialFile& file, Transfer& transfer,
     const DownloadOptions& options) {
@@ -418,7 +414,9 @@ void bring(const std::string& address, Arrival& arrival, PartialFile& file, Tran
     const auto result = transfer.get(address, file.size(), entity_tag, arrival);
     entity_tag = result.entity_tag;
     if (result.error) {
-      const std::system_error error(result.error, in_words(address, result));
+      const std::string& detail = result.detail;
+      const std::system_error error(
+          result.error, concat("download ", address, detail.empty() ? "" : ": ", detail));
       const bool is_silent = result.is_stalled && file.size() == before;
       const int attempts =
           is_silent ? std::min(kAttemptsAtSilence, options.attempts) : options.attempts;
