@@ -8,7 +8,7 @@
 #include <string>
 #include <system_error>
 
-#include "tests/support/no_threads.h"
+#include "tests/support/failing_call.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
 #include "tests/train/snapshot/snapshot_parts.h"
