@@ -15,7 +15,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/idx.h"
-#include "lockstep/formats/mapped_file.h"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/formats/mapped_file.h"
+#include "lockstep/formats/input_file.h"
 #include "lockstep/formats/weights/element_type.h"
 
 namespace lockstep {
