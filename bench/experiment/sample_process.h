@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bench/experiment/study.h"
-#include "lockstep/core/cgroup.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/launch/child_process.h"
 
 namespace lockstep::bench {

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "bench/study/study_options.h"
-#include "lockstep/core/cgroup.h"
-#include "lockstep/data/image_sets.h"
+#include "lockstep/core/cpu_share.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/formats/idx.h"
 #include "lockstep/plan/prediction.h"
 #include "lockstep/record/metrics_reader.h"

@@ -14,7 +14,9 @@
 #include "lockstep/data/pattern.h"
 #include "lockstep/formats/cifar.h"
 #include "lockstep/formats/idx.h"
-#include "lockstep/formats/image/image_encoder.h"
+#include "lockstep/formats/image/image.h"
+#include "lockstep/formats/image/jpeg.h"
+#include "lockstep/formats/image/png.h"
 #include "lockstep/formats/output_file.h"
 
 namespace lockstep::data {

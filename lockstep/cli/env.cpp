@@ -23,7 +23,6 @@
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/cluster/place.h"
-#include "lockstep/core/cgroup.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// The division of a range of addresses among those who ask for parts of it.
+/// A best-fit allocator over a range of addresses.
 ///
 /// A part comes from the smallest free gap that has room, or from the end of what was in use so
 /// far; neighbouring gaps become one. Only arithmetic: it touches no memory, and takes no lock.

@@ -3,15 +3,77 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <sched.h>
+#include <sstream>
 #include <string>
 #include <tuple>
 #include <unistd.h>
 
-#include "lockstep/core/cgroup.h"
+#include "lockstep/core/error.h"
 
 namespace lockstep {
 namespace {
+
+std::optional<std::string> read_text(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) return std::nullopt;
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// Returns this process's folder below a controller's mount point; an empty controller means
+/// version 2.
+std::string own_folder(const CgroupFiles& files, const std::string& controller) {
+  std::ifstream file(files.own);
+  for (std::string line; std::getline(file, line);) {
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (second == std::string::npos) continue;
+    const auto controllers = concat(",", line.substr(first + 1, second - first - 1), ",");
+    if (controllers.find(concat(",", controller, ",")) != std::string::npos)
+      return line.substr(second + 1);
+  }
+  return "/";
+}
+
+std::string mount_of(const CgroupFiles& files, const std::string& controller) {
+  return controller.empty() ? files.mount : concat(files.mount, "/", controller);
+}
+
+/// Reads a file of the own cgroup; inside a container the own folder is often the root of the
+/// mount.
+std::optional<std::string> cgroup_file(const std::string& controller, const std::string& name) {
+  const CgroupFiles files;
+  const std::string mount = mount_of(files, controller);
+  if (const auto text = read_text(mount + own_folder(files, controller) + "/" + name)) return text;
+  return read_text(mount + "/" + name);
+}
+
+std::optional<std::int64_t> number(const std::optional<std::string>& text) {
+  if (!text) return std::nullopt;
+  std::istringstream words(*text);
+  std::int64_t value = 0;
+  if (!(words >> value)) return std::nullopt;
+  return value;
+}
+
+/// Reads the quota of one cgroup of version 2: `150000 100000`, or `max 100000` for none.
+std::optional<double> quota_of_2(const std::string& folder) {
+  std::istringstream words(read_text(folder + "/cpu.max").value_or(""));
+  double quota = 0, period = 0;
+  if (words >> quota >> period && period > 0) return quota / period;
+  return std::nullopt;
+}
+
+/// Reads the quota of one cgroup of version 1; -1 means none.
+std::optional<double> quota_of_1(const std::string& folder) {
+  const auto quota = number(read_text(folder + "/cpu.cfs_quota_us"));
+  const auto period = number(read_text(folder + "/cpu.cfs_period_us"));
+  if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
+  return static_cast<double>(*quota) / static_cast<double>(*period);
+}
 
 int topology(int cpu, const char* name) {
   std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/" + name);
@@ -38,6 +100,47 @@ int within_quota(int cores) {
 }
 
 }  // namespace
+
+std::optional<std::int64_t> keyed_number(const std::string& text, const std::string& key) {
+  std::istringstream lines(text);
+  std::string word;
+  std::int64_t value = 0;
+  while (lines >> word) {
+    if (word == key && lines >> value) return value;
+  }
+  return std::nullopt;
+}
+
+std::optional<double> cgroup_cpu_quota(const CgroupFiles& files) {
+  std::optional<double> least;
+  for (const std::string controller : {"", "cpu"}) {
+    const std::string mount = mount_of(files, controller);
+    const auto note = [&](const std::string& folder) {
+      const auto quota = controller.empty() ? quota_of_2(folder) : quota_of_1(folder);
+      if (quota) least = std::min(*quota, least.value_or(*quota));
+    };
+    std::string folder = own_folder(files, controller);
+    for (; folder.size() > 1; folder.resize(folder.rfind('/'))) note(mount + folder);
+    note(mount);
+  }
+  return least;
+}
+
+std::optional<std::int64_t> cgroup_memory_limit() {
+  if (const auto limit = number(cgroup_file("", "memory.max"))) return limit;
+  const auto limit = number(cgroup_file("memory", "memory.limit_in_bytes"));
+  // Version 1 says "none" by a number near the largest one.
+  if (!limit || *limit > std::numeric_limits<std::int64_t>::max() / 2) return std::nullopt;
+  return limit;
+}
+
+OomKills oom_kills() {
+  auto events = cgroup_file("", "memory.events");
+  if (!events) events = cgroup_file("memory", "memory.oom_control");
+  const auto host = read_text("/proc/vmstat");
+  return {.in_cgroup = events ? keyed_number(*events, "oom_kill").value_or(0) : 0,
+      .on_host = host ? keyed_number(*host, "oom_kill").value_or(0) : 0};
+}
 
 std::vector<int> available_cpus() {
   const cpu_set_t mask = affinity();

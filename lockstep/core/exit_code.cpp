@@ -4,7 +4,6 @@
 #include <new>
 #include <system_error>
 
-#include "lockstep/core/frame_log.h"
 #include "lockstep/core/process.h"
 
 namespace lockstep {

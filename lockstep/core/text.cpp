@@ -7,12 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <string_view>
 #include <type_traits>
 
 #include "lockstep/core/error.h"
 
 namespace lockstep {
-
 namespace {
 
 constexpr double kMostSeconds = 30 * 365.25 * 86400;
@@ -84,6 +84,16 @@ std::size_t code_bytes(std::string_view text) {
 std::string escaped(std::uint8_t byte) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   return {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+}
+
+constexpr double kMostBytes = 0x1p50;
+
+// Empty without a unit, 0 for one that is none.
+double unit_of(std::string_view letter) {
+  if (letter.empty()) return 1;
+  const auto place = std::string_view("KMGT").find(letter);
+  if (letter.size() != 1 || place == std::string_view::npos) return 0;
+  return std::pow(1024., static_cast<double>(place + 1));
 }
 
 }  // namespace
@@ -244,6 +254,33 @@ std::string printable_path(std::string_view path) {
       text += path.substr(0, bytes);
     }
     path.remove_prefix(bytes);
+  }
+  return text;
+}
+
+std::int64_t parse_bytes(const std::string& text) {
+  const char* const end = text.data() + text.size();
+  double number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  const double unit = unit_of({stop, static_cast<std::size_t>(end - stop)});
+  const bool is_amount = error == std::errc() && unit > 0 && !std::signbit(number);
+  check(is_amount && number * unit <= kMostBytes,
+      "bytes: must be an amount such as 2G, 1.5G, 500M, 64K, or a number of bytes, at most 1024T: ",
+      printable(text));
+  return std::llround(number * unit);
+}
+
+std::string base64(std::span<const std::uint8_t> bytes) {
+  constexpr const char* kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t at = 0; at < bytes.size(); at += 3) {
+    const std::size_t count = std::min<std::size_t>(3, bytes.size() - at);
+    std::uint32_t bits = 0;
+    for (std::size_t i = 0; i < 3; ++i)
+      bits = bits << 8 | (i < count ? bytes[at + i] : std::uint32_t{0});
+    for (std::size_t i = 0; i < 4; ++i)
+      text += i <= count ? kDigits[bits >> (18 - 6 * i) & 63] : '=';
   }
   return text;
 }

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,5 +59,14 @@ std::string printable(std::string_view text);
 /// Returns a path as messages show it: what is not printable UTF-8 becomes `\n`, `\t` or `\x` and
 /// two digits.
 std::string printable_path(std::string_view path);
+
+/// Reads an amount of memory in bytes: `2G`, `1.5G`, `500M`, `64K`, `1T`, each 1024 times the one
+/// below, or a bare number of bytes.
+///
+/// Throws InvalidArgument that shows the accepted forms; no amount is above 1024 T.
+std::int64_t parse_bytes(const std::string& text);
+
+/// Writes bytes as base64 (RFC 4648), with padding, on one line.
+std::string base64(std::span<const std::uint8_t> bytes);
 
 }  // namespace lockstep

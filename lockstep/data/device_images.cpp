@@ -40,18 +40,16 @@ std::vector<std::uint8_t> all_pixels(std::int64_t channels) {
   return pixels;
 }
 
-torch::Tensor float_table(const PixelScale& scale) {
+// What each of them becomes.
+torch::Tensor table_of(const PixelScale& scale, torch::ScalarType type) {
   const std::vector<std::uint8_t> pixels = all_pixels(scale.channels());
-  torch::Tensor table = at::empty({std::ssize(pixels)}, on_host(torch::kFloat));
-  scale.to_float(pixels.data(), table.data_ptr<float>(), std::ssize(pixels));
-  return table;
-}
-
-torch::Tensor bfloat_table(const PixelScale& scale) {
-  const std::vector<std::uint8_t> pixels = all_pixels(scale.channels());
-  torch::Tensor table = at::empty({std::ssize(pixels)}, on_host(torch::kBFloat16));
-  auto* const bits = reinterpret_cast<std::uint16_t*>(table.data_ptr<torch::BFloat16>());
-  scale.to_bfloat16(pixels.data(), bits, std::ssize(pixels));
+  torch::Tensor table = at::empty({std::ssize(pixels)}, on_host(type));
+  if (type == torch::kFloat) {
+    scale.to_float(pixels.data(), table.data_ptr<float>(), std::ssize(pixels));
+  } else {
+    auto* const bits = reinterpret_cast<std::uint16_t*>(table.data_ptr<torch::BFloat16>());
+    scale.to_bfloat16(pixels.data(), bits, std::ssize(pixels));
+  }
   return table;
 }
 
@@ -60,8 +58,8 @@ torch::Tensor bfloat_table(const PixelScale& scale) {
 DeviceImages::DeviceImages(const StoredSamples& set, torch::Device device)
     : pixels_(pixels_of(set.images()).to(device)),
       classes_(classes_of(set.images()).to(device)),
-      floats_(float_table(set.scale()).to(device)),
-      bfloats_(bfloat_table(set.scale()).to(device)),
+      floats_(table_of(set.scale(), torch::kFloat).to(device)),
+      bfloats_(table_of(set.scale(), torch::kBFloat16).to(device)),
       channels_(at::arange(set.shape().channels, on_host(torch::kLong)).to(device)),
       copier_(device) {}
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/gather.h"
+#include "lockstep/data/batch.h"
 
 namespace lockstep::data {
 

@@ -9,7 +9,6 @@
 
 #include "lockstep/data/batch.h"
 #include "lockstep/data/dataset.h"
-#include "lockstep/data/samples.h"
 #include "lockstep/data/transforms/transform.h"
 
 namespace lockstep::data {

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 
@@ -17,6 +18,21 @@ class ByteSource {
 
   /// Fills the front of `out` and returns how many bytes; fewer than asked only at the end.
   virtual std::size_t read(std::span<std::uint8_t> out) = 0;
+
+  /// Returns the next bytes, `most` or all up to the end. Memory grows with those that come.
+  std::vector<std::uint8_t> read_up_to(std::size_t most) {
+    constexpr std::size_t kFirstPiece = 64 * 1024;
+    std::vector<std::uint8_t> bytes;
+    while (bytes.size() < most) {
+      const std::size_t before = bytes.size();
+      bytes.resize(std::min(most, std::max(kFirstPiece, 2 * before)));
+      const std::size_t seen = before + read(std::span(bytes).subspan(before));
+      if (seen == bytes.size()) continue;
+      bytes.resize(seen);
+      break;
+    }
+    return bytes;
+  }
 
   /// Names where the bytes come from, for messages.
   virtual const std::string& name() const = 0;

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "lockstep/formats/byte_fields.h"
-#include "lockstep/formats/gzip.h"
 #include "lockstep/formats/input_file.h"
 
 namespace lockstep {
@@ -12,7 +11,6 @@ namespace {
 
 constexpr std::size_t kPlane = kCifarSide * kCifarSide;
 constexpr std::size_t kPixels = 3 * kPlane;
-constexpr std::size_t kFirstPiece = 64 * 1024;
 
 /// The form of a record: one byte for each kind of label, then the planes red, green, blue.
 struct Layout {
@@ -32,22 +30,6 @@ const Layout& layout_of(CifarVariant variant) {
 
 const Layout& other_than(const Layout& layout) {
   return &layout == &kLayout10 ? kLayout100 : kLayout10;
-}
-
-std::vector<std::uint8_t> read_all(ByteSource& source, std::uint64_t maximum_bytes) {
-  std::vector<std::uint8_t> bytes;
-  while (true) {
-    const std::size_t before = bytes.size();
-    if (before > maximum_bytes) {
-      refuse_at(source.name(), maximum_bytes, "the file continues after the limit of ",
-          maximum_bytes, " bytes");
-    }
-    bytes.resize(std::min<std::uint64_t>(maximum_bytes + 1, std::max(kFirstPiece, 2 * before)));
-    const std::size_t seen = before + source.read(std::span(bytes).subspan(before));
-    if (seen == bytes.size()) continue;
-    bytes.resize(seen);
-    return bytes;
-  }
 }
 
 void check_size(const ByteSource& source, std::size_t size, const Layout& layout) {
@@ -89,7 +71,11 @@ void interleave(const std::uint8_t* planes, std::uint8_t* pixels) {
 void parse_cifar(
     ByteSource& source, CifarVariant variant, CifarImages& images, std::uint64_t maximum_bytes) {
   const Layout& layout = layout_of(variant);
-  const auto bytes = read_all(source, maximum_bytes);
+  const auto bytes = source.read_up_to(maximum_bytes + 1);
+  if (bytes.size() > maximum_bytes) {
+    refuse_at(source.name(), maximum_bytes, "the file continues after the limit of ", maximum_bytes,
+        " bytes");
+  }
   check_size(source, bytes.size(), layout);
   check_labels(source, bytes, layout);
   std::size_t pixels = images.pixels.size();

@@ -20,42 +20,35 @@ constexpr std::uint64_t kStatus = 1, kStart = 1;
 // The ways in which protobuf encodes a field.
 enum class Wire : std::uint64_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
-void append_varint(std::string& bytes, std::uint64_t number) {
+std::string varint(std::uint64_t number) {
+  std::string bytes;
   for (; number >= 128; number >>= 7) bytes += static_cast<char>(number | 128);
-  bytes += static_cast<char>(number);
+  return bytes += static_cast<char>(number);
 }
 
-void append_key(std::string& bytes, std::uint64_t field, Wire wire) {
-  append_varint(bytes, field << 3 | static_cast<std::uint64_t>(wire));
+std::string key(std::uint64_t field, Wire wire) {
+  return varint(field << 3 | static_cast<std::uint64_t>(wire));
 }
 
 std::string number_field(std::uint64_t field, std::uint64_t number) {
-  std::string bytes;
-  append_key(bytes, field, Wire::kVarint);
-  append_varint(bytes, number);
-  return bytes;
+  return key(field, Wire::kVarint) + varint(number);
 }
 
 std::string double_field(std::uint64_t field, double number) {
-  std::string bytes;
-  append_key(bytes, field, Wire::kFixed64);
+  std::string bytes = key(field, Wire::kFixed64);
   append_little_endian(bytes, std::bit_cast<std::uint64_t>(number), 8);
   return bytes;
 }
 
 std::string float_field(std::uint64_t field, float number) {
-  std::string bytes;
-  append_key(bytes, field, Wire::kFixed32);
+  std::string bytes = key(field, Wire::kFixed32);
   append_little_endian(bytes, std::bit_cast<std::uint32_t>(number), 4);
   return bytes;
 }
 
 // A text, or a message in the message.
 std::string bytes_field(std::uint64_t field, std::string_view content) {
-  std::string bytes;
-  append_key(bytes, field, Wire::kBytes);
-  append_varint(bytes, content.size());
-  return bytes.append(content);
+  return (key(field, Wire::kBytes) + varint(content.size())).append(content);
 }
 
 // A step of 0 is left out, as protobuf does with what is 0.
@@ -78,6 +71,13 @@ constexpr std::array<std::uint32_t, 256> crc_table() {
 // TFRecord's: a checksum of bytes that contain their checksum would say little.
 std::uint32_t masked_crc(std::string_view bytes) {
   return std::rotr(crc32c(bytes), 15) + 0xa282ead8U;
+}
+
+constexpr std::string_view kPrefix = "events.out.tfevents.", kSuffix = ".lockstep";
+
+std::int64_t time_in(std::string_view name) {
+  name.remove_prefix(kPrefix.size());
+  return parse_number<std::int64_t>(name.substr(0, name.find('.'))).value_or(0);
 }
 
 }  // namespace
@@ -116,17 +116,6 @@ std::string scalars_event(const EventPoint& point, const std::vector<EventScalar
   }
   return event(point, bytes_field(kSummary, summary));
 }
-
-namespace {
-
-constexpr std::string_view kPrefix = "events.out.tfevents.", kSuffix = ".lockstep";
-
-std::int64_t time_in(std::string_view name) {
-  name.remove_prefix(kPrefix.size());
-  return parse_number<std::int64_t>(name.substr(0, name.find('.'))).value_or(0);
-}
-
-}  // namespace
 
 std::string event_file_name(std::int64_t unix_seconds) {
   char digits[32];

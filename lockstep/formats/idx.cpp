@@ -4,7 +4,6 @@
 #include <array>
 
 #include "lockstep/formats/byte_fields.h"
-#include "lockstep/formats/gzip.h"
 #include "lockstep/formats/input_file.h"
 
 namespace lockstep {
@@ -15,7 +14,6 @@ namespace {
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kCountBytes = 4;
 constexpr std::uint8_t kUnsignedByte = 0x08;
-constexpr std::size_t kFirstValues = 64 * 1024;
 
 void check_magic(
     const ByteSource& source, std::span<const std::uint8_t> magic, int expected_dimensions) {
@@ -68,15 +66,10 @@ std::uint64_t promised_bytes(const ByteSource& source, const std::vector<std::ui
 
 std::vector<std::uint8_t> read_values(
     ByteSource& source, std::size_t promised, std::size_t header_bytes) {
-  std::vector<std::uint8_t> values;
-  while (values.size() < promised) {
-    const std::size_t before = values.size();
-    values.resize(std::min(promised, std::max(kFirstValues, 2 * before)));
-    const std::size_t seen = before + source.read(std::span(values).subspan(before));
-    if (seen < values.size()) {
-      refuse_at(source.name(), header_bytes + seen, "the file ends after ", seen, " of the ",
-          promised, " values that its header promises");
-    }
+  std::vector<std::uint8_t> values = source.read_up_to(promised);
+  if (values.size() < promised) {
+    refuse_at(source.name(), header_bytes + values.size(), "the file ends after ", values.size(),
+        " of the ", promised, " values that its header promises");
   }
   std::array<std::uint8_t, 1> beyond{};
   if (source.read(beyond) != 0) {

@@ -61,4 +61,18 @@ bool is_there_now(const std::filesystem::path& path);
 /// Returns false if it was there. Throws std::system_error.
 bool make_folders(const std::filesystem::path& path);
 
+/// A file that only one process at a time works on.
+struct LockedFile {
+  FileDescriptor file;  ///< holds the lock until it is closed
+  int refusal = 0;      ///< errno of the lock: 0, it is ours; EWOULDBLOCK, another has it
+};
+
+/// Opens a file of a folder to read and to write, made (0600) if it is missing, and asks for its
+/// lock without waiting.
+///
+/// Once the lock is ours, the name is still that of this file: one that another process has renamed
+/// or removed meanwhile is left alone. No link is followed, nothing blocks, and what is not a
+/// regular file of this user with one name is an InvalidArgument.
+LockedFile open_locked(const OpenDirectory& folder, const std::string& name);
+
 }  // namespace lockstep

@@ -20,9 +20,13 @@ namespace fs = std::filesystem;
 
 constexpr int kAttempts = 100;
 
-FileDescriptor make_file(int folder, const char* path, const std::string& name) {
+FileDescriptor open_new(int folder, const char* path, mode_t mode) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-  FileDescriptor file(retried([&] { return ::openat(folder, path, kFlags, mode_t{0644}); }));
+  return FileDescriptor(retried([&] { return ::openat(folder, path, kFlags, mode); }));
+}
+
+FileDescriptor make_file(int folder, const char* path, const std::string& name) {
+  FileDescriptor file = open_new(folder, path, 0644);
   if (!file) throw_errno("make the file", name);
   return file;
 }
@@ -85,30 +89,25 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::open_aside() {
-  constexpr int kFlags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
   std::random_device random;
-  for (int attempt = 0; attempt < kAttempts && !file_; ++attempt) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const std::string aside = concat('.', name_, '.', random(), ".part");
-    file_ = FileDescriptor(retried(
-        [&] { return ::openat(folder_.descriptor(), aside.c_str(), kFlags, mode_t{0666}); }));
-    if (!file_ && errno != EEXIST) throw_errno("create", folder_.path_of(aside));
-    if (file_) aside_ = aside;
+    FileDescriptor file = open_new(folder_.descriptor(), aside.c_str(), 0666);
+    if (file) {
+      aside_ = aside;
+      file_.emplace(std::move(file), folder_.path_of(aside));
+      return;
+    }
+    if (errno != EEXIST) throw_errno("create", folder_.path_of(aside));
   }
-  if (!file_) throw_errno("create a file next to", folder_.path_of(name_));
+  throw_errno("create a file next to", folder_.path_of(name_));
 }
 
-void AtomicFile::put(std::span<const std::uint8_t> bytes) {
-  write_all(file_.get(), bytes, folder_.path_of(aside_));
-}
+void AtomicFile::put(std::span<const std::uint8_t> bytes) { file_->write(bytes); }
 
 void AtomicFile::commit() {
-  if (retried([&] { return ::fsync(file_.get()); }) != 0) {
-    throw_errno("sync", folder_.path_of(aside_));
-  }
-  // Some file systems report only now that the disk is full.
-  if (::close(file_.release()) != 0 && errno != EINTR) {
-    throw_errno("close", folder_.path_of(aside_));
-  }
+  file_->sync();
+  file_->close();  // some file systems report only now that the disk is full
   const int folder = folder_.descriptor();
   if (::renameat(folder, aside_.c_str(), folder, name_.c_str()) != 0) {
     throw_errno("rename to", folder_.path_of(name_));

@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/formats/byte_stream.h"
@@ -25,6 +27,10 @@ class OutputFile final : public ByteSink {
 
   /// Does the same in an open folder; `name` is one name, without a folder.
   OutputFile(const OpenDirectory& folder, const std::string& name);
+
+  /// Takes a new file that is open already; `name` stands in messages.
+  OutputFile(FileDescriptor file, std::string name)
+      : name_(std::move(name)), file_(std::move(file)) {}
 
   /// Waits until the disk has what was written. When it throws, the file must be written anew,
   /// under another name: a second call may succeed although the bytes are lost.
@@ -68,7 +74,7 @@ class AtomicFile final : public ByteSink {
   OpenDirectory folder_;
   std::string name_;
   std::string aside_;
-  FileDescriptor file_;
+  std::optional<OutputFile> file_;
 };
 
 /// Writes a whole file: readers see the old one or the new one, never a part.

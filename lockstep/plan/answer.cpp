@@ -7,7 +7,6 @@
 #include <string_view>
 #include <utility>
 
-#include "lockstep/core/byte_size.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 

@@ -18,7 +18,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
-#include "lockstep/formats/locked_file.h"
+#include "lockstep/formats/open_directory.h"
 #include "lockstep/formats/output_file.h"
 
 namespace lockstep {

@@ -12,8 +12,8 @@
 #include <thread>
 #include <unistd.h>
 
+#include "tests/support/failing_call.h"
 #include "tests/support/message_of.h"
-#include "tests/support/no_threads.h"
 
 #include "lockstep/comm/ask_store.h"
 #include "lockstep/comm/rendezvous.h"

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <map>
 
-#include "lockstep/data/image_sets.h"
+#include "lockstep/data/dataset.h"
 
 namespace lockstep::data {
 namespace {

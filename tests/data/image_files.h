@@ -5,7 +5,7 @@
 
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/formats/image/image_encoder.h"
+#include "lockstep/formats/image/png.h"
 
 namespace lockstep::testing {
 

@@ -6,17 +6,149 @@
 #include <string>
 #include <vector>
 
-#include "tests/data/gathered.h"
-
 #include "lockstep/core/error.h"
-#include "lockstep/data/image_sets.h"
+#include "lockstep/data/batch.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/samples.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
-data::InMemoryImages digits() {
-  return data::mock(
+torch::Tensor gather_images(const InMemoryImages& images, std::span<const std::int64_t> indices,
+    const PixelScale& scale, torch::ScalarType dtype = torch::kFloat) {
+  auto out = empty_images(std::ssize(indices), images.shape(), dtype, true);
+  gather_images_into(out, images, indices, scale);
+  return out;
+}
+
+torch::Tensor gather_labels(const InMemoryImages& images, std::span<const std::int64_t> indices) {
+  auto out = torch::empty({std::ssize(indices)}, torch::TensorOptions().dtype(torch::kLong));
+  gather_labels_into(out, images, indices);
+  return out;
+}
+
+InMemoryImages images_of(std::int64_t channels) {
+  return mock({.size = 50,
+      .shape = {.channels = channels, .height = 7, .width = 9},
+      .classes = 10,
+      .seed = 3});
+}
+
+/// Does what a Python user would: index the whole set, convert, divide.
+torch::Tensor expected(const InMemoryImages& images, const std::vector<std::int64_t>& indices) {
+  const auto& shape = images.shape();
+  const auto all = torch::from_blob(const_cast<std::uint8_t*>(images.pixels(0)),
+      {50, shape.height, shape.width, shape.channels}, torch::kByte);
+  const auto chosen = all.index_select(0, torch::tensor(indices).remainder(50));
+  return chosen.permute({0, 3, 1, 2}).to(torch::kFloat).div(255);
+}
+
+TEST(Gather, EqualsIndexSelectAndDivision) {
+  const std::vector<std::int64_t> indices{3, 49, 0, 3, 17, 2, 30};
+  for (const std::int64_t channels : {1, 3, 4}) {
+    const auto images = images_of(channels);
+    const auto got = gather_images(images, indices, PixelScale(channels));
+    EXPECT_TRUE(torch::allclose(got, expected(images, indices), 0, 1e-7)) << channels;
+    const auto half = gather_images(images, indices, PixelScale(channels), torch::kBFloat16);
+    EXPECT_TRUE(torch::equal(half, expected(images, indices).to(torch::kBFloat16))) << channels;
+  }
+}
+
+TEST(Gather, ReachesEveryImageOfARepeatedSet) {
+  const auto images = images_of(1).repeated(3);
+  std::vector<std::int64_t> indices(150);
+  for (std::size_t i = 0; i < indices.size(); ++i)
+    indices[i] = static_cast<std::int64_t>(i * 7 % 150);
+  const auto got = gather_images(images, indices, PixelScale(1));
+  EXPECT_TRUE(torch::allclose(got, expected(images, indices), 0, 1e-7));
+  const auto labels = gather_labels(images, indices);
+  ASSERT_EQ(labels.scalar_type(), torch::kLong);
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    EXPECT_EQ(labels.data_ptr<std::int64_t>()[i], images.label(indices[i] % 50));
+  }
+}
+
+TEST(Gather, SaysChannelsLastInItsStrides) {
+  const std::vector<std::int64_t> indices{0, 1};
+  EXPECT_EQ(gather_images(images_of(1), indices, PixelScale(1)).strides(),
+      torch::IntArrayRef({63, 1, 9, 1}));
+  EXPECT_EQ(gather_images(images_of(3), indices, PixelScale(3)).strides(),
+      torch::IntArrayRef({189, 1, 27, 3}));
+}
+
+TEST(Gather, OfOneChannelMakesAConvolutionAnswerChannelsLast) {
+  for (const auto dtype : {torch::kFloat, torch::kBFloat16}) {
+    const auto batch =
+        gather_images(images_of(1), std::vector<std::int64_t>(8, 1), PixelScale(1), dtype);
+    auto weight =
+        torch::empty_strided({32, 1, 3, 3}, {9, 1, 3, 1}, torch::TensorOptions().dtype(dtype));
+    weight.fill_(0.1);
+    const auto answer = torch::conv2d(batch, weight, {}, 1, 1);
+    EXPECT_TRUE(answer.is_contiguous(torch::MemoryFormat::ChannelsLast)) << answer.strides();
+    EXPECT_FALSE(answer.is_contiguous()) << answer.strides();
+  }
+}
+
+TEST(Gather, IntoUsesTheMemoryThatItIsGiven) {
+  const auto images = images_of(3);
+  const std::vector<std::int64_t> indices{4, 5};
+  const auto out = empty_images(2, images.shape(), torch::kFloat, true);
+  const void* memory = out.data_ptr();
+  gather_images_into(out, images, indices, PixelScale(3));
+  EXPECT_EQ(out.data_ptr(), memory);
+  EXPECT_TRUE(torch::allclose(out, expected(images, indices), 0, 1e-7));
+}
+
+TEST(Gather, GivesEachChannelAPlaneWhereTheOutputHasThem) {
+  const std::vector<std::int64_t> indices{4, 5, 4};
+  for (const std::int64_t channels : {1, 3, 4}) {
+    for (const auto dtype : {torch::kFloat, torch::kBFloat16}) {
+      const auto images = images_of(channels);
+      const auto out = empty_images(3, images.shape(), dtype, false);
+      ASSERT_EQ(out.strides(), torch::empty({3, channels, 7, 9}).strides());
+      gather_images_into(out, images, indices, PixelScale(channels));
+      const auto last = gather_images(images, indices, PixelScale(channels), dtype);
+      EXPECT_TRUE(torch::equal(out, last)) << channels << dtype;
+    }
+  }
+}
+
+TEST(Gather, OfNothingIsEmpty) {
+  EXPECT_EQ(
+      gather_images(images_of(1), {}, PixelScale(1)).sizes(), torch::IntArrayRef({0, 1, 7, 9}));
+  EXPECT_EQ(gather_labels(images_of(1), {}).numel(), 0);
+}
+
+TEST(Gather, RefusesIndicesOutOfRange) {
+  const auto images = images_of(1);
+  for (const std::int64_t index : {std::int64_t{-1}, std::int64_t{50}, std::int64_t{1} << 62}) {
+    const std::vector<std::int64_t> indices{0, index};
+    EXPECT_THROW(gather_images(images, indices, PixelScale(1)), InvalidArgument) << index;
+    EXPECT_THROW(gather_labels(images, indices), InvalidArgument) << index;
+  }
+}
+
+TEST(Gather, RefusesOutputsOfAnotherForm) {
+  const auto images = images_of(1);
+  const std::vector<std::int64_t> indices{0, 1};
+  const PixelScale scale(1);
+  const auto refuses = [&](const torch::Tensor& out) {
+    EXPECT_THROW(gather_images_into(out, images, indices, scale), InvalidArgument) << out.sizes();
+  };
+  refuses(torch::Tensor());
+  refuses(torch::empty({2, 1, 9, 7}).transpose(2, 3));
+  refuses(empty_images(3, images.shape(), torch::kFloat, true));
+  refuses(empty_images(2, images_of(3).shape(), torch::kFloat, true));
+  refuses(empty_images(2, images.shape(), torch::kHalf, true));
+  EXPECT_THROW(gather_images(images, indices, PixelScale(3)), InvalidArgument);
+  EXPECT_THROW(
+      gather_labels_into(torch::empty({3}, torch::kLong), images, indices), InvalidArgument);
+  EXPECT_THROW(
+      gather_labels_into(torch::empty({2}, torch::kInt), images, indices), InvalidArgument);
+}
+
+InMemoryImages digits() {
+  return mock(
       {.size = 10, .shape = {.channels = 1, .height = 4, .width = 4}, .classes = 10, .seed = 1});
 }
 
@@ -24,7 +156,7 @@ const std::vector<std::int64_t> kSevenIndices{3, 1, 4, 1, 5, 9, 2};
 
 torch::Tensor images_at(
     const std::vector<std::int64_t>& indices, torch::ScalarType dtype = torch::kFloat) {
-  return data::gather_images(digits(), indices, data::PixelScale(1), dtype);
+  return gather_images(digits(), indices, PixelScale(1), dtype);
 }
 
 TEST(Loader, CutsTheIndicesIntoBatches) {
@@ -35,7 +167,7 @@ TEST(Loader, CutsTheIndicesIntoBatches) {
   for (auto& batch : loader) {
     ASSERT_LT(number, expected.size());
     EXPECT_TRUE(torch::equal(batch.input(), images_at(expected[number])));
-    EXPECT_TRUE(torch::equal(batch.target(), data::gather_labels(digits(), expected[number])));
+    EXPECT_TRUE(torch::equal(batch.target(), gather_labels(digits(), expected[number])));
     ++number;
   }
   EXPECT_EQ(number, 3U);
@@ -73,7 +205,7 @@ TEST(Loader, GivesImagesInPlanesUnlessAskedForChannelsLast) {
   for (auto& batch : Loader(digits(), kSevenIndices, 2, {.channels_last = true})) {
     EXPECT_EQ(batch.input().strides(), torch::IntArrayRef({16, 1, 4, 1}));
   }
-  const auto colours = data::mock({.size = 10, .shape = {.channels = 3, .height = 4, .width = 4}});
+  const auto colours = mock({.size = 10, .shape = {.channels = 3, .height = 4, .width = 4}});
   const Loader in_planes(colours, kSevenIndices, 2);
   const Loader last(colours, kSevenIndices, 2, {.channels_last = true});
   auto other = last.begin();
@@ -106,8 +238,8 @@ TEST(Loader, LeavesABatchAloneThatSomeoneHolds) {
   ASSERT_EQ(held.size(), 4U);
   EXPECT_TRUE(torch::equal(held[0].input(), images_at({3, 1})));
   EXPECT_TRUE(torch::equal(held[1].input(), images_at({4, 1})));
-  EXPECT_TRUE(torch::equal(
-      held[0].target(), data::gather_labels(digits(), std::vector<std::int64_t>{3, 1})));
+  EXPECT_TRUE(
+      torch::equal(held[0].target(), gather_labels(digits(), std::vector<std::int64_t>{3, 1})));
 }
 
 TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsAView) {
@@ -197,16 +329,16 @@ TEST(Loader, CanBeWalkedTwice) {
 }
 
 // Of two inputs: the index, and ten times it and more.
-class TwoInputs final : public data::Samples {
+class TwoInputs final : public Samples {
  public:
   std::int64_t size() const override { return 10; }
   std::int64_t classes() const override { return 10; }
-  data::ImageShape shape() const override { return {.height = 1, .width = 4}; }
-  std::vector<data::InputForm> inputs() const override {
+  ImageShape shape() const override { return {.height = 1, .width = 4}; }
+  std::vector<InputForm> inputs() const override {
     return {{"index", {}, torch::kLong}, {"row", {1, 3}}};
   }
   std::string name(std::int64_t) const override { return ""; }
-  void read(std::span<const data::SampleKey> keys, const Batch& out) const override {
+  void read(std::span<const SampleKey> keys, const Batch& out) const override {
     for (std::size_t i = 0; i < keys.size(); ++i) {
       const auto at = static_cast<std::int64_t>(i);
       out.input()[at] = out.target()[at] = keys[i].index;
@@ -220,8 +352,8 @@ torch::Tensor rows_of(const torch::Tensor& indices) {
 }
 
 TEST(Loader, GivesAllInputsOfASetThatNamesThem) {
-  const auto part = std::make_shared<data::SampleSubset>(
-      std::make_shared<data::RepeatedSamples>(std::make_shared<TwoInputs>(), 3), kSevenIndices);
+  const auto part = std::make_shared<SampleSubset>(
+      std::make_shared<RepeatedSamples>(std::make_shared<TwoInputs>(), 3), kSevenIndices);
   for (const int workers : {0, 2}) {
     std::int64_t seen = 0;
     for (auto& batch : Loader(part, {0, 1, 2, 3, 4}, 2, {.workers = workers})) {
@@ -262,4 +394,4 @@ TEST(Loader, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

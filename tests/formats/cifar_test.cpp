@@ -5,15 +5,13 @@
 #include <optional>
 
 #include "tests/formats/cifar_bytes.h"
-#include "tests/formats/cifar_reference.h"
 #include "tests/formats/idx_bytes.h"
-#include "tests/formats/largest_allocation.h"
 #include "tests/formats/mutated.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/gzip.h"
+#include "lockstep/formats/input_file.h"
 
 namespace lockstep {
 namespace {

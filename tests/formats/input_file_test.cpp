@@ -1,20 +1,31 @@
 #include "lockstep/formats/input_file.h"
 
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <numeric>
 #include <sys/stat.h>
+#include <thread>
 
 #include "tests/formats/idx_bytes.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/idx.h"
 
 namespace lockstep {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::Bytes;
+using ::testing::EndsWith;
+using testing::gzip;
 using ::testing::HasSubstr;
+using testing::idx_bytes;
+using testing::joined;
 
 std::string opening_refusal(const std::filesystem::path& path) {
   return testing::message_of<DataError>([&] { InputFile file(path); });
@@ -65,6 +76,233 @@ TEST(InputFile, RefusesALoopOfLinksButFollowsALink) {
   directory.write("file", Bytes{1});
   std::filesystem::create_symlink("file", directory.path() / "link");
   EXPECT_NO_THROW(InputFile(directory.path() / "link"));
+}
+
+/// Counts what is taken from it.
+class CountingSource final : public ByteSource {
+ public:
+  explicit CountingSource(const Bytes& bytes) : bytes_(bytes, "FILE") {}
+
+  std::size_t read(std::span<std::uint8_t> out) override {
+    const std::size_t count = bytes_.read(out);
+    taken += count;
+    return count;
+  }
+  const std::string& name() const override { return bytes_.name(); }
+
+  std::size_t taken = 0;
+
+ private:
+  MemorySource bytes_;
+};
+
+IdxArray parse_zipped(const Bytes& bytes, int dimensions = 1) {
+  MemorySource compressed(bytes, "FILE");
+  GunzipSource source(compressed);
+  return parse_idx(source, dimensions);
+}
+
+std::string refusal(const Bytes& bytes) {
+  return testing::message_of<DataError>([&] { parse_zipped(bytes); });
+}
+
+Bytes counted(std::size_t size) {
+  Bytes values(size);
+  for (std::size_t i = 0; i < size; ++i)
+    values[i] = static_cast<std::uint8_t>(i * 2654435761U >> 24);
+  return values;
+}
+
+Bytes sample(std::size_t size = 1000) {
+  return idx_bytes({static_cast<std::uint32_t>(size)}, counted(size));
+}
+
+Bytes part(const Bytes& bytes, std::size_t from, std::size_t to) {
+  return {bytes.begin() + static_cast<std::ptrdiff_t>(from),
+      bytes.begin() + static_cast<std::ptrdiff_t>(to)};
+}
+
+TEST(Gunzip, IsChosenByContentNotByName) {
+  const testing::TemporaryFolder directory;
+  EXPECT_EQ(read_idx(directory.write("compressed", gzip(sample())), 1).values, counted(1000));
+  EXPECT_EQ(read_idx(directory.write("plain.gz", sample()), 1).values, counted(1000));
+}
+
+TEST(Gunzip, GivesLargeFilesWhole) {
+  constexpr std::size_t kSize = 500'000;
+  EXPECT_EQ(parse_zipped(gzip(sample(kSize))).values, counted(kSize));
+  EXPECT_EQ(parse_zipped(sample(kSize)).values, counted(kSize));
+}
+
+TEST(Gunzip, ReadsSeveralMembersAsOne) {
+  const auto whole = sample();
+  for (std::size_t cut = 0; cut <= whole.size(); cut += 7) {
+    const auto members = joined(gzip(part(whole, 0, cut)), gzip(part(whole, cut, whole.size())));
+    EXPECT_EQ(parse_zipped(members).values, counted(1000)) << cut;
+  }
+  Bytes many;
+  for (const std::uint8_t byte : whole) many = joined(std::move(many), gzip({byte}));
+  EXPECT_EQ(parse_zipped(many).values, counted(1000));
+}
+
+TEST(Gunzip, ReadsMembersThatMeetAtAnyPlaceOfTheBuffer) {
+  // Stored blocks keep the size, so the second member starts around the 64 KiB at which the buffer
+  // ends.
+  const auto whole = sample(70'000);
+  for (std::size_t cut = 65'440; cut < 65'540; ++cut) {
+    const auto members = joined(gzip(part(whole, 0, cut), 0), gzip(part(whole, cut, whole.size())));
+    EXPECT_EQ(parse_zipped(members).values, counted(70'000)) << cut;
+  }
+}
+
+TEST(Gunzip, RefusesTruncationAtEveryByte) {
+  const auto members = joined(gzip(part(sample(), 0, 300)), gzip(part(sample(), 300, 1008)));
+  for (std::size_t size = 0; size < members.size(); ++size) {
+    const auto message = refusal(part(members, 0, size));
+    EXPECT_THAT(message, HasSubstr("FILE: ")) << size;
+    EXPECT_THAT(message, HasSubstr("offset ")) << size;
+  }
+  EXPECT_THAT(refusal(part(members, 0, members.size() - 1)),
+      HasSubstr(concat(
+          "FILE: compressed offset ", members.size() - 1, ": the gzip stream ends too early")));
+}
+
+TEST(Gunzip, RefusesDamage) {
+  auto wrong_sum = gzip(sample());
+  wrong_sum[wrong_sum.size() - 8] ^= 1;
+  EXPECT_THAT(refusal(wrong_sum), HasSubstr("the gzip stream is damaged: incorrect data check"));
+  auto wrong_length = gzip(sample());
+  wrong_length[wrong_length.size() - 1] ^= 1;
+  EXPECT_THAT(
+      refusal(wrong_length), HasSubstr("the gzip stream is damaged: incorrect length check"));
+  auto wrong_method = gzip(sample());
+  wrong_method[2] = 9;
+  EXPECT_THAT(
+      refusal(wrong_method), HasSubstr("the gzip stream is damaged: unknown compression method"));
+}
+
+TEST(Gunzip, RefusesBytesAfterTheLastMember) {
+  const auto member = gzip(sample());
+  for (const Bytes& garbage :
+      {Bytes{0}, Bytes{0x1f}, Bytes{0x1f, 0x8c}, Bytes(70'000), Bytes{'x', 'y'}}) {
+    EXPECT_THAT(refusal(joined(member, garbage)),
+        HasSubstr(concat("FILE: compressed offset ", member.size(),
+            ": bytes that are not a gzip member follow")));
+  }
+}
+
+TEST(Gunzip, RefusesBytesAfterAMemberThatEndsJustBeforeTheBuffer) {
+  constexpr std::size_t kBuffer = 64 * 1024;
+  const std::size_t overhead = gzip(sample(60'000), 0).size() - 60'000;
+  const auto member = gzip(sample(kBuffer - 1 - overhead), 0);
+  ASSERT_EQ(member.size(), kBuffer - 1);
+  EXPECT_THAT(refusal(joined(member, {'x', 0x8b, 8, 0, 0, 0})),
+      HasSubstr(concat(
+          "compressed offset ", member.size(), ": bytes that are not a gzip member follow")));
+}
+
+TEST(Gunzip, StopsABombAtWhatTheHeaderPromises) {
+  const auto bomb = gzip(joined(sample(), Bytes(200 << 20)));
+  ASSERT_GT(bomb.size(), 180'000U);
+  CountingSource compressed(bomb);
+  GunzipSource source(compressed);
+  EXPECT_THROW(parse_idx(source, 1), DataError);
+  EXPECT_LE(compressed.taken, 64U * 1024);
+}
+
+constexpr std::size_t kMapped = 1 << 20;
+
+int sum_of(std::span<const std::uint8_t> bytes) {
+  // Read even where nobody asks for the sum.
+  const volatile int sum = std::accumulate(bytes.begin(), bytes.end(), 0);
+  return sum;
+}
+
+class MappedFileTest : public ::testing::Test {
+ protected:
+  testing::TemporaryFolder directory_;
+  fs::path path_ = directory_.write("file", Bytes(kMapped, 1));
+};
+
+TEST_F(MappedFileTest, GivesTheBytes) {
+  const MappedFile file(path_);
+  EXPECT_EQ(file.checked([&] { return sum_of(file.bytes()); }), int{kMapped});
+  const MappedFile empty(directory_.write("empty", {}));
+  EXPECT_TRUE(empty.bytes().empty());
+  EXPECT_NO_THROW(empty.require_unchanged());
+}
+
+TEST_F(MappedFileTest, AFileThatShrinksIsADataErrorAndNoSignal) {
+  const MappedFile file(path_);
+  fs::resize_file(path_, 5000);
+  EXPECT_EQ(
+      testing::message_of<DataError>([&] { file.checked([&] { return sum_of(file.bytes()); }); }),
+      concat(path_.string(),
+          ": offset 5000: another program changed the file while it was read, "
+          "from 1048576 to 5000 bytes; try again when it is complete"));
+  EXPECT_EQ(sum_of(file.bytes()), 5000) << "what is left, then zeros";
+}
+
+TEST_F(MappedFileTest, WhatWasLostForAMomentIsNotForgotten) {
+  const MappedFile file(path_);
+  const auto time = fs::last_write_time(path_);
+  fs::resize_file(path_, 0);
+  EXPECT_EQ(sum_of(file.bytes()), 0);
+  fs::resize_file(path_, kMapped);
+  fs::last_write_time(path_, time);
+  EXPECT_THAT(testing::message_of<DataError>([&] { file.require_unchanged(); }),
+      HasSubstr("or the disk lost a part of it, while it was read"));
+}
+
+TEST_F(MappedFileTest, TheChangedFileIsTheReasonWhateverReadingSays) {
+  const MappedFile file(path_);
+  std::ofstream(path_, std::ios::app) << "x";
+  const auto read = [] { throw DataError("nonsense"); };
+  EXPECT_THAT(testing::message_of<DataError>([&] { file.checked(read); }),
+      HasSubstr("another program changed the file"));
+  const MappedFile again(path_);
+  EXPECT_EQ(testing::message_of<DataError>([&] { again.checked(read); }), "nonsense");
+}
+
+TEST_F(MappedFileTest, AFileThatIsReplacedByRenamingStaysWhole) {
+  const MappedFile file(path_);
+  directory_.write("other", Bytes(10, 2));
+  fs::rename(directory_.path() / "other", path_);
+  EXPECT_EQ(file.checked([&] { return sum_of(file.bytes()); }), int{kMapped});
+}
+
+TEST_F(MappedFileTest, ManyFilesInManyThreadsAreToldApart) {
+  const MappedFile whole(directory_.write("whole", Bytes(kMapped, 1)));
+  std::vector<std::jthread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 20; ++round) {
+        const fs::path path = directory_.write(concat("file-", i), Bytes(100'000, 1));
+        const MappedFile file(path);
+        fs::resize_file(path, 1);
+        EXPECT_THROW(file.checked([&] { return sum_of(file.bytes()); }), DataError);
+        EXPECT_NO_THROW(whole.require_unchanged());
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(whole.checked([&] { return sum_of(whole.bytes()); }), int{kMapped});
+}
+
+TEST_F(MappedFileTest, OtherSignalsOfThatNumberAreNotOurs) {
+  EXPECT_EXIT(
+      {
+        const MappedFile file(path_);
+        std::raise(SIGBUS);
+      },
+      ::testing::KilledBySignal(SIGBUS), "");
+  EXPECT_EXIT(
+      {
+        std::signal(SIGBUS, [](int) { std::_Exit(7); });
+        const MappedFile file(path_);
+        std::raise(SIGBUS);
+      },
+      ::testing::ExitedWithCode(7), "");
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-#include "tests/formats/largest_allocation.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <new>
 #include <utility>
+
+#include "tests/formats/mutated.h"
 
 namespace {
 thread_local std::size_t largest = 0;

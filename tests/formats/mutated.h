@@ -44,4 +44,8 @@ inline std::vector<std::uint8_t> mutated(
   return bytes;
 }
 
+/// Returns the bytes of the largest `new` of this thread since the last call; this test program
+/// counts them all.
+std::size_t take_largest_allocation();
+
 }  // namespace lockstep::testing

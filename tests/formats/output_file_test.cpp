@@ -1,6 +1,5 @@
 #include "lockstep/formats/output_file.h"
 
-#include <fstream>
 #include <gtest/gtest.h>
 #include <iterator>
 #include <sys/stat.h>
@@ -17,18 +16,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 TEST(OutputFile, WritesWhatItIsGiven) {
   const testing::TemporaryFolder directory;
   OutputFile file(directory.path() / "a");
   file.write(std::string("one"));
   file.write(std::vector<std::uint8_t>{' ', 't', 'w', 'o'});
   file.close();
-  EXPECT_EQ(text_of(directory.path() / "a"), "one two");
+  EXPECT_EQ(testing::contents(directory.path() / "a"), "one two");
 }
 
 TEST(OutputFile, NeverWritesOverWhatIsThere) {
@@ -40,7 +34,7 @@ TEST(OutputFile, NeverWritesOverWhatIsThere) {
   for (const auto& path : {old, link, directory.path() / "missing" / "a"}) {
     EXPECT_THROW(OutputFile{path}, std::system_error) << path;
   }
-  EXPECT_EQ(text_of(old), "old");
+  EXPECT_EQ(testing::contents(old), "old");
   EXPECT_FALSE(fs::exists(directory.path() / "elsewhere"));
 }
 

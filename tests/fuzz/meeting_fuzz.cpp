@@ -1,10 +1,10 @@
 // What comes over the connections of a rendezvous: frames, the handshake, messages.
 
-#include <cstdlib>
 #include <string>
 #include <vector>
 
-#include "lockstep/core/error.h"
+#include "tests/fuzz/fuzz.h"
+
 #include "lockstep/launch/rendezvous/messages.h"
 #include "lockstep/net/authentication.h"
 #include "lockstep/net/store.h"
@@ -15,64 +15,50 @@ namespace {
 namespace net = lockstep::net;
 namespace launch = lockstep::launch;
 
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+using lockstep::testing::is_taken;
+using lockstep::testing::require;
 
 /// Cuts bytes that come in pieces into messages; refused ones end it.
 std::vector<std::string> messages_in(const std::string& bytes, std::size_t piece) {
   net::FrameDecoder decoder(net::kLargestHandshake);
   std::vector<std::string> messages;
-  try {
+  is_taken([&] {
     for (std::size_t at = 0; at < bytes.size(); at += piece) {
       decoder.feed(bytes.substr(at, piece));
       while (auto message = decoder.next()) messages.push_back(*std::move(message));
     }
-  } catch (const lockstep::DataError&) {
-  }
+  });
   return messages;
 }
 
 /// Reads a message; what is accepted is written as the same bytes again.
 template <typename Read>
 void read(const std::string& bytes, Read read, bool is_canonical = true) {
-  try {
+  is_taken([&] {
     const auto message = read(bytes);
     const auto again = read(bytes_of(message));
     require(!is_canonical || bytes_of(message) == bytes);
     require(bytes_of(again) == bytes_of(message));
-  } catch (const lockstep::DataError&) {
-  }
+  });
 }
 
 void shake_hands(const std::string& bytes) {
   static const net::Key kKey = net::key_of_run("of sixteen bytes or more", "job");
   const std::string challenge = net::challenge_of({});
-  try {
+  is_taken([&] {
     net::hello_of(bytes);
     require(!net::knows_key(challenge, bytes, kKey));
-  } catch (const lockstep::DataError&) {
-  }
-  try {
-    net::answer_to(bytes, {.job = "job"}, {}, kKey);
-  } catch (const lockstep::DataError&) {
-  }
-  try {
-    net::check_welcome(bytes, challenge, "answer", kKey);
-    require(false);
-  } catch (const lockstep::Error&) {
-  }
-  try {
-    net::Opener(kKey).open(bytes);
-    require(false);
-  } catch (const lockstep::DataError&) {
-  }
+  });
+  is_taken([&] { net::answer_to(bytes, {.job = "job"}, {}, kKey); });
+  require(
+      !is_taken<lockstep::Error>([&] { net::check_welcome(bytes, challenge, "answer", kKey); }));
+  require(!is_taken([&] { net::Opener(kKey).open(bytes); }));
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string bytes(reinterpret_cast<const char*>(data), size);
+  const std::string bytes = lockstep::testing::text_of(data, size);
   require(messages_in(bytes, 1) == messages_in(bytes, size + 1));
   shake_hands(bytes);
   read(bytes, net::store_request_of);

@@ -1,9 +1,9 @@
 #include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "lockstep/core/error.h"
+#include "tests/fuzz/fuzz.h"
+
 #include "lockstep/report/run/run_report.h"
 
 namespace {
@@ -11,10 +11,8 @@ namespace {
 using lockstep::bench::MetricLine;
 using lockstep::bench::MetricsFile;
 using lockstep::bench::RunReport;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+using lockstep::testing::is_taken;
+using lockstep::testing::require;
 
 std::string text_of(const std::vector<MetricLine>& lines) {
   std::string text;
@@ -45,16 +43,12 @@ void check_report(const MetricsFile& file) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string text(reinterpret_cast<const char*>(data), size);
-  try {
+  const std::string text = lockstep::testing::text_of(data, size);
+  is_taken([&] {
     const MetricsFile file = lockstep::bench::parse_metrics(text, "fuzz");
     check_round_trip(file);
     check_report(file);
-  } catch (const lockstep::DataError&) {
-  }
-  try {
-    lockstep::bench::parse_summary(text, "fuzz");
-  } catch (const lockstep::DataError&) {
-  }
+  });
+  is_taken([&] { lockstep::bench::parse_summary(text, "fuzz"); });
   return 0;
 }

@@ -1,9 +1,8 @@
-#include <cstdint>
-#include <cstdlib>
 #include <string>
 
+#include "tests/fuzz/fuzz.h"
+
 #include "lockstep/cluster/node_list.h"
-#include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 
 namespace {
@@ -11,9 +10,8 @@ namespace {
 using lockstep::cluster::expand_node_list;
 using lockstep::cluster::kMostNodes;
 
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+using lockstep::testing::is_taken;
+using lockstep::testing::require;
 
 /// A list of plain names stands for itself.
 void check_hosts(const std::string& text) {
@@ -26,14 +24,10 @@ void check_hosts(const std::string& text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string text(reinterpret_cast<const char*>(data), size);
-  try {
-    check_hosts(text);
-  } catch (const lockstep::InvalidArgument&) {
-  }
-  try {
-    require(lockstep::cluster::expand_task_counts(text).size() <= kMostNodes);
-  } catch (const lockstep::InvalidArgument&) {
-  }
+  using lockstep::InvalidArgument;
+  const std::string text = lockstep::testing::text_of(data, size);
+  is_taken<InvalidArgument>([&] { check_hosts(text); });
+  is_taken<InvalidArgument>(
+      [&] { require(lockstep::cluster::expand_task_counts(text).size() <= kMostNodes); });
   return 0;
 }

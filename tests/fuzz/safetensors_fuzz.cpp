@@ -1,20 +1,16 @@
 #include <algorithm>
-#include <cstdlib>
 
 #include "tests/formats/weights/safetensors_reference.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/core/error.h"
 #include "lockstep/formats/weights/safetensors.h"
 
 namespace {
 
 using lockstep::TensorEntry;
 using lockstep::TensorFile;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+using lockstep::testing::require;
 
 bool is_same(const TensorEntry& left, const TensorEntry& right) {
   return left.name == right.name && left.type == right.type && left.shape == right.shape &&
@@ -35,7 +31,7 @@ void check_round_trip(const TensorFile& file) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto expected = lockstep::testing::reference_safetensors({data, data + size});
-  try {
+  const bool is_read = lockstep::testing::is_taken([&] {
     const TensorFile file = lockstep::parse_safetensors({data, size}, "fuzz");
     require(expected.has_value() && expected->size() == file.entries().size());
     for (const TensorEntry& entry : file.entries()) {
@@ -43,8 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       require(tensor.shape == entry.shape && std::ranges::equal(tensor.bytes, entry.bytes));
     }
     check_round_trip(file);
-  } catch (const lockstep::DataError&) {
-    require(!expected.has_value());
-  }
+  });
+  require(is_read == expected.has_value());
   return 0;
 }

@@ -1,19 +1,15 @@
-#include <cstdint>
-#include <cstdlib>
 #include <string>
+
+#include "tests/fuzz/fuzz.h"
 
 #include "bench/experiment/sample.h"
 #include "bench/experiment/study.h"
-#include "lockstep/core/error.h"
 
 namespace {
 
 using lockstep::bench::Sample;
 using lockstep::bench::SampleFile;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+using lockstep::testing::require;
 
 std::string text_of(const std::vector<Sample>& samples) {
   std::string text;
@@ -47,12 +43,11 @@ void check_results(const SampleFile& file) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const std::string text(reinterpret_cast<const char*>(data), size);
-  try {
+  const std::string text = lockstep::testing::text_of(data, size);
+  lockstep::testing::is_taken([&] {
     const SampleFile file = lockstep::bench::parse_samples(text, "fuzz");
     check_round_trip(file, size);
     check_results(file);
-  } catch (const lockstep::DataError&) {
-  }
+  });
   return 0;
 }

@@ -1,11 +1,10 @@
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "tests/formats/weights/torch_bytes.h"
+#include "tests/fuzz/fuzz.h"
 #include "tests/support/temporary_folder.h"
 
-#include "lockstep/core/error.h"
 #include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/formats/weights/zip_archive.h"
@@ -16,10 +15,7 @@ namespace {
 
 using lockstep::TensorEntry;
 using lockstep::TensorFile;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+using lockstep::testing::require;
 
 /// What was read is written, and reads the same again.
 void check_round_trip(const TensorFile& file) {
@@ -73,7 +69,7 @@ extern "C" std::size_t LLVMFuzzerCustomMutator(
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  try {
+  lockstep::testing::is_taken([&] {
     const auto file = lockstep::parse_torch_file({data, size}, "fuzz");
     const TensorFile tensors = lockstep::tensors_of(file);
     std::size_t bytes = 0;
@@ -83,7 +79,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     // Views that repeat their elements up to the limit would only cost time.
     if (bytes < 1 << 20) check_round_trip(tensors);
-  } catch (const lockstep::DataError&) {
-  }
+  });
   return 0;
 }

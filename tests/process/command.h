@@ -2,16 +2,26 @@
 
 #include <chrono>
 #include <functional>
+#include <sstream>
 #include <string>
 #include <sys/types.h>
 #include <vector>
 
 #include "tests/support/temporary_folder.h"
-#include "tests/support/words.h"
 
 #include "lockstep/launch/child_process.h"
 
 namespace lockstep::testing {
+
+using Words = std::vector<std::string>;
+
+/// Returns the words of a line, between its blanks: words("--model toy --lr 0.1").
+inline Words words(const std::string& line) {
+  std::istringstream text(line);
+  Words found;
+  for (std::string word; text >> word;) found.push_back(word);
+  return found;
+}
 
 /// A guard against waiting for ever, which a machine with other programs must not reach either.
 constexpr std::chrono::minutes kGuard{8};

@@ -1,7 +1,5 @@
 // A download's file on a network file system, and beside another download.
 
-#include "lockstep/formats/fetch/partial_file.h"
-
 #include <cerrno>
 #include <fstream>
 #include <gmock/gmock.h>
@@ -14,6 +12,7 @@
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/fetch/download.h"
 
 namespace lockstep {
 namespace {

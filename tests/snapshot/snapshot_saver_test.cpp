@@ -15,7 +15,7 @@
 
 #include "tests/comm/group_factory.h"
 #include "tests/snapshot/snapshot_fixtures.h"
-#include "tests/support/no_threads.h"
+#include "tests/support/failing_call.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/train/file_size_limit.h"
 #include <torch/types.h>

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <stdexcept>
 #include <sys/prctl.h>
 
@@ -21,5 +22,22 @@ inline void make_call_fail(unsigned number, unsigned error) {
     throw std::runtime_error("this kernel filters no system calls");
   }
 }
+
+/// Lets no thread begin, as where a container may have no more processes: no stack is that large.
+class NoThreads {
+ public:
+  NoThreads() {
+    ::pthread_getattr_default_np(&before_);
+    pthread_attr_t huge = before_;
+    ::pthread_attr_setstacksize(&huge, std::size_t{1} << 47);
+    ::pthread_setattr_default_np(&huge);
+  }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+  ~NoThreads() { ::pthread_setattr_default_np(&before_); }
+
+ private:
+  pthread_attr_t before_{};
+};
 
 }  // namespace lockstep::testing

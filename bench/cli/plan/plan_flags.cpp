@@ -10,7 +10,6 @@
 
 #include "bench/planning/profile_of_runs.h"
 #include "lockstep/cli/train/train_launch.h"
-#include "lockstep/core/byte_size.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"

@@ -19,10 +19,10 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/text.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/download/fetch_set.h"
-#include "lockstep/data/image_sets.h"
 #include "lockstep/flags/flag_table.h"
-#include "lockstep/formats/fetch/archive_path.h"
+#include "lockstep/formats/fetch/archive.h"
 #include "lockstep/formats/output_file.h"
 
 namespace lockstep::cli {

@@ -6,7 +6,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/formats/image/image_encoder.h"
+#include "lockstep/formats/image/png.h"
 #include "lockstep/report/page/page.h"
 
 namespace lockstep::cli {

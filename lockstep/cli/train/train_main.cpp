@@ -21,7 +21,6 @@
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
-#include "lockstep/core/frame_log.h"
 #include "lockstep/core/process.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/arithmetic.h"

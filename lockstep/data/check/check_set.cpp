@@ -11,8 +11,8 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/image_folder.h"
-#include "lockstep/data/image_sets.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/cifar.h"
 #include "lockstep/formats/image/image_reader.h"
@@ -36,6 +36,15 @@ struct FileFacts {
   std::string reason;  ///< why it is bad, or empty
 };
 
+/// Takes the name out of a message that begins with it.
+std::string without_name(const std::string& name, const std::string& message) {
+  return message.starts_with(name + ": ") ? message.substr(name.size() + 2) : message;
+}
+
+BadFile bad_file(const fs::path& path, const std::string& message) {
+  return {path.string(), without_name(path.string(), message)};
+}
+
 /// Reads and decodes one file.
 FileFacts facts_of(const ImageFolder& folder, std::int64_t index) {
   FileFacts facts;
@@ -50,9 +59,7 @@ FileFacts facts_of(const ImageFolder& folder, std::int64_t index) {
     digest.update(bytes);
     facts.sha256 = digest.finish();
   } catch (const DataError& error) {
-    const std::string message = error.what();
-    const bool named = message.compare(0, name.size() + 2, name + ": ") == 0;
-    facts.reason = named ? message.substr(name.size() + 2) : message;
+    facts.reason = without_name(name, error.what());
   }
   return facts;
 }
@@ -154,13 +161,6 @@ void check_parts(SetReport& report, const std::vector<Part>& parts, const CheckO
   // Workers come in any order.
   std::sort(report.bad.begin(), report.bad.end(),
       [](const BadFile& one, const BadFile& other) { return one.name < other.name; });
-}
-
-/// Takes the name out of a message that begins with it.
-BadFile bad_file(const fs::path& path, const std::string& message) {
-  const std::string start = path.string() + ": ";
-  const bool named = message.compare(0, start.size(), start) == 0;
-  return {path.string(), named ? message.substr(start.size()) : message};
 }
 
 /// Counts what was read into the report.

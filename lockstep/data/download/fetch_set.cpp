@@ -5,7 +5,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/fetch/archive.h"
-#include "lockstep/formats/fetch/checksum_list.h"
 #include "lockstep/formats/output_file.h"
 
 namespace lockstep::data {
@@ -43,11 +42,6 @@ FetchedFile fetch_archive(const Download& file, const fs::path& directory, const
   return {file.name, file.bytes, downloaded};
 }
 
-// Sizes and SHA-256 are those that TensorFlow Datasets publishes (its tensorflow_datasets/
-// url_checksums/{mnist,fashion_mnist,cifar10,cifar100}.txt); Burn, gomlx and torch-rb publish the
-// same ones. Those of Fashion-MNIST were found again from Debian's dataset-fashion-mnist: its
-// files with the name and time of the original's gzip header have these hashes.
-
 struct Pin {
   std::uint64_t bytes;
   const char* sha256;
@@ -66,40 +60,10 @@ KnownSet idx_set(const std::string& name, const std::vector<std::string>& folder
   return set;
 }
 
-KnownSet mnist() {
-  return idx_set("mnist",
-      {"https://storage.googleapis.com/cvdf-datasets/mnist/",
-          "https://ossci-datasets.s3.amazonaws.com/mnist/"},
-      {{{9'912'422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"},
-          {28'881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"},
-          {1'648'877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"},
-          {4'542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"}}});
-}
-
-KnownSet fashion_mnist() {
-  return idx_set("fashion-mnist",
-      {"https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
-          "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"},
-      {{{26'421'880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"},
-          {29'515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"},
-          {4'422'102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"},
-          {5'148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"}}});
-}
-
 KnownSet cifar(const std::string& digits, const std::string& folder, const Pin& pin) {
   const std::string file = "cifar-" + digits + "-binary.tar.gz";
   const std::string address = "https://www.cs.toronto.edu/~kriz/" + file;
   return {"cifar" + digits, {{file, {address}, pin.bytes, pin.sha256}}, folder};
-}
-
-KnownSet cifar10() {
-  return cifar("10", "cifar-10-batches-bin",
-      {170'052'171, "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"});
-}
-
-KnownSet cifar100() {
-  return cifar("100", "cifar-100-binary",
-      {168'513'733, "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"});
 }
 
 }  // namespace
@@ -118,8 +82,30 @@ std::vector<FetchedFile> fetch_set(const KnownSet& set, const fs::path& director
   return fetched;
 }
 
+// Sizes and SHA-256 are those that TensorFlow Datasets publishes (its tensorflow_datasets/
+// url_checksums/{mnist,fashion_mnist,cifar10,cifar100}.txt); Burn, gomlx and torch-rb publish the
+// same ones. Those of Fashion-MNIST were found again from Debian's dataset-fashion-mnist: its
+// files with the name and time of the original's gzip header have these hashes.
 const std::vector<KnownSet>& known_sets() {
-  static const std::vector<KnownSet> kAll{mnist(), fashion_mnist(), cifar10(), cifar100()};
+  static const std::vector<KnownSet> kAll{
+      idx_set("mnist",
+          {"https://storage.googleapis.com/cvdf-datasets/mnist/",
+              "https://ossci-datasets.s3.amazonaws.com/mnist/"},
+          {{{9'912'422, "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"},
+              {28'881, "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"},
+              {1'648'877, "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"},
+              {4'542, "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"}}}),
+      idx_set("fashion-mnist",
+          {"https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/",
+              "https://storage.googleapis.com/tensorflow/tf-keras-datasets/"},
+          {{{26'421'880, "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84"},
+              {29'515, "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845"},
+              {4'422'102, "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073"},
+              {5'148, "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5"}}}),
+      cifar("10", "cifar-10-batches-bin",
+          {170'052'171, "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"}),
+      cifar("100", "cifar-100-binary",
+          {168'513'733, "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"})};
   return kAll;
 }
 

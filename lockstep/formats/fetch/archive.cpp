@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <locale.h>
 #include <memory>
 #include <new>
@@ -18,14 +19,23 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/byte_fields.h"
-#include "lockstep/formats/fetch/archive_path.h"
-#include "lockstep/formats/gzip.h"
+#include "lockstep/formats/checksum.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/output_file.h"
 
 namespace lockstep {
 namespace {
+
+constexpr std::size_t kLongestPart = 255;  // what Linux's file systems take
+constexpr std::size_t kMostShown = 200;
+
+bool is_control(char letter) { return static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f; }
+
+void require(bool condition, const std::string& reason) {
+  if (!condition) throw DataError(reason);
+}
 
 /// An archive's description of one of its entries.
 struct ArchiveEntry {
@@ -33,35 +43,6 @@ struct ArchiveEntry {
   bool is_folder = false;         ///< otherwise a file
   bool executable = false;        ///< by its owner
   const char* refusal = nullptr;  ///< why it must not be unpacked, such as `it is a device`
-};
-
-/// A tar file, plain or gzip, or a zip file; its first bytes decide which.
-///
-/// Wrong checksums, a cut file and bytes after the end are a DataError. So is a stream that grows
-/// to more than `ratio` times the bytes read for it (the first MiB is free): memory and time stay
-/// in proportion to the file.
-class ArchiveReader {
- public:
-  ArchiveReader(const std::filesystem::path& path, std::uint64_t ratio);
-  ~ArchiveReader();
-
-  /// Goes to the next entry; none at the end.
-  std::optional<ArchiveEntry> next();
-
-  /// Returns the next bytes of the entry, valid until the next call; none at its end.
-  std::span<const std::uint8_t> read();
-
- private:
-  struct Stream;
-
-  [[noreturn]] void fail();
-
-  std::string name_;
-  std::uint64_t ratio_;
-  std::uint64_t zip_bytes_ = 0;  ///< 0 for tar
-  std::uint64_t given_ = 0;
-  std::uint64_t offset_ = 0;
-  std::unique_ptr<Stream> stream_;
 };
 
 constexpr std::size_t kZipBlock = 64 * 1024;
@@ -84,67 +65,43 @@ bool within_ratio(std::uint64_t grown, std::uint64_t read, std::uint64_t ratio) 
 class TarStream {
  public:
   TarStream(const std::filesystem::path& path, std::uint64_t ratio)
-      : file_(path), counted_(file_), source_(counted_), ratio_(ratio), block_(kTarPiece) {}
+      : file_(path), source_(file_), ratio_(ratio), block_(kTarPiece) {}
 
   /// Returns the next block, valid until the next call; none at the end.
-  std::span<const std::uint8_t> next();
+  std::span<const std::uint8_t> next() {
+    const auto block = std::span<const std::uint8_t>(block_).first(source_.read(block_));
+    given_ += block.size();
+    const std::size_t zeros = zeros_at_end(block);
+    zeros_ = zeros == block.size() ? zeros_ + zeros : zeros;
+    if (!within_ratio(given_, source_.bytes_read(), ratio_)) {
+      throw DataError(concat(file_.name(), ": compressed offset ", source_.bytes_read(),
+          ": the archive grows to more than ", ratio_, " times its size"));
+    }
+    return block;
+  }
 
   /// Reads on to the end, so that gzip's checksum is looked at, and requires that after the first
   /// `consumed` bytes of all blocks only zeros come, and that the end is marked by two blocks of
   /// zeros (POSIX, ustar).
-  void finish(std::uint64_t consumed);
+  void finish(std::uint64_t consumed) {
+    while (!next().empty()) {
+    }
+    if (given_ - consumed > zeros_) {
+      refuse_at(file_.name(), consumed, "other bytes come after the archive's end");
+    }
+    if (zeros_ < 2 * kTarBlock || given_ % kTarBlock != 0) {
+      refuse_at(file_.name(), given_, "the archive ends too early, without its end mark");
+    }
+  }
 
  private:
-  /// A source that counts the bytes read from it.
-  class Counted final : public ByteSource {
-   public:
-    explicit Counted(ByteSource& source) : source_(source) {}
-    std::size_t read(std::span<std::uint8_t> out) override {
-      const std::size_t count = source_.read(out);
-      bytes_ += count;
-      return count;
-    }
-    const std::string& name() const override { return source_.name(); }
-    std::uint64_t bytes() const { return bytes_; }
-
-   private:
-    ByteSource& source_;
-    std::uint64_t bytes_ = 0;
-  };
-
   InputFile file_;
-  Counted counted_;
   GunzipSource source_;
   std::uint64_t ratio_;
   std::vector<std::uint8_t> block_;
   std::uint64_t given_ = 0;  // bytes of all blocks so far
   std::uint64_t zeros_ = 0;  // at the end of them
 };
-
-std::span<const std::uint8_t> TarStream::next() {
-  const auto block = std::span<const std::uint8_t>(block_).first(source_.read(block_));
-  given_ += block.size();
-  const std::size_t zeros = zeros_at_end(block);
-  zeros_ = zeros == block.size() ? zeros_ + zeros : zeros;
-  if (!within_ratio(given_, counted_.bytes(), ratio_)) {
-    throw DataError(concat(file_.name(), ": compressed offset ", counted_.bytes(),
-        ": the archive grows to more than ", ratio_, " times its size"));
-  }
-  return block;
-}
-
-void TarStream::finish(std::uint64_t consumed) {
-  while (!next().empty()) {
-  }
-  if (given_ - consumed > zeros_) {
-    throw DataError(
-        concat(file_.name(), ": offset ", consumed, ": other bytes come after the archive's end"));
-  }
-  if (zeros_ < 2 * kTarBlock || given_ % kTarBlock != 0) {
-    throw DataError(concat(
-        file_.name(), ": offset ", given_, ": the archive ends too early, without its end mark"));
-  }
-}
 
 struct FreeArchive {
   void operator()(archive* handle) const noexcept { archive_read_free(handle); }
@@ -181,11 +138,6 @@ const char* refusal_of(archive_entry* entry) {
   }
 }
 
-std::string name_of(archive_entry* entry) {
-  const char* name = archive_entry_pathname(entry);
-  return name == nullptr ? "" : name;
-}
-
 /// A scope in which libarchive writes names as UTF-8 in this thread, whatever the user's locale.
 class Utf8Names {
  public:
@@ -205,95 +157,102 @@ class Utf8Names {
   locale_t before_{};
 };
 
-/// libarchive's state; of tar it sees the blocks only, of zip the file itself.
-struct ArchiveReader::Stream {
-  Stream() : handle(archive_read_new()) {
-    if (!handle) throw std::bad_alloc();
-  }
-
-  static la_ssize_t give(archive* handle, void* user, const void** bytes) noexcept;
-
-  std::unique_ptr<archive, FreeArchive> handle;
-  std::optional<TarStream> tar;
-  std::exception_ptr failure;  // of the blocks: exceptions must not pass through C
-};
-
-la_ssize_t ArchiveReader::Stream::give(archive* handle, void* user, const void** bytes) noexcept {
-  auto& stream = *static_cast<Stream*>(user);
-  try {
-    const auto block = stream.tar->next();
-    *bytes = block.data();
-    return static_cast<la_ssize_t>(block.size());
-  } catch (...) {
-    stream.failure = std::current_exception();
-    archive_set_error(handle, EIO, "the source failed");
-    return -1;
-  }
-}
-
-ArchiveReader::ArchiveReader(const std::filesystem::path& path, std::uint64_t ratio)
-    : name_(path.string()), ratio_(ratio), stream_(std::make_unique<Stream>()) {
-  check(ratio > 0, "archive: the ratio must be positive");
-  archive* handle = stream_->handle.get();
-  int status = ARCHIVE_OK;
-  if (starts_as_zip(path)) {
-    zip_bytes_ = std::filesystem::file_size(path);
-    archive_read_support_format_zip_seekable(handle);
-    status = archive_read_open_filename(handle, path.c_str(), kZipBlock);
-  } else {
-    stream_->tar.emplace(path, ratio);
-    archive_read_support_format_tar(handle);
-    status = archive_read_open(handle, stream_.get(), nullptr, Stream::give, nullptr);
-  }
-  if (status != ARCHIVE_OK) fail();
-}
-
-ArchiveReader::~ArchiveReader() = default;
-
-std::optional<ArchiveEntry> ArchiveReader::next() {
-  const Utf8Names utf8;
-  archive* handle = stream_->handle.get();
-  archive_entry* entry = nullptr;
-  const int status = archive_read_next_header(handle, &entry);
-  if (status == ARCHIVE_EOF) {
-    if (stream_->tar) {
-      stream_->tar->finish(static_cast<std::uint64_t>(archive_filter_bytes(handle, 0)));
+/// A tar file, plain or gzip, or a zip file; its first bytes decide which. Of tar libarchive sees
+/// the blocks only, of zip the file itself.
+///
+/// Wrong checksums, a cut file and bytes after the end are a DataError. So is a stream that grows
+/// to more than `ratio` times the bytes read for it (the first MiB is free): memory and time stay
+/// in proportion to the file.
+class ArchiveReader {
+ public:
+  ArchiveReader(const std::filesystem::path& path, std::uint64_t ratio)
+      : name_(path.string()), ratio_(ratio), handle_(archive_read_new()) {
+    check(ratio > 0, "archive: the ratio must be positive");
+    if (!handle_) throw std::bad_alloc();
+    int status = ARCHIVE_OK;
+    if (starts_as_zip(path)) {
+      zip_bytes_ = std::filesystem::file_size(path);
+      archive_read_support_format_zip_seekable(handle_.get());
+      status = archive_read_open_filename(handle_.get(), path.c_str(), kZipBlock);
+    } else {
+      tar_.emplace(path, ratio);
+      archive_read_support_format_tar(handle_.get());
+      status = archive_read_open(handle_.get(), this, nullptr, give, nullptr);
     }
-    return std::nullopt;
+    if (status != ARCHIVE_OK) fail();
   }
-  if (status != ARCHIVE_OK) fail();
-  offset_ = 0;
-  return ArchiveEntry{.name = name_of(entry),
-      .is_folder = archive_entry_filetype(entry) == AE_IFDIR,
-      .executable = (archive_entry_perm(entry) & S_IXUSR) != 0,
-      .refusal = refusal_of(entry)};
-}
+  ArchiveReader(const ArchiveReader&) = delete;
+  ArchiveReader& operator=(const ArchiveReader&) = delete;
 
-std::span<const std::uint8_t> ArchiveReader::read() {
-  const void* bytes = nullptr;
-  std::size_t size = 0;
-  la_int64_t offset = 0;
-  const int status = archive_read_data_block(stream_->handle.get(), &bytes, &size, &offset);
-  if (status == ARCHIVE_EOF) return {};
-  if (status != ARCHIVE_OK) fail();
-  if (static_cast<std::uint64_t>(offset) != offset_) {
-    throw DataError(concat(name_, ": a file in the archive has a hole at ", offset_));
+  /// Goes to the next entry; none at the end.
+  std::optional<ArchiveEntry> next() {
+    const Utf8Names utf8;
+    archive_entry* entry = nullptr;
+    const int status = archive_read_next_header(handle_.get(), &entry);
+    if (status == ARCHIVE_EOF) {
+      if (tar_) tar_->finish(static_cast<std::uint64_t>(archive_filter_bytes(handle_.get(), 0)));
+      return std::nullopt;
+    }
+    if (status != ARCHIVE_OK) fail();
+    offset_ = 0;
+    const char* name = archive_entry_pathname(entry);
+    return ArchiveEntry{.name = name == nullptr ? "" : name,
+        .is_folder = archive_entry_filetype(entry) == AE_IFDIR,
+        .executable = (archive_entry_perm(entry) & S_IXUSR) != 0,
+        .refusal = refusal_of(entry)};
   }
-  offset_ += size;
-  given_ += size;
-  if (!stream_->tar && !within_ratio(given_, zip_bytes_, ratio_)) {
-    throw DataError(concat(name_, ": the archive grows to more than ", ratio_, " times its size"));
-  }
-  if (size == 0) return read();
-  return {static_cast<const std::uint8_t*>(bytes), size};
-}
 
-void ArchiveReader::fail() {
-  if (stream_->failure) std::rethrow_exception(stream_->failure);
-  const char* reason = archive_error_string(stream_->handle.get());
-  throw DataError(concat(name_, ": no archive that can be read: ",
-      reason == nullptr ? "unknown reason" : shown_name(reason)));
-}
+  /// Returns the next bytes of the entry, valid until the next call; none at its end.
+  std::span<const std::uint8_t> read() {
+    const void* bytes = nullptr;
+    std::size_t size = 0;
+    la_int64_t offset = 0;
+    const int status = archive_read_data_block(handle_.get(), &bytes, &size, &offset);
+    if (status == ARCHIVE_EOF) return {};
+    if (status != ARCHIVE_OK) fail();
+    if (static_cast<std::uint64_t>(offset) != offset_) {
+      throw DataError(concat(name_, ": a file in the archive has a hole at ", offset_));
+    }
+    offset_ += size;
+    given_ += size;
+    if (!tar_ && !within_ratio(given_, zip_bytes_, ratio_)) {
+      throw DataError(
+          concat(name_, ": the archive grows to more than ", ratio_, " times its size"));
+    }
+    if (size == 0) return read();
+    return {static_cast<const std::uint8_t*>(bytes), size};
+  }
+
+ private:
+  static la_ssize_t give(archive* handle, void* user, const void** bytes) noexcept {
+    auto& reader = *static_cast<ArchiveReader*>(user);
+    try {
+      const auto block = reader.tar_->next();
+      *bytes = block.data();
+      return static_cast<la_ssize_t>(block.size());
+    } catch (...) {
+      reader.failure_ = std::current_exception();
+      archive_set_error(handle, EIO, "the source failed");
+      return -1;
+    }
+  }
+
+  [[noreturn]] void fail() {
+    if (failure_) std::rethrow_exception(failure_);
+    const char* reason = archive_error_string(handle_.get());
+    throw DataError(concat(name_, ": no archive that can be read: ",
+        reason == nullptr ? "unknown reason" : shown_name(reason)));
+  }
+
+  std::string name_;
+  std::uint64_t ratio_;
+  std::uint64_t zip_bytes_ = 0;  // 0 for tar
+  std::uint64_t given_ = 0;
+  std::uint64_t offset_ = 0;
+  std::optional<TarStream> tar_;
+  std::exception_ptr failure_;  // of the blocks: exceptions must not pass through C
+  std::unique_ptr<archive, FreeArchive> handle_;
+};
 
 namespace fs = std::filesystem;
 
@@ -383,13 +342,89 @@ class Extraction {
   Unpacked unpacked_;
 };
 
+constexpr std::size_t kLongestName = 1024;
+constexpr std::size_t kDeepest = 32;
+
+std::vector<fs::path> files_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_directory()) files.push_back(entry.path().lexically_relative(folder));
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// Looks at one line: the hash, two spaces, the name.
+std::optional<std::string> line_fault(const fs::path& folder, const std::string& line) {
+  const std::string expected = line.substr(0, kSha256Letters);
+  const std::string between = line.substr(expected.size(), 2);
+  if (!is_sha256(expected) || between != "  ") return "its list of checksums is damaged";
+  const std::string name = line.substr(kSha256Letters + 2);
+  try {
+    const fs::path path = folder / path_in_archive(name, kLongestName, kDeepest);
+    const std::string sha256 = sha256_of_file(path);
+    if (sha256 == expected) return std::nullopt;
+    return concat(name, " has the SHA-256 ", sha256, " and must have ", expected);
+  } catch (const DataError& error) {
+    return error.what();
+  }
+}
+
 }  // namespace
+
+std::filesystem::path path_in_archive(
+    const std::string& name, std::size_t longest, std::size_t deepest) {
+  require(!name.empty(), "it has no name");
+  require(name.size() <= longest, concat("its name is longer than ", longest, " bytes"));
+  require(name.front() != '/', "its name is an absolute path");
+  require(std::none_of(name.begin(), name.end(), is_control), "its name holds a control character");
+  std::filesystem::path path;
+  std::size_t depth = 0;
+  for (std::size_t at = 0; at < name.size();) {
+    const std::size_t end = std::min(name.find('/', at), name.size());
+    const std::string part = name.substr(at, end - at);
+    at = end + 1;
+    if (part.empty() || part == ".") continue;
+    require(part != "..", "its name leaves the folder by ..");
+    require(part.size() <= kLongestPart,
+        concat("a part of its name is longer than ", kLongestPart, " bytes"));
+    require(++depth <= deepest, concat("it lies more than ", deepest, " folders deep"));
+    path /= part;
+  }
+  return path;
+}
+
+std::string shown_name(const std::string& name) {
+  const std::string front = printable_path(name.substr(0, kMostShown));
+  return name.size() > kMostShown ? front + "..." : front;
+}
 
 Unpacked extract_archive(const fs::path& archive, const fs::path& folder,
     const ArchiveLimits& limits, const std::string& top) {
   check(fs::is_directory(folder) && fs::is_empty(folder),
       "archive: the folder to unpack into must be empty: ", folder.string());
   return Extraction(archive, folder, limits, top).run();
+}
+
+void write_checksum_list(const fs::path& folder) {
+  std::string text;
+  for (const auto& file : files_below(folder)) {
+    text += sha256_of_file(folder / file) + "  " + file.string() + "\n";
+  }
+  OutputFile list(folder / kChecksumList);
+  list.write(text);
+  list.close();
+}
+
+std::optional<std::string> checksum_list_fault(const fs::path& folder) {
+  std::ifstream list(folder / kChecksumList);
+  if (!list) return concat("it has no list of checksums, ", kChecksumList);
+  std::size_t lines = 0;
+  for (std::string line; std::getline(list, line); ++lines) {
+    if (auto fault = line_fault(folder, line)) return fault;
+  }
+  if (lines == 0) return "its list of checksums is empty";
+  return std::nullopt;
 }
 
 }  // namespace lockstep

@@ -1,10 +1,23 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace lockstep {
+
+/// Returns the path below a root that an archive's entry names, without `.` and doubled slashes;
+/// empty for the root itself.
+///
+/// A name that is absolute, climbs by `..`, is longer or deeper than the limits, or holds a control
+/// character is a DataError whose text is the reason alone.
+std::filesystem::path path_in_archive(
+    const std::string& name, std::size_t longest, std::size_t deepest);
+
+/// Returns a name as messages show it: by printable_path(), at most 200 letters.
+std::string shown_name(const std::string& name);
 
 /// Limits of what an archive may become.
 struct ArchiveLimits {
@@ -31,5 +44,16 @@ struct Unpacked {
 /// was written until then stays.
 Unpacked extract_archive(const std::filesystem::path& archive, const std::filesystem::path& folder,
     const ArchiveLimits& limits = {}, const std::string& top = "");
+
+/// The list of a folder's files and their SHA-256, as coreutils' `sha256sum --check` reads it.
+inline constexpr const char* kChecksumList = "SHA256SUMS";
+
+/// Writes the list of all files below a folder into it.
+void write_checksum_list(const std::filesystem::path& folder);
+
+/// Compares a folder with its list: nothing if they agree, else what does not, in words.
+///
+/// Files that are not in the list are ignored.
+std::optional<std::string> checksum_list_fault(const std::filesystem::path& folder);
 
 }  // namespace lockstep

@@ -1,30 +1,62 @@
 #include "lockstep/formats/fetch/download.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <curl/curl.h>
 #include <exception>
+#include <fcntl.h>
+#include <memory>
 #include <new>
 #include <optional>
+#include <stdio.h>
 #include <string_view>
 #include <sys/stat.h>
 #include <system_error>
 #include <thread>
+#include <unistd.h>
+#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/checksum.h"
-#include "lockstep/formats/fetch/partial_file.h"
+#include "lockstep/formats/input_file.h"
+#include "lockstep/formats/open_directory.h"
+#include "lockstep/liveness/own_slot.h"
 
 namespace lockstep {
 namespace {
+
+FileDescriptor locked(const OpenDirectory& directory, const std::string& part_name) {
+  LockedFile opened = open_locked(directory, part_name);
+  const std::string path = directory.path_of(part_name);
+  check(opened.refusal != EWOULDBLOCK, path,
+      ": another process is downloading it; wait for it to finish");
+  errno = opened.refusal;
+  if (errno != 0) throw_errno("lock", path);
+  return std::move(opened.file);
+}
+
+std::uint64_t size_of(int descriptor, const std::string& path) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) throw_errno("fstat", path);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+std::string checked_name(const std::string& name) {
+  check(!name.empty() && name.find('/') == std::string::npos,
+      "a download needs the name of a file, without a folder: ", name);
+  return name;
+}
 
 constexpr long kMostRedirects = 5;
 constexpr long kWhole = 200;
 constexpr long kPart = 206;
 constexpr int kFirstStatus = 100;
 
-struct FreeUrl {
+struct FreeCurl {
   void operator()(CURLU* url) const noexcept { curl_url_cleanup(url); }
+  void operator()(curl_slist* list) const noexcept { curl_slist_free_all(list); }
+  void operator()(CURL* handle) const noexcept { curl_easy_cleanup(handle); }
 };
 
 /// Returns a part of an address; empty when it has none.
@@ -43,7 +75,7 @@ bool is_loopback(const std::string& host) {
 /// Refuses every address but https without a password; http to this host's loopback is taken if
 /// that is allowed.
 void check_download_address(const std::string& address, bool plain_on_loopback) {
-  const std::unique_ptr<CURLU, FreeUrl> url(curl_url());
+  const std::unique_ptr<CURLU, FreeCurl> url(curl_url());
   if (!url) throw std::bad_alloc();
   check(curl_url_set(url.get(), CURLUPART_URL, address.c_str(), 0) == CURLUE_OK,
       "download: this is not an https address: ", address);
@@ -84,6 +116,8 @@ bool is_strong_tag(const std::string& tag) {
   return tag.size() >= 2 && tag.front() == '"' && tag.back() == '"';
 }
 
+/// The failures of a server and of the way to it: HTTP statuses from 100 on, below them curl's
+/// codes.
 class TransferErrors final : public std::error_category {
  public:
   const char* name() const noexcept override { return "transfer"; }
@@ -93,10 +127,10 @@ class TransferErrors final : public std::error_category {
   }
 };
 
-struct FreeList {
-  void operator()(curl_slist* list) const noexcept { curl_slist_free_all(list); }
-};
-using HeaderList = std::unique_ptr<curl_slist, FreeList>;
+const std::error_category& transfer_errors() {
+  static const TransferErrors kCategory;
+  return kCategory;
+}
 
 /// Lists failures of the way to the server, which may be gone a little later.
 bool may_pass(CURLcode code) {
@@ -135,190 +169,22 @@ void start_curl_once() {
   if (kStarted != CURLE_OK) throw Error("download: curl cannot be started");
 }
 
-/// The data of one request that its callback needs.
-struct Reception {
-  CURL* handle = nullptr;
-  BodySink* sink = nullptr;
-  std::uint64_t from = 0;
-  bool begun = false;
-  bool refused = false;  ///< the body is that of an error page, or of another part
-  std::exception_ptr failure;
-};
-
-long status_of(CURL* handle) {
-  long status = 0;
-  curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
-  return status;
-}
-
-/// Looks at the answer before its first byte is taken.
-void begin(Reception& reception) {
-  reception.begun = true;
-  const long status = status_of(reception.handle);
-  if (status == kPart && reception.from > 0) {
-    reception.refused = first_byte_of(header(reception.handle, "content-range")) != reception.from;
-  } else {
-    reception.refused = status != kWhole;
-    if (!reception.refused && reception.from > 0) reception.sink->restart();
-  }
-}
-
-// A server that has another file is not waited for.
-void hear_size(const Reception& reception) {
-  const long status = status_of(reception.handle);
-  if (status != kWhole && status != kPart) return;
-  const auto bytes = status == kWhole
-                         ? parse_number<std::uint64_t>(header(reception.handle, "content-length"))
-                         : whole_size_of(header(reception.handle, "content-range"));
-  if (bytes) reception.sink->expect(*bytes);
-}
-
-// Called for each line of the headers; an empty one ends them.
-std::size_t receive_header(
-    char* bytes, std::size_t /*one*/, std::size_t size, void* user) noexcept {
-  auto& reception = *static_cast<Reception*>(user);
-  try {
-    if (std::string_view(bytes, size) == "\r\n" && !reception.begun) hear_size(reception);
-    return size;
-  } catch (...) {
-    reception.failure = std::current_exception();
-    return 0;
-  }
-}
-
-// Exceptions must not pass through curl's frames, which are C.
-std::size_t receive(char* bytes, std::size_t /*one*/, std::size_t size, void* user) noexcept {
-  auto& reception = *static_cast<Reception*>(user);
-  constexpr std::size_t kStop = 0;
-  try {
-    if (!reception.begun) begin(reception);
-    if (reception.refused) return kStop;
-    reception.sink->write(std::span(reinterpret_cast<const std::uint8_t*>(bytes), size));
-    return size;
-  } catch (...) {
-    reception.failure = std::current_exception();
-    return kStop;
-  }
-}
-
-}  // namespace
-
-const std::error_category& transfer_errors() {
-  static const TransferErrors kCategory;
-  return kCategory;
-}
-
-struct Transfer::Handle {
-  Handle() : curl(curl_easy_init()) {
-    if (curl == nullptr) throw std::bad_alloc();
-  }
-  Handle(const Handle&) = delete;
-  Handle& operator=(const Handle&) = delete;
-  ~Handle() { curl_easy_cleanup(curl); }
-
-  void prepare(const TransferOptions& options);
-  TransferResult result(CURLcode code, const Reception& reception) const;
-
-  CURL* curl;
-  char reason[CURL_ERROR_SIZE] = "";
-};
-
-void Transfer::Handle::prepare(const TransferOptions& options) {
-  curl_easy_reset(curl);
-  reason[0] = '\0';
-  set(curl, CURLOPT_ERRORBUFFER, static_cast<char*>(reason));
-  set(curl, CURLOPT_NOSIGNAL, 1L);
-  set(curl, CURLOPT_USERAGENT, "lockstep");
-  set(curl, CURLOPT_PROTOCOLS_STR, options.plain_on_loopback ? "http,https" : "https");
-  set(curl, CURLOPT_REDIR_PROTOCOLS_STR, "https");
-  set(curl, CURLOPT_FOLLOWLOCATION, 1L);
-  set(curl, CURLOPT_MAXREDIRS, kMostRedirects);
-  set(curl, CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
-  set(curl, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(options.connect_timeout.count()));
-  set(curl, CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(options.slowest_bytes_per_second));
-  set(curl, CURLOPT_LOW_SPEED_TIME, static_cast<long>(options.slow_time.count()));
-  if (!options.certificates.empty()) {
-    set(curl, CURLOPT_CAINFO, options.certificates.c_str());
-    set(curl, CURLOPT_CAPATH, static_cast<const char*>(nullptr));
-  }
-}
-
-TransferResult Transfer::Handle::result(CURLcode code, const Reception& reception) const {
-  TransferResult result;
-  const long status = status_of(curl);
-  const bool refused =
-      reception.refused || (code == CURLE_OK && status != kWhole && !reception.begun);
-  if (refused) {
-    result.error = {static_cast<int>(status), transfer_errors()};
-    result.may_pass = status_may_pass(status) || status == kPart;
-    if (status == kPart) result.detail = "the server sent another part than it was asked for";
-  } else if (code != CURLE_OK) {
-    result.error = {static_cast<int>(code), transfer_errors()};
-    result.may_pass = may_pass(code);
-    result.is_stalled = code == CURLE_OPERATION_TIMEDOUT;
-    result.detail = reason;
-  }
-  const std::string tag = header(curl, "etag");
-  if (is_strong_tag(tag)) result.entity_tag = tag;
-  curl_off_t seconds = 0;
-  curl_easy_getinfo(curl, CURLINFO_RETRY_AFTER, &seconds);
-  result.retry_after = std::chrono::seconds(seconds);
-  return result;
-}
-
-Transfer::Transfer(TransferOptions options) : options_(std::move(options)) {
-  start_curl_once();
-  handle_ = std::make_unique<Handle>();
-}
-
-Transfer::~Transfer() = default;
-
-TransferResult Transfer::get(
-    const std::string& address, std::uint64_t from, const std::string& entity_tag, BodySink& sink) {
-  check_download_address(address, options_.plain_on_loopback);
-  CURL* curl = handle_->curl;
-  handle_->prepare(options_);
-  Reception reception{.handle = curl, .sink = &sink, .from = from, .failure = nullptr};
-  set(curl, CURLOPT_URL, address.c_str());
-  set(curl, CURLOPT_HEADERFUNCTION, receive_header);
-  set(curl, CURLOPT_HEADERDATA, &reception);
-  set(curl, CURLOPT_WRITEFUNCTION, receive);
-  set(curl, CURLOPT_WRITEDATA, &reception);
-  const std::string range = concat(from, "-");
-  HeaderList headers;
-  if (from > 0) {
-    set(curl, CURLOPT_RANGE, range.c_str());
-    if (!entity_tag.empty()) {
-      headers.reset(curl_slist_append(nullptr, concat("If-Range: ", entity_tag).c_str()));
-      if (!headers) throw std::bad_alloc();
-      set(curl, CURLOPT_HTTPHEADER, headers.get());
-    }
-  }
-  const CURLcode code = curl_easy_perform(curl);
-  if (reception.failure) std::rethrow_exception(reception.failure);
-  return handle_->result(code, reception);
-}
-
-namespace {
-
-constexpr int kRangeNotSatisfiable = 416;
-// A server that sent nothing for so long twice will not do better at the fourth time.
-constexpr int kAttemptsAtSilence = 2;
-
 /// One file on its way: its bytes and what is known of them.
-class Arrival final : public BodySink {
+class Arrival {
  public:
   Arrival(const Download& wanted, PartialFile& file, const DownloadOptions& options)
       : wanted_(wanted), file_(file), options_(options) {}
 
-  void expect(std::uint64_t bytes) override {
+  /// Called before the body with the size of the whole file, if the server says it.
+  void expect(std::uint64_t bytes) {
     if (bytes != wanted_.bytes)
       throw DataError(concat("has ", bytes, " bytes where there must be ", wanted_.bytes));
   }
 
-  void restart() override { file_.restart(); }
+  /// Called when the body begins at the file's first byte, although a later one was asked for.
+  void restart() { file_.restart(); }
 
-  void write(std::span<const std::uint8_t> bytes) override {
+  void write(std::span<const std::uint8_t> bytes) {
     if (bytes.size() > wanted_.bytes - file_.size()) {
       throw DataError(concat("sends more than the ", wanted_.bytes, " bytes that it must be"));
     }
@@ -341,6 +207,176 @@ class Arrival final : public BodySink {
   PartialFile& file_;
   const DownloadOptions& options_;
 };
+
+/// The data of one request that its callback needs.
+struct Reception {
+  CURL* handle = nullptr;
+  Arrival* arrival = nullptr;
+  std::uint64_t from = 0;
+  bool begun = false;
+  bool refused = false;  ///< the body is that of an error page, or of another part
+  std::exception_ptr failure;
+};
+
+long status_of(CURL* handle) {
+  long status = 0;
+  curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
+  return status;
+}
+
+/// Looks at the answer before its first byte is taken.
+void begin(Reception& reception) {
+  reception.begun = true;
+  const long status = status_of(reception.handle);
+  if (status == kPart && reception.from > 0) {
+    reception.refused = first_byte_of(header(reception.handle, "content-range")) != reception.from;
+  } else {
+    reception.refused = status != kWhole;
+    if (!reception.refused && reception.from > 0) reception.arrival->restart();
+  }
+}
+
+// A server that has another file is not waited for.
+void hear_size(const Reception& reception) {
+  const long status = status_of(reception.handle);
+  if (status != kWhole && status != kPart) return;
+  const auto bytes = status == kWhole
+                         ? parse_number<std::uint64_t>(header(reception.handle, "content-length"))
+                         : whole_size_of(header(reception.handle, "content-range"));
+  if (bytes) reception.arrival->expect(*bytes);
+}
+
+// Called for each line of the headers; an empty one ends them.
+std::size_t receive_header(
+    char* bytes, std::size_t /*one*/, std::size_t size, void* user) noexcept {
+  auto& reception = *static_cast<Reception*>(user);
+  try {
+    if (std::string_view(bytes, size) == "\r\n" && !reception.begun) hear_size(reception);
+    return size;
+  } catch (...) {
+    reception.failure = std::current_exception();
+    return 0;
+  }
+}
+
+// Exceptions must not pass through curl's frames, which are C.
+std::size_t receive(char* bytes, std::size_t /*one*/, std::size_t size, void* user) noexcept {
+  auto& reception = *static_cast<Reception*>(user);
+  constexpr std::size_t kStop = 0;
+  try {
+    if (!reception.begun) begin(reception);
+    if (reception.refused) return kStop;
+    reception.arrival->write(std::span(reinterpret_cast<const std::uint8_t*>(bytes), size));
+    return size;
+  } catch (...) {
+    reception.failure = std::current_exception();
+    return kStop;
+  }
+}
+
+/// The end of one request.
+struct TransferResult {
+  std::error_code error;    ///< none if the whole body came
+  bool may_pass = false;    ///< the failure may be gone at the next attempt
+  bool is_stalled = false;  ///< too little came for too long
+  std::string detail;       ///< more about the failure, or empty
+  std::string entity_tag;   ///< names this state of the file, if the server gave a strong one
+  std::chrono::seconds retry_after{0};  ///< how long the server asks to be left alone
+};
+
+/// A client that gets files by https, with curl: certificates are verified, redirects are followed
+/// five times and only to https, proxies are taken from the usual variables (`https_proxy`, ...).
+class Transfer {
+ public:
+  explicit Transfer(const TransferOptions& options) : options_(options) {
+    start_curl_once();
+    curl_.reset(curl_easy_init());
+    if (!curl_) throw std::bad_alloc();
+  }
+
+  /// Asks for a file from byte `from` on and hands on what comes.
+  ///
+  /// `entity_tag` may be empty; else a file that changed since is sent from its start. An address
+  /// that is not https is an InvalidArgument; what the arrival throws comes out here.
+  TransferResult get(const std::string& address, std::uint64_t from, const std::string& entity_tag,
+      Arrival& arrival) {
+    check_download_address(address, options_.plain_on_loopback);
+    CURL* const curl = curl_.get();
+    prepare();
+    Reception reception{.handle = curl, .arrival = &arrival, .from = from, .failure = nullptr};
+    set(curl, CURLOPT_URL, address.c_str());
+    set(curl, CURLOPT_HEADERFUNCTION, receive_header);
+    set(curl, CURLOPT_HEADERDATA, &reception);
+    set(curl, CURLOPT_WRITEFUNCTION, receive);
+    set(curl, CURLOPT_WRITEDATA, &reception);
+    const std::string range = concat(from, "-");
+    std::unique_ptr<curl_slist, FreeCurl> headers;
+    if (from > 0) {
+      set(curl, CURLOPT_RANGE, range.c_str());
+      if (!entity_tag.empty()) {
+        headers.reset(curl_slist_append(nullptr, concat("If-Range: ", entity_tag).c_str()));
+        if (!headers) throw std::bad_alloc();
+        set(curl, CURLOPT_HTTPHEADER, headers.get());
+      }
+    }
+    const CURLcode code = curl_easy_perform(curl);
+    if (reception.failure) std::rethrow_exception(reception.failure);
+    return result_of(code, reception);
+  }
+
+ private:
+  void prepare() {
+    curl_easy_reset(curl_.get());
+    reason_[0] = '\0';
+    set(curl_.get(), CURLOPT_ERRORBUFFER, static_cast<char*>(reason_));
+    set(curl_.get(), CURLOPT_NOSIGNAL, 1L);
+    set(curl_.get(), CURLOPT_USERAGENT, "lockstep");
+    set(curl_.get(), CURLOPT_PROTOCOLS_STR, options_.plain_on_loopback ? "http,https" : "https");
+    set(curl_.get(), CURLOPT_REDIR_PROTOCOLS_STR, "https");
+    set(curl_.get(), CURLOPT_FOLLOWLOCATION, 1L);
+    set(curl_.get(), CURLOPT_MAXREDIRS, kMostRedirects);
+    set(curl_.get(), CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
+    set(curl_.get(), CURLOPT_CONNECTTIMEOUT_MS,
+        static_cast<long>(options_.connect_timeout.count()));
+    set(curl_.get(), CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(options_.slowest_bytes_per_second));
+    set(curl_.get(), CURLOPT_LOW_SPEED_TIME, static_cast<long>(options_.slow_time.count()));
+    if (!options_.certificates.empty()) {
+      set(curl_.get(), CURLOPT_CAINFO, options_.certificates.c_str());
+      set(curl_.get(), CURLOPT_CAPATH, static_cast<const char*>(nullptr));
+    }
+  }
+
+  TransferResult result_of(CURLcode code, const Reception& reception) const {
+    TransferResult result;
+    const long status = status_of(curl_.get());
+    const bool refused =
+        reception.refused || (code == CURLE_OK && status != kWhole && !reception.begun);
+    if (refused) {
+      result.error = {static_cast<int>(status), transfer_errors()};
+      result.may_pass = status_may_pass(status) || status == kPart;
+      if (status == kPart) result.detail = "the server sent another part than it was asked for";
+    } else if (code != CURLE_OK) {
+      result.error = {static_cast<int>(code), transfer_errors()};
+      result.may_pass = may_pass(code);
+      result.is_stalled = code == CURLE_OPERATION_TIMEDOUT;
+      result.detail = reason_;
+    }
+    const std::string tag = header(curl_.get(), "etag");
+    if (is_strong_tag(tag)) result.entity_tag = tag;
+    curl_off_t seconds = 0;
+    curl_easy_getinfo(curl_.get(), CURLINFO_RETRY_AFTER, &seconds);
+    result.retry_after = std::chrono::seconds(seconds);
+    return result;
+  }
+
+  const TransferOptions& options_;
+  std::unique_ptr<CURL, FreeCurl> curl_;
+  char reason_[CURL_ERROR_SIZE] = "";
+};
+
+constexpr int kRangeNotSatisfiable = 416;
+// A server that sent nothing for so long twice will not do better at the fourth time.
+constexpr int kAttemptsAtSilence = 2;
 
 void check_wanted(const Download& wanted) {
   check(is_sha256(wanted.sha256), "download: this is not a SHA-256: ", wanted.sha256);
@@ -369,10 +405,6 @@ void pause(const DownloadOptions& options, int attempt, std::chrono::seconds ask
   std::this_thread::sleep_for(std::min(wished, options.longest_pause));
 }
 
-std::string in_words(const std::string& address, const TransferResult& result) {
-  return concat("download ", address, result.detail.empty() ? "" : ": ", result.detail);
-}
-
 /// Brings the whole file from one address; throws when that cannot give it.
 void bring(const std::string& address, Arrival& arrival, PartialFile& file, Transfer& transfer,
     const DownloadOptions& options) {
@@ -382,7 +414,9 @@ void bring(const std::string& address, Arrival& arrival, PartialFile& file, Tran
     const auto result = transfer.get(address, file.size(), entity_tag, arrival);
     entity_tag = result.entity_tag;
     if (result.error) {
-      const std::system_error error(result.error, in_words(address, result));
+      const std::string& detail = result.detail;
+      const std::system_error error(
+          result.error, concat("download ", address, detail.empty() ? "" : ": ", detail));
       const bool is_silent = result.is_stalled && file.size() == before;
       const int attempts =
           is_silent ? std::min(kAttemptsAtSilence, options.attempts) : options.attempts;
@@ -429,6 +463,60 @@ void bring_from_any(const Download& wanted, PartialFile& file, const DownloadOpt
 }
 
 }  // namespace
+
+PartialFile::PartialFile(const std::filesystem::path& directory, const std::string& name)
+    : directory_(OpenDirectory::open(directory)),
+      name_(checked_name(name)),
+      part_name_(concat(".", name, ".part")),
+      path_(directory_.path_of(part_name_)),
+      file_(locked(directory_, part_name_)),
+      size_(size_of(file_.get(), path_)) {}
+
+void PartialFile::append(std::span<const std::uint8_t> bytes) {
+  while (!bytes.empty()) {
+    const auto offset = static_cast<off_t>(size_);
+    const ssize_t count =
+        retried([&] { return ::pwrite(file_.get(), bytes.data(), bytes.size(), offset); });
+    if (count < 0) throw_errno("write", path_);
+    sign_of_life();
+    size_ += static_cast<std::uint64_t>(count);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+}
+
+void PartialFile::restart() {
+  if (::ftruncate(file_.get(), 0) != 0) throw_errno("truncate", path_);
+  size_ = 0;
+}
+
+std::string PartialFile::sha256() const {
+  FileDescriptor again(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
+  if (!again || ::lseek(again.get(), 0, SEEK_SET) != 0) throw_errno("read again", path_);
+  InputFile source(std::move(again), path_);
+  return sha256_of(source);
+}
+
+void PartialFile::finish() {
+  if (::fchmod(file_.get(), 0644) != 0) throw_errno("set the mode of", path_);
+  if (::fsync(file_.get()) != 0) throw_errno("sync", path_);
+  rename();
+  directory_.sync();
+}
+
+// NFS, CephFS and others know no renaming that spares what is there; a second name spares it, too.
+void PartialFile::rename() const {
+  const int folder = directory_.descriptor();
+  const char *part = part_name_.c_str(), *whole = name_.c_str();
+  if (::renameat2(folder, part, folder, whole, RENAME_NOREPLACE) == 0) return;
+  const bool is_unknown = errno == EINVAL || errno == ENOSYS || errno == ENOTSUP;
+  if (!is_unknown || ::linkat(folder, part, folder, whole, 0) != 0)
+    throw_errno("rename to " + name_ + " the file", path_);
+  if (::unlinkat(folder, part, 0) != 0) throw_errno("remove the first name of " + name_, path_);
+}
+
+void PartialFile::remove() {
+  if (::unlinkat(directory_.descriptor(), part_name_.c_str(), 0) != 0) throw_errno("remove", path_);
+}
 
 bool download(const Download& wanted, const std::filesystem::path& directory,
     const DownloadOptions& options) {

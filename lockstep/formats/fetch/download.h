@@ -4,70 +4,61 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
-#include <system_error>
 #include <vector>
+
+#include "lockstep/core/file_descriptor.h"
+#include "lockstep/formats/open_directory.h"
 
 namespace lockstep {
 
-/// Holds what a server or the way to it fails with: an HTTP status from 100 on, below it curl's
-/// codes.
-const std::error_category& transfer_errors();
+/// The file `.NAME.part` in which a download grows, even over several runs.
+///
+/// It is a regular file of this user alone (0600, one name, no link), and locked: a second download
+/// of the same file at the same time is an InvalidArgument. Failures of the disk are
+/// std::system_error. What is not finished stays, for the next run to go on.
+class PartialFile {
+ public:
+  PartialFile(const std::filesystem::path& directory, const std::string& name);
 
-/// Options of a Transfer.
+  std::uint64_t size() const { return size_; }
+  const std::string& path() const { return path_; }
+
+  /// Adds bytes at the end.
+  void append(std::span<const std::uint8_t> bytes);
+
+  /// Forgets all bytes.
+  void restart();
+
+  /// Reads the whole file again and gives its SHA-256.
+  std::string sha256() const;
+
+  /// Makes the file durable and gives it its name; what has that name already stays, and is a
+  /// std::system_error.
+  void finish();
+
+  /// Removes the file.
+  void remove();
+
+ private:
+  void rename() const;
+
+  OpenDirectory directory_;
+  std::string name_;
+  std::string part_name_;
+  std::string path_;
+  FileDescriptor file_;
+  std::uint64_t size_ = 0;
+};
+
+/// Options of the transfers of a download.
 struct TransferOptions {
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(30);
   std::int64_t slowest_bytes_per_second = 1000;  ///< less than this for `slow_time` ends it
   std::chrono::seconds slow_time = std::chrono::seconds(15);
   std::filesystem::path certificates;  ///< PEM file of authorities, instead of the system's
   bool plain_on_loopback = false;      ///< http:// to this host alone: for tests
-};
-
-/// A taker of the body that a server sends.
-class BodySink {
- public:
-  virtual ~BodySink() = default;
-
-  /// Called before the body with the size of the whole file, if the server says it.
-  virtual void expect(std::uint64_t bytes) = 0;
-
-  /// Called when the body begins at the file's first byte, although a later one was asked for.
-  virtual void restart() = 0;
-
-  virtual void write(std::span<const std::uint8_t> bytes) = 0;
-};
-
-/// The end of one request.
-struct TransferResult {
-  std::error_code error;    ///< none if the whole body came
-  bool may_pass = false;    ///< the failure may be gone at the next attempt
-  bool is_stalled = false;  ///< too little came for too long
-  std::string detail;       ///< more about the failure, or empty
-  std::string entity_tag;   ///< names this state of the file, if the server gave a strong one
-  std::chrono::seconds retry_after{0};  ///< how long the server asks to be left alone
-};
-
-/// A client that gets files by https, with curl: certificates are verified, redirects are followed
-/// five times and only to https, proxies are taken from the usual variables (`https_proxy`, ...).
-class Transfer {
- public:
-  explicit Transfer(TransferOptions options);
-  ~Transfer();
-
-  /// Asks for a file from byte `from` on and hands what comes to the sink.
-  ///
-  /// `entity_tag` may be empty; else a file that changed since is sent from its start. An address
-  /// that is not https is an InvalidArgument; what the sink throws comes out here.
-  TransferResult get(const std::string& address, std::uint64_t from, const std::string& entity_tag,
-      BodySink& sink);
-
- private:
-  struct Handle;
-
-  TransferOptions options_;
-  std::unique_ptr<Handle> handle_;
 };
 
 /// A file on the net: its addresses, and what its content must be.

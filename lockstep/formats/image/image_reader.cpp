@@ -3,9 +3,6 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/image/jpeg.h"
-#include "lockstep/formats/image/orientation.h"
-#include "lockstep/formats/image/png.h"
 
 namespace lockstep {
 namespace {
@@ -26,12 +23,6 @@ std::variant<JpegHeader, PngHeader> read_header(
     std::span<const std::uint8_t> bytes, const std::string& name, const ImageLimits& limits) {
   if (image_kind(bytes, name) == ImageKind::kJpeg) return read_jpeg_header(bytes, name, limits);
   return read_png_header(bytes, name, limits);
-}
-
-void resize(Image& image, const Box& box) {
-  image.size = {box.width, box.height};
-  image.channels = 3;
-  image.pixels.resize(static_cast<std::size_t>(box.width * box.height * image.channels));
 }
 
 }  // namespace
@@ -59,7 +50,7 @@ void ImageReader::read(const Box& box, Image& out) const {
   const int orientation = options_.apply_orientation ? info_.orientation : 1;
   const auto stored_size = std::visit([](const auto& header) { return header.size; }, header_);
   const Box stored = stored_box(box, stored_size, orientation);
-  resize(out, stored);
+  out.resize({stored.width, stored.height}, 3);
   if (const auto* jpeg = std::get_if<JpegHeader>(&header_)) {
     decode_jpeg(bytes_, name_, *jpeg, options_.limits.scans, stored, out);
   } else {

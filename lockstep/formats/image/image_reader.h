@@ -6,7 +6,6 @@
 #include <variant>
 
 #include "lockstep/formats/image/image.h"
-#include "lockstep/formats/image/image_file.h"
 #include "lockstep/formats/image/jpeg.h"
 #include "lockstep/formats/image/png.h"
 

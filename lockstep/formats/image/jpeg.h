@@ -3,10 +3,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/formats/image/image.h"
-#include "lockstep/formats/image/image_file.h"
-#include "lockstep/formats/image/orientation.h"
 
 namespace lockstep {
 
@@ -34,5 +33,19 @@ JpegHeader read_jpeg_header(
 /// than the limit.
 void decode_jpeg(std::span<const std::uint8_t> bytes, const std::string& name,
     const JpegHeader& header, int scan_limit, const Box& box, Image& out);
+
+/// Options of encode_jpeg().
+struct JpegOptions {
+  int quality = 90;                ///< 1 to 100, as libjpeg and Pillow count it
+  int horizontal_subsampling = 2;  ///< pixels for one sample of colour: 1, 2 or 4
+  int vertical_subsampling = 2;    ///< rows for one sample of colour: 1 or 2
+  bool progressive = false;
+  int restart_rows = 0;  ///< rows of blocks between restart markers; 0: none
+};
+
+/// Makes a JPEG file of an image with 3 channels (RGB) or 1 (grey).
+///
+/// Sides above 65,500, other channels or options outside of their ranges are an InvalidArgument.
+std::vector<std::uint8_t> encode_jpeg(const ImageView& image, const JpegOptions& options = {});
 
 }  // namespace lockstep

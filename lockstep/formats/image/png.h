@@ -3,10 +3,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/formats/image/image.h"
-#include "lockstep/formats/image/image_file.h"
-#include "lockstep/formats/image/orientation.h"
 
 namespace lockstep {
 
@@ -26,14 +25,14 @@ struct PngHeader {
 PngHeader read_png_header(
     std::span<const std::uint8_t> bytes, const std::string& name, const ImageLimits& limits = {});
 
-/// Compares the checksum of every chunk; a wrong one is a DataError that names the chunk.
-void check_png_checksums(std::span<const std::uint8_t> bytes, const std::string& name);
-
 /// Decodes a part of a PNG file, as stored, to RGB; the box must lie in the image.
 ///
 /// Chunks that say how to show the image (colour profiles, gamma, transparent colours) and texts
 /// are passed over; no memory is given to them. What libpng only warns of is a DataError.
 void decode_png(std::span<const std::uint8_t> bytes, const std::string& name,
     const PngHeader& header, const Box& box, Image& out);
+
+/// Makes a PNG file of 8 bits a channel: 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha.
+std::vector<std::uint8_t> encode_png(const ImageView& image);
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/byte_fields.h"
-#include "lockstep/formats/mapped_file.h"
+#include "lockstep/formats/input_file.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/formats/weights/tensor_file.h"
 

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/formats/mapped_file.h"
+#include "lockstep/formats/input_file.h"
 
 namespace lockstep {
 

@@ -5,7 +5,7 @@
 #include <sys/types.h>
 #include <vector>
 
-#include "lockstep/core/cgroup.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/launch/child_process.h"
 

@@ -3,7 +3,7 @@
 #include <sstream>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/base64.h"
+#include "lockstep/core/text.h"
 #include "lockstep/report/page/page.h"
 #include "lockstep/report/plot/figure.h"
 #include "lockstep/report/plot/svg.h"

@@ -16,7 +16,7 @@
 #include "lockstep/data/batch.h"
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/data/pixels/pixel_scale.h"
-#include "lockstep/formats/image/image_encoder.h"
+#include "lockstep/formats/image/png.h"
 #include "lockstep/train/input/datasets.h"
 
 namespace lockstep {

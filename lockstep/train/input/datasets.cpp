@@ -8,13 +8,12 @@
 
 #include <torch/types.h>
 
-#include "lockstep/core/cgroup.h"
+#include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/data/class_names.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/data/image_samples.h"
-#include "lockstep/data/image_sets.h"
 #include "lockstep/data/pattern.h"
 #include "lockstep/data/samples.h"
 #include "lockstep/data/split.h"

@@ -1,7 +1,6 @@
 #include "lockstep/train/options/train_flags.h"
 
 #include "lockstep/core/backend_names.h"
-#include "lockstep/core/byte_size.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/launch/launch_options.h"

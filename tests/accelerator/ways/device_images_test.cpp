@@ -10,7 +10,7 @@
 #include "tests/accelerator/runtime.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/data/image_sets.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/device/accelerator.h"
 

@@ -12,8 +12,8 @@
 #include "bench/cli/bench_flags.h"
 #include "bench/studies/bench_request.h"
 #include "lockstep/core/error.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/image_folder.h"
-#include "lockstep/data/image_sets.h"
 
 namespace lockstep::bench::scale_out {
 namespace {

@@ -3,16 +3,34 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <fstream>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <numbers>
 #include <set>
+#include <span>
+#include <system_error>
 
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
+#include "tests/train/file_size_limit.h"
+
+#include "bench/synthetic/synthetic_set.h"
 #include "lockstep/core/error.h"
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/image_folder.h"
 #include "lockstep/data/pattern.h"
 #include "lockstep/formats/checksum.h"
+#include "lockstep/formats/cifar.h"
+#include "lockstep/formats/image/image_reader.h"
 
 namespace lockstep::data {
 namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr ImageSize kSmall{32, 32};
 
@@ -183,6 +201,183 @@ TEST(Synthetic, HasGreyOrColour) {
   EXPECT_EQ(synthetic_image(kind, {}, {20, 10}, 3).pixels.size(), 600U);
   EXPECT_THROW(synthetic_image(kind, {}, {20, 10}, 2), InvalidArgument);
   EXPECT_THROW(synthetic_image(kind, {}, {0, 10}, 3), InvalidArgument);
+}
+
+/// Writes sets beside each other.
+class SyntheticSet : public ::testing::Test {
+ protected:
+  fs::path at(const std::string& name) const { return directory_.path() / name; }
+
+  std::string refusal(const std::string& name, const SyntheticOptions& options) {
+    const std::string message = lockstep::testing::message_of<InvalidArgument>(
+        [&] { write_synthetic_set(name, at("refused"), options); });
+    EXPECT_FALSE(fs::exists(at("refused")));
+    return message;
+  }
+
+  lockstep::testing::TemporaryFolder directory_;
+};
+
+std::vector<std::string> lines_of(const fs::path& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+/// Compares a sample with the image that it must be.
+void expect_drawn(const InMemoryImages& set, std::int64_t index, std::int64_t classes, bool train) {
+  const auto& shape = set.shape();
+  const Image image = synthetic_image(synthetic_class(index % classes, classes),
+      {.seed = 4, .train = train, .index = index}, {shape.width, shape.height}, shape.channels);
+  EXPECT_EQ(set.label(index), index % classes);
+  EXPECT_TRUE(std::equal(image.pixels.begin(), image.pixels.end(), set.pixels(index)));
+}
+
+TEST_F(SyntheticSet, IsReadAsMnist) {
+  for (const bool gzip : {false, true}) {
+    const auto folder = at(gzip ? "packed" : "plain");
+    const auto summary =
+        write_synthetic_set("mnist", folder, {.train = 50, .test = 21, .seed = 4, .gzip = gzip});
+    EXPECT_EQ(summary.files, 4);
+    EXPECT_EQ(summary.classes, 10);
+    const auto train = mnist(folder, true);
+    const auto test = mnist(folder, false);
+    EXPECT_EQ(train.size(), 50);
+    EXPECT_EQ(test.size(), 21);
+    for (std::int64_t i = 0; i < 50; ++i) expect_drawn(train, i, 10, true);
+    for (std::int64_t i = 0; i < 21; ++i) expect_drawn(test, i, 10, false);
+  }
+  EXPECT_TRUE(fs::exists(at("packed") / "t10k-labels-idx1-ubyte.gz"));
+}
+
+TEST_F(SyntheticSet, IsReadAsCifar10) {
+  const auto summary =
+      write_synthetic_set("cifar10", at("set"), {.train = 52, .test = 20, .seed = 4});
+  EXPECT_EQ(
+      summary.bytes, 72U * 3073 + fs::file_size(at("set/cifar-10-batches-bin/batches.meta.txt")));
+  const auto train = cifar10(at("set"), true);
+  const auto test = cifar10(at("set"), false);
+  EXPECT_EQ(train.size(), 52);
+  EXPECT_EQ(test.size(), 20);
+  for (std::int64_t i = 0; i < 52; ++i) expect_drawn(train, i, 10, true);
+  for (std::int64_t i = 0; i < 20; ++i) expect_drawn(test, i, 10, false);
+  EXPECT_EQ(lines_of(at("set/cifar-10-batches-bin/batches.meta.txt")).at(4), "triangle");
+}
+
+TEST_F(SyntheticSet, IsReadAsCifar100) {
+  write_synthetic_set("cifar100", at("set"), {.train = 250, .test = 100, .seed = 4});
+  const auto train = cifar100(at("set"), true);
+  EXPECT_EQ(train.size(), 250);
+  for (std::int64_t i = 0; i < 250; i += 7) expect_drawn(train, i, 100, true);
+  const auto inner = at("set") / "cifar-100-binary";
+  EXPECT_EQ(lines_of(inner / "fine_label_names.txt").at(57), "bar-blotches");
+  EXPECT_EQ(lines_of(inner / "coarse_label_names.txt").at(15), "bar-blotches-to-slope");
+}
+
+TEST_F(SyntheticSet, GroupsTheClassesOfCifar100ByFives) {
+  write_synthetic_set("cifar100", at("set"), {.train = 100, .test = 100});
+  const std::vector<fs::path> files{at("set") / "cifar-100-binary" / "test.bin"};
+  const auto images = read_cifar(files, CifarVariant::kCifar100);
+  std::vector<int> members(20);
+  for (const auto coarse : images.coarse_labels) ++members.at(coarse);
+  EXPECT_THAT(members, ::testing::Each(5));
+  EXPECT_EQ(int{images.labels[57]}, 57);
+  EXPECT_EQ(int{images.coarse_labels[57]}, 15);
+}
+
+TEST_F(SyntheticSet, IsReadAsFoldersOfImages) {
+  const auto summary =
+      write_synthetic_set("images", at("set"), {.train = 33, .test = 8, .classes = 3, .seed = 4});
+  EXPECT_EQ(summary.files, 41);
+  const auto folders = open_image_folders(at("set"));
+  ASSERT_TRUE(folders.validation);
+  EXPECT_EQ(folders.train.size(), 33);
+  EXPECT_EQ(folders.validation->size(), 8);
+  EXPECT_THAT(folders.train.class_names(), ElementsAre("disc", "ring", "square"));
+  std::set<std::int64_t> widths;
+  int pngs = 0;
+  for (std::int64_t i = 0; i < folders.train.size(); ++i) {
+    const auto bytes = folders.train.open(i);
+    const ImageReader reader(bytes, folders.train.name(i));
+    pngs += reader.info().kind == ImageKind::kPng ? 1 : 0;
+    EXPECT_GE(std::min(reader.size().width, reader.size().height), 160);
+    EXPECT_LE(std::max(reader.size().width, reader.size().height), 480);
+    EXPECT_EQ(reader.read().size, reader.size());
+    widths.insert(reader.size().width);
+  }
+  EXPECT_EQ(pngs, 3);
+  EXPECT_GT(widths.size(), 15U);
+}
+
+TEST_F(SyntheticSet, HasImagesOfTheSizeThatIsAskedFor) {
+  write_synthetic_set("images", at("set"),
+      {.train = 16, .test = 2, .classes = 2, .size = ImageSize{40, 30}, .seed = 4});
+  const ImageFolder train(at("set") / "train");
+  for (std::int64_t i = 0; i < train.size(); ++i) {
+    const auto image = decode_image(train.open(i), train.name(i));
+    EXPECT_EQ(image.size, (ImageSize{40, 30}));
+  }
+  // A PNG keeps every bit: the eighth of its class.
+  std::ifstream file(at("set") / "train" / "disc" / "000014.png", std::ios::binary);
+  const std::vector<std::uint8_t> bytes(std::istreambuf_iterator<char>(file), {});
+  EXPECT_EQ(decode_image(bytes, "000014.png").pixels,
+      synthetic_image(synthetic_class(0, 2), {.seed = 4, .index = 14}, {40, 30}, 3).pixels);
+}
+
+TEST_F(SyntheticSet, IsTheSameForTheSameSeed) {
+  for (const char* name : {"a", "b"}) {
+    write_synthetic_set("cifar10", at(name), {.train = 10, .test = 1, .seed = 9});
+  }
+  write_synthetic_set("cifar10", at("c"), {.train = 10, .test = 1, .seed = 10});
+  EXPECT_TRUE(std::ranges::equal(
+      std::span(cifar10(at("a")).pixels(0), 30720), std::span(cifar10(at("b")).pixels(0), 30720)));
+  EXPECT_FALSE(std::ranges::equal(
+      std::span(cifar10(at("a")).pixels(0), 30720), std::span(cifar10(at("c")).pixels(0), 30720)));
+}
+
+TEST_F(SyntheticSet, TellsHowFarItIs) {
+  std::int64_t last = 0;
+  SyntheticOptions options{.train = 5, .test = 2};
+  options.progress = [&](std::int64_t done, std::int64_t of) {
+    EXPECT_EQ(done, ++last);
+    EXPECT_EQ(of, 7);
+  };
+  write_synthetic_set("fashion-mnist", at("set"), options);
+  EXPECT_EQ(last, 7);
+}
+
+TEST_F(SyntheticSet, RefusesWhatCannotBe) {
+  EXPECT_EQ(refusal("imagenet", {}),
+      "synthesize: there is no set imagenet; there are mnist, fashion-mnist, cifar10, cifar100, "
+      "images");
+  EXPECT_THAT(
+      refusal("mnist", {.train = 0}), HasSubstr("--train of mnist must be 1 to 1369568: 0"));
+  EXPECT_THAT(refusal("cifar10", {.train = 4}), HasSubstr("--train of cifar10 must be 5 to"));
+  EXPECT_THAT(refusal("cifar10", {.test = -1}), HasSubstr("--test of cifar10 must be 1 to"));
+  EXPECT_THAT(
+      refusal("images", {.train = 19}), HasSubstr("--train of images must be 20 to 10000000: 19"));
+  EXPECT_THAT(refusal("cifar100", {.classes = 10}), HasSubstr("--classes is for images"));
+  EXPECT_THAT(refusal("images", {.classes = 101}), HasSubstr("--classes must be 2 to 100: 101"));
+  EXPECT_THAT(refusal("images", {.classes = 1}), HasSubstr("--classes must be 2 to 100: 1"));
+  EXPECT_THAT(refusal("mnist", {.size = ImageSize{32, 32}}), HasSubstr("--size is for images"));
+  EXPECT_THAT(
+      refusal("images", {.size = ImageSize{32, 7}}), HasSubstr("sides of 8 to 4096 pixels: 32x7"));
+  EXPECT_THAT(refusal("cifar10", {.gzip = true}), HasSubstr("--gzip is for mnist"));
+}
+
+TEST_F(SyntheticSet, LeavesWhatIsThere) {
+  fs::create_directory(at("set"));
+  std::ofstream(at("set") / "mine") << "x";
+  EXPECT_THROW(write_synthetic_set("mnist", at("set"), {.train = 1, .test = 1}), InvalidArgument);
+  EXPECT_EQ(std::distance(fs::directory_iterator(at("set")), {}), 1);
+}
+
+TEST_F(SyntheticSet, LeavesNothingIfTheDiskIsFull) {
+  const lockstep::testing::FileSizeLimit limit(10'000);
+  EXPECT_THROW(
+      write_synthetic_set("mnist", at("set"), {.train = 20, .test = 1}), std::system_error);
+  EXPECT_TRUE(fs::is_empty(directory_.path()));
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 #include "lockstep/data/transforms/crop.h"
 #include "lockstep/data/transforms/ops/colour.h"
 #include "lockstep/data/transforms/rand_augment.h"
-#include "lockstep/formats/image/image_encoder.h"
 #include "lockstep/formats/image/image_reader.h"
+#include "lockstep/formats/image/jpeg.h"
 
 namespace lockstep::data {
 namespace {

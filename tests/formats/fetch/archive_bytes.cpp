@@ -6,6 +6,8 @@
 
 #include "tests/formats/idx_bytes.h"
 
+#include "lockstep/formats/byte_fields.h"
+
 namespace lockstep::testing {
 namespace {
 
@@ -38,11 +40,6 @@ void append_block(Bytes& bytes, const std::string& data) {
   bytes.resize((bytes.size() + kBlock - 1) / kBlock * kBlock);
 }
 
-/// Appends a little-endian number.
-void number(Bytes& bytes, std::uint64_t value, int size) {
-  for (int i = 0; i < size; ++i) bytes.push_back(static_cast<std::uint8_t>(value >> 8 * i));
-}
-
 std::uint32_t checksum_of(const ZipEntry& entry) {
   const auto sum = crc32(
       0, reinterpret_cast<const Bytef*>(entry.data.data()), static_cast<uInt>(entry.data.size()));
@@ -60,15 +57,15 @@ std::string packed_data(const ZipEntry& entry) {
 
 /// Appends what the local and the central header have in common.
 void append_zip_fields(Bytes& bytes, const ZipEntry& entry, std::size_t packed) {
-  number(bytes, 20, 2);  // version needed
-  number(bytes, 0, 2);   // flags
-  number(bytes, entry.deflated ? 8 : 0, 2);
-  number(bytes, 0, 4);  // time and date
-  number(bytes, checksum_of(entry), 4);
-  number(bytes, packed, 4);
-  number(bytes, entry.data.size(), 4);
-  number(bytes, entry.name.size(), 2);
-  number(bytes, 0, 2);  // no extra field
+  append_little_endian(bytes, 20, 2);  // version needed
+  append_little_endian(bytes, 0, 2);   // flags
+  append_little_endian(bytes, entry.deflated ? 8 : 0, 2);
+  append_little_endian(bytes, 0, 4);  // time and date
+  append_little_endian(bytes, checksum_of(entry), 4);
+  append_little_endian(bytes, packed, 4);
+  append_little_endian(bytes, entry.data.size(), 4);
+  append_little_endian(bytes, entry.name.size(), 2);
+  append_little_endian(bytes, 0, 2);  // no extra field
 }
 
 }  // namespace
@@ -133,11 +130,11 @@ Bytes zip_bytes(const std::vector<ZipEntry>& entries) {
   for (const ZipEntry& entry : entries) {
     const std::string packed = packed_data(entry);
     append(directory, "PK\x01\x02");
-    number(directory, 3 << 8 | 20, 2);  // made on Unix
+    append_little_endian(directory, 3 << 8 | 20, 2);  // made on Unix
     append_zip_fields(directory, entry, packed.size());
-    number(directory, 0, 6);  // no comment, disk 0, inner attributes
-    number(directory, std::uint64_t{entry.mode} << 16, 4);
-    number(directory, bytes.size(), 4);
+    append_little_endian(directory, 0, 6);  // no comment, disk 0, inner attributes
+    append_little_endian(directory, std::uint64_t{entry.mode} << 16, 4);
+    append_little_endian(directory, bytes.size(), 4);
     append(directory, entry.name);
     append(bytes, "PK\x03\x04");
     append_zip_fields(bytes, entry, packed.size());
@@ -146,12 +143,12 @@ Bytes zip_bytes(const std::vector<ZipEntry>& entries) {
   const std::size_t start = bytes.size();
   bytes.insert(bytes.end(), directory.begin(), directory.end());
   append(bytes, "PK\x05\x06");
-  number(bytes, 0, 4);
-  number(bytes, entries.size(), 2);
-  number(bytes, entries.size(), 2);
-  number(bytes, directory.size(), 4);
-  number(bytes, start, 4);
-  number(bytes, 0, 2);
+  append_little_endian(bytes, 0, 4);
+  append_little_endian(bytes, entries.size(), 2);
+  append_little_endian(bytes, entries.size(), 2);
+  append_little_endian(bytes, directory.size(), 4);
+  append_little_endian(bytes, start, 4);
+  append_little_endian(bytes, 0, 2);
   return bytes;
 }
 

@@ -1,10 +1,16 @@
 #include "lockstep/formats/fetch/archive.h"
 
+#include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iterator>
+#include <string>
 
 #include "tests/formats/fetch/archive_bytes.h"
-#include "tests/formats/fetch/archive_fixture.h"
+#include "tests/formats/idx_bytes.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
 
@@ -18,7 +24,34 @@ using testing::sparse_tar_bytes;
 using testing::tar_bytes;
 using testing::zip_bytes;
 
-using Archive = testing::ArchiveTest;
+/// Unpacks bytes into a folder of its own, beside which nothing may appear.
+class Archive : public ::testing::Test {
+ protected:
+  Unpacked extract(const Bytes& bytes, const ArchiveLimits& limits = {}) {
+    archive_ = directory_.write("archive", bytes);
+    fs::remove_all(root());
+    fs::create_directory(root());
+    return extract_archive(archive_, root(), limits);
+  }
+
+  /// Returns the message without the archive's path.
+  std::string refusal(const Bytes& bytes, const ArchiveLimits& limits = {}) {
+    const std::string text = testing::message_of<DataError>([&] { extract(bytes, limits); });
+    const std::string path = archive_.string() + ": ";
+    EXPECT_TRUE(text.starts_with(path)) << text;
+    EXPECT_EQ(std::distance(fs::directory_iterator(directory_.path()), {}), 2);
+    return text.substr(path.size());
+  }
+
+  fs::path root() const { return directory_.path() / "root"; }
+
+  std::string text_of(const std::string& name) const { return testing::contents(root() / name); }
+
+  testing::TemporaryFolder directory_;
+  fs::path archive_;
+};
+
+using ArchiveDamage = Archive;
 
 TEST_F(Archive, GivesFilesAndFoldersOfATarFile) {
   const auto bytes =
@@ -173,6 +206,145 @@ TEST_F(Archive, NeedsAnEmptyFolder) {
   const auto archive = directory_.write("archive", tar_bytes({{.name = "a"}}));
   EXPECT_THROW(extract_archive(archive, directory_.path()), InvalidArgument);
   EXPECT_THROW(extract_archive(archive, directory_.path() / "missing"), InvalidArgument);
+}
+
+std::string zeros() {
+  std::string text;
+  text.resize(20'000'000);
+  return text;
+}
+
+TEST_F(ArchiveDamage, RefusesBombs) {
+  const auto bomb = testing::gzip(tar_bytes({{.name = "a", .data = zeros()}}), 9);
+  ASSERT_LT(bomb.size(), 40'000U);
+  EXPECT_THAT(refusal(bomb), HasSubstr("the archive grows to more than 100 times its size"));
+  EXPECT_LT(fs::file_size(root() / "a"), 7'000'000U);
+  EXPECT_EQ(extract(bomb, {.ratio = 2000}).bytes, 20'000'000U);
+  // Zeros that belong to no entry cost time, too.
+  auto padded = tar_bytes({{.name = "a"}});
+  padded.resize(20'000'000);
+  EXPECT_THAT(refusal(testing::gzip(padded, 9)),
+      HasSubstr("the archive grows to more than 100 times its size"));
+}
+
+TEST_F(ArchiveDamage, RefusesZipBombs) {
+  const auto bomb = zip_bytes({{.name = "a", .data = zeros(), .deflated = true}});
+  ASSERT_LT(bomb.size(), 40'000U);
+  EXPECT_EQ(refusal(bomb), "the archive grows to more than 100 times its size");
+  EXPECT_LT(fs::file_size(root() / "a"), 4'500'000U);
+  EXPECT_EQ(extract(bomb, {.ratio = 2000}).bytes, 20'000'000U);
+}
+
+TEST_F(ArchiveDamage, TakesWhatIsSmallAtAnyRatio) {
+  EXPECT_EQ(
+      extract(testing::gzip(tar_bytes({{.name = "a", .data = std::string(1'000'000, 'a')}}), 9))
+          .bytes,
+      1'000'000U);
+}
+
+TEST_F(ArchiveDamage, RefusesTruncationAtEveryBlockAndMore) {
+  const auto whole = tar_bytes({{.name = "a", .data = "aaa"}, {.name = "b", .data = "bbb"}});
+  const auto packed = testing::gzip(whole);
+  for (std::size_t size = 0; size < whole.size(); size += 64) {
+    const Bytes cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_NE(refusal(cut), "") << size;
+  }
+  for (std::size_t size = 0; size < packed.size(); ++size) {
+    const Bytes cut(packed.begin(), packed.begin() + static_cast<std::ptrdiff_t>(size));
+    EXPECT_NE(refusal(cut), "") << size;
+  }
+  EXPECT_EQ(refusal(Bytes(whole.begin(), whole.begin() + 2048)),
+      "offset 2048: the archive ends too early, without its end mark");
+}
+
+TEST_F(ArchiveDamage, RefusesOtherBytesAfterTheEnd) {
+  auto bytes = tar_bytes({{.name = "a"}});
+  const std::size_t end = bytes.size();
+  bytes.resize(10'240);
+  EXPECT_EQ(extract(bytes).files, 1U);  // tar pads to 10 KiB
+  for (const std::size_t at : {end, end + 100, std::size_t{10'239}, std::size_t{200'000}}) {
+    auto more = bytes;
+    more.resize(std::max(more.size(), at + 1));
+    more[at] = 1;
+    EXPECT_THAT(refusal(more), HasSubstr("other bytes come after the archive's end")) << at;
+  }
+}
+
+TEST_F(ArchiveDamage, RefusesDamage) {
+  auto bytes = tar_bytes({{.name = "a", .data = "aaa"}});
+  auto packed = testing::gzip(bytes);
+  packed[packed.size() - 6] ^= 1;  // gzip's checksum
+  EXPECT_THAT(refusal(packed), HasSubstr("the gzip stream is damaged: incorrect data check"));
+  bytes[10] ^= 1;  // under the header's checksum
+  EXPECT_THAT(refusal(bytes), HasSubstr("no archive that can be read"));
+  EXPECT_THAT(
+      refusal(zip_bytes({{.name = "a", .data = "aaa", .wrong_checksum = true}})), HasSubstr("CRC"));
+}
+
+TEST_F(ArchiveDamage, RefusesWhatIsNoArchive) {
+  EXPECT_THAT(refusal({}), HasSubstr("no archive that can be read"));
+  const std::string page = "<html><body>404 Not Found</body></html>";
+  EXPECT_THAT(refusal(Bytes(page.begin(), page.end())), HasSubstr("no archive that can be read"));
+  EXPECT_THAT(refusal(Bytes(5000, 0x42)), HasSubstr("no archive that can be read"));
+}
+
+class ChecksumList : public ::testing::Test {
+ protected:
+  ChecksumList() {
+    fs::create_directory(folder_.path() / "inner");
+    put("b", "abc");
+    put("inner/a", "");
+    write_checksum_list(folder_.path());
+  }
+
+  void put(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_.path() / name, std::ios::binary) << text;
+  }
+
+  std::string fault() const { return checksum_list_fault(folder_.path()).value_or("none"); }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(ChecksumList, IsWhatSha256sumWrites) {
+  std::ifstream file(folder_.path() / "SHA256SUMS");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(text,
+      "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  b\n"
+      "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  inner/a\n");
+}
+
+TEST_F(ChecksumList, AgreesWithItsFolder) {
+  EXPECT_EQ(fault(), "none");
+  put("mine", "more");
+  EXPECT_EQ(fault(), "none");
+}
+
+TEST_F(ChecksumList, SeesAChange) {
+  put("b", "abd");
+  EXPECT_THAT(fault(), HasSubstr("b has the SHA-256 a52d159f262b2c6ddb724a61840befc36eb30c88877a"));
+  EXPECT_THAT(fault(), HasSubstr("and must have ba7816bf8f01cfea414140de5dae2223b00361a396177a9c"));
+}
+
+TEST_F(ChecksumList, SeesAMissingFile) {
+  fs::remove(folder_.path() / "inner" / "a");
+  EXPECT_THAT(fault(), HasSubstr("inner/a: offset 0: cannot be opened"));
+}
+
+TEST_F(ChecksumList, SeesThatItselfIsDamaged) {
+  put("SHA256SUMS", "");
+  EXPECT_EQ(fault(), "its list of checksums is empty");
+  for (const char* line : {"abc  b", "zz", "\n"}) {
+    put("SHA256SUMS", line);
+    EXPECT_EQ(fault(), "its list of checksums is damaged") << line;
+  }
+  const std::string hash = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+  put("SHA256SUMS", hash + "  ../b\n");
+  EXPECT_THAT(fault(), HasSubstr("leaves the folder"));
+  put("SHA256SUMS", hash + " *b\n");
+  EXPECT_EQ(fault(), "its list of checksums is damaged");
+  fs::remove(folder_.path() / "SHA256SUMS");
+  EXPECT_EQ(fault(), "it has no list of checksums, SHA256SUMS");
 }
 
 }  // namespace

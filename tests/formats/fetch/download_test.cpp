@@ -1,14 +1,21 @@
 #include "lockstep/formats/fetch/download.h"
 
+#include <chrono>
 #include <fcntl.h>
+#include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
+#include <iterator>
+#include <random>
 #include <sys/file.h>
 #include <system_error>
 
-#include "tests/formats/fetch/download_fixture.h"
+#include "tests/formats/fetch/file_server.h"
+#include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/checksum.h"
 
 namespace lockstep {
 namespace {
@@ -19,7 +26,89 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-using DownloadTest = testing::DownloadTest;
+constexpr std::size_t kBytes = 300'000;
+
+std::string random_text() {
+  std::mt19937 engine(1);
+  std::string text(kBytes, ' ');
+  for (char& letter : text) letter = static_cast<char>(engine() >> 24);
+  return text;
+}
+
+/// Writes what the server gives, before it starts.
+fs::path with_content(const testing::TemporaryFolder& directory, const std::string& text) {
+  directory.write("content", std::vector<std::uint8_t>(text.begin(), text.end()));
+  return directory.path();
+}
+
+/// A server of some random bytes, started once for all tests that ask for one.
+struct Origin {
+  testing::TemporaryFolder directory;
+  std::string content = random_text();
+  testing::FileServer server{with_content(directory, content)};
+};
+
+/// Downloads what the server has into a folder of its own.
+class DownloadTest : public ::testing::Test {
+ protected:
+  DownloadTest() {
+    server_.requests();  // those of other tests
+    options_.transfer.plain_on_loopback = true;
+    options_.attempts = 3;
+    options_.first_pause = std::chrono::milliseconds(1);
+    options_.notice = [this](const std::string& text) { notices_.push_back(text); };
+  }
+
+  static Origin& origin() {
+    static Origin origin;
+    return origin;
+  }
+
+  /// Describes the content as it is, at these behaviours of the server.
+  Download wanted(const std::vector<std::string>& behaviours) const {
+    Download wanted{.name = "set.bin",
+        .addresses = {},
+        .bytes = content_.size(),
+        .sha256 = sha256_of_file(origin().directory.path() / "content")};
+    for (const auto& behaviour : behaviours) {
+      const bool whole = behaviour.starts_with("http");
+      wanted.addresses.push_back(whole ? behaviour : server_.address(behaviour));
+    }
+    return wanted;
+  }
+
+  /// Brings it; pauses are short, and there are three attempts at each address.
+  bool bring(const std::vector<std::string>& behaviours) {
+    return download(wanted(behaviours), target_, options_);
+  }
+
+  /// Returns the message that this ends with.
+  std::string refusal(const std::vector<std::string>& behaviours) {
+    return testing::message_of<std::exception>([&] { bring(behaviours); });
+  }
+
+  /// Returns whether the file is there and right, and nothing else.
+  bool is_complete() const {
+    return std::distance(fs::directory_iterator(target_), {}) == 1 &&
+           testing::contents(file()) == content_;
+  }
+
+  fs::path file() const { return target_ / "set.bin"; }
+  fs::path part() const { return target_ / ".set.bin.part"; }
+
+  /// Leaves a part as a run before would have.
+  void leave_part(const std::string& bytes) const {
+    fs::create_directories(target_);
+    std::ofstream(part(), std::ios::binary) << bytes;
+  }
+
+  testing::TemporaryFolder directory_;
+  fs::path target_ = directory_.path() / "data" / "target";
+  const std::string& content_ = origin().content;
+  testing::FileServer& server_ = origin().server;
+  DownloadOptions options_;
+  std::vector<std::string> notices_;
+};
 
 TEST_F(DownloadTest, BringsAFileAndThenKnowsIt) {
   EXPECT_TRUE(bring({"good"}));
@@ -276,6 +365,74 @@ TEST_F(DownloadTest, NeedsToKnowWhatItWants) {
   wrong = good;
   wrong.name = "../set.bin";
   EXPECT_THROW(download(wrong, target_, options_), InvalidArgument);
+}
+
+/// A server of the same bytes that speaks https.
+struct SecureOrigin {
+  explicit SecureOrigin(const std::filesystem::path& folder)
+      : certificate(testing::make_certificate(folder, "ours")),
+        server(folder, certificate.certificate, certificate.key) {}
+
+  testing::Certificate certificate;
+  testing::FileServer server;
+};
+
+class DownloadTls : public DownloadTest {
+ protected:
+  DownloadTls() : secure_(secure_origin().server) {
+    options_.transfer.plain_on_loopback = false;
+    options_.transfer.certificates = secure_origin().certificate.certificate;
+    secure_.requests();  // those of other tests
+  }
+
+  static SecureOrigin& secure_origin() {
+    static SecureOrigin secure(origin().directory.path());
+    return secure;
+  }
+
+  std::string secure(const std::string& behaviour) const { return secure_.address(behaviour); }
+
+  testing::FileServer& secure_;
+};
+
+TEST_F(DownloadTls, BringsAFile) {
+  EXPECT_TRUE(bring({secure("good")}));
+  EXPECT_TRUE(is_complete());
+}
+
+TEST_F(DownloadTls, RefusesACertificateThatNobodyVouchesFor) {
+  options_.attempts = 1;
+  options_.transfer.certificates.clear();
+  EXPECT_THAT(refusal({secure("good")}), HasSubstr("SSL certificate problem"));
+  options_.transfer.certificates =
+      testing::make_certificate(directory_.path(), "other").certificate;
+  EXPECT_THAT(refusal({secure("good")}), HasSubstr("SSL certificate problem"));
+}
+
+TEST_F(DownloadTls, RefusesACertificateOfAnotherName) {
+  std::string address = secure("good");
+  address.replace(address.find("127.0.0.1"), 9, "localhost");
+  EXPECT_THAT(refusal({address}), HasSubstr("no alternative certificate subject name matches"));
+}
+
+TEST_F(DownloadTls, FollowsFiveRedirectsAndNoMore) {
+  EXPECT_TRUE(bring({secure("redirect/5")}));
+  EXPECT_TRUE(is_complete());
+  std::filesystem::remove(file());
+  EXPECT_THAT(refusal({secure("redirect/6")}), HasSubstr("Maximum (5) redirects followed"));
+}
+
+TEST_F(DownloadTls, NeverFollowsToPlainHttp) {
+  EXPECT_THAT(refusal({secure("redirect_to/" + server_.address("good"))}),
+      HasSubstr("Protocol \"http\" not supported or disabled"));
+  EXPECT_TRUE(server_.requests().empty());
+}
+
+TEST_F(DownloadTls, GoesOnWhereTheConnectionBroke) {
+  EXPECT_TRUE(bring({secure("cut/200000")}));
+  EXPECT_TRUE(is_complete());
+  EXPECT_THAT(
+      secure_.requests(), ElementsAre("/cut/200000 - -", "/cut/200000 bytes=200000- \"first\""));
 }
 
 }  // namespace

@@ -8,6 +8,15 @@
 
 namespace lockstep::testing {
 
+/// A certificate that vouches for 127.0.0.1 and for itself, and its key, as PEM files.
+struct Certificate {
+  std::filesystem::path certificate;
+  std::filesystem::path key;
+};
+
+/// Makes a new key and its certificate, good for an hour, as NAME.pem and NAME.key.
+Certificate make_certificate(const std::filesystem::path& folder, const std::string& name);
+
 /// Runs file_server.py, which serves a folder on loopback, well or badly, as long as it lives.
 class FileServer {
  public:

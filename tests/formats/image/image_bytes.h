@@ -7,7 +7,8 @@
 #include "tests/formats/idx_bytes.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/image/image_encoder.h"
+#include "lockstep/formats/image/jpeg.h"
+#include "lockstep/formats/image/png.h"
 
 namespace lockstep::testing {
 

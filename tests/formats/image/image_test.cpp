@@ -1,21 +1,30 @@
 #include "lockstep/formats/image/image.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <random>
+#include <sstream>
+#include <zlib.h>
 
 #include "tests/formats/image/image_bytes.h"
+#include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/image/image_reader.h"
-
-// A part of an image is the same part of the whole image, bit by bit.
+#include "lockstep/formats/image/jpeg.h"
+#include "lockstep/formats/image/png.h"
 
 namespace lockstep {
 namespace {
 
+using testing::Bytes;
+using testing::bytes_of;
 using ::testing::ElementsAre;
+using testing::exif;
+using testing::picture;
 
 const Image kImage{{3, 2}, 2, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}};
 
@@ -47,8 +56,6 @@ TEST(Image, MustHaveTheBytesOfItsSize) {
   EXPECT_THROW(check_holds_its_pixels(Image{{3, 2}, 3, kImage.pixels}.view()), InvalidArgument);
   EXPECT_THROW(check_holds_its_pixels(Image{{0, 0}, 3, {}}.view()), InvalidArgument);
 }
-
-using testing::Bytes;
 
 class Boxes {
  public:
@@ -89,6 +96,7 @@ void expect_parts_of_the_whole(const Bytes& bytes, const std::string& name, int 
   }
 }
 
+// A part of an image is the same part of the whole image, bit by bit.
 TEST(ImageRegion, OfEverySubsamplingOfJpeg) {
   for (const int horizontal : {1, 2, 4}) {
     for (const int vertical : {1, 2}) {
@@ -144,6 +152,310 @@ TEST(ImageRegion, ThatLeavesTheImageIsRefused) {
   }
 }
 
-}  // namespace
+std::string refusal(const std::string& text) {
+  return testing::message_of<DataError>([&] { image_kind(bytes_of(text), "cat.jpg"); });
+}
 
+std::string is_no_image(const std::string& kind) {
+  return "cat.jpg: offset 0: not a JPEG or PNG image: the file is " + kind +
+         "; convert or remove it";
+}
+
+TEST(ImageKind, IsFoundByTheContent) {
+  EXPECT_EQ(image_kind(testing::jpeg(), "cat.png"), ImageKind::kJpeg);
+  EXPECT_EQ(image_kind(testing::png(), "cat.jpg"), ImageKind::kPng);
+  EXPECT_EQ(decode_image(testing::png(), "cat.jpg").pixels, testing::picture({45, 35}).pixels);
+}
+
+TEST(ImageKind, AnEmptyFileIsRefused) {
+  EXPECT_EQ(refusal(""), "cat.jpg: offset 0: the file is empty");
+}
+
+TEST(ImageKind, OtherKindsAreNamed) {
+  EXPECT_EQ(refusal("GIF89a..."), is_no_image("a GIF image"));
+  EXPECT_EQ(refusal(std::string("RIFF\x10\0\0\0WEBPVP8 ", 16)), is_no_image("a WebP image"));
+  EXPECT_EQ(refusal(std::string("\0\0\0\x1c"
+                                "ftypavif",
+                12)),
+      is_no_image("an AVIF image"));
+  EXPECT_EQ(refusal(std::string("II*\0....", 8)), is_no_image("a TIFF image"));
+  EXPECT_EQ(refusal(std::string("BM\x10\0\0\0", 6)), is_no_image("a BMP image"));
+  EXPECT_EQ(refusal("\x1f\x8b\x08"), is_no_image("gzip"));
+  EXPECT_EQ(refusal("hello"), is_no_image("text"));
+  EXPECT_EQ(refusal("\n <!DOCTYPE html><html>404"), is_no_image("an HTML page"));
+  EXPECT_EQ(refusal("<svg xmlns="), is_no_image("XML or an SVG image"));
+  EXPECT_EQ(refusal(std::string("\x01\x02\0", 3)), is_no_image("of an unknown kind"));
+  EXPECT_EQ(refusal(std::string(100, '\0')), is_no_image("of an unknown kind"));
+  EXPECT_EQ(refusal("\xff\xd8"), is_no_image("text"));
+}
+
+double mean_difference(const Image& a, const Image& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.pixels.size(); ++i) sum += std::abs(a.pixels[i] - b.pixels[i]);
+  return sum / static_cast<double>(a.pixels.size());
+}
+
+Image smooth(ImageSize size) {
+  Image image = Image::of_size(size);
+  for (std::int64_t y = 0; y < size.height; ++y) {
+    for (std::int64_t x = 0; x < size.width * 3; ++x) {
+      image.row(y)[x] = static_cast<std::uint8_t>(x + y);
+    }
+  }
+  return image;
+}
+
+TEST(ImageEncoder, PngGivesTheSamePixelsBack) {
+  const Image colour = picture({31, 17});
+  EXPECT_EQ(decode_image(encode_png(colour.view()), "FILE").pixels, colour.pixels);
+  const Image with_alpha = picture({31, 17}, 4);
+  EXPECT_EQ(decode_image(encode_png(with_alpha.view()), "FILE").pixels, colour.pixels);
+  for (const std::int64_t channels : {1, 2}) {
+    const Image grey = picture({31, 17}, channels);
+    const Image read = decode_image(encode_png(grey.view()), "FILE");
+    for (std::size_t pixel = 0; pixel < 31 * 17; ++pixel) {
+      const auto value = grey.pixels[pixel * static_cast<std::size_t>(channels)];
+      for (std::size_t c = 0; c < 3; ++c) ASSERT_EQ(read.pixels[pixel * 3 + c], value);
+    }
+  }
+}
+
+TEST(ImageEncoder, JpegGivesNearlyTheSamePixelsBack) {
+  const Image image = smooth({60, 40});
+  const JpegOptions best{.quality = 100, .horizontal_subsampling = 1, .vertical_subsampling = 1};
+  EXPECT_LT(mean_difference(decode_image(encode_jpeg(image.view(), best), "FILE"), image), 1);
+  EXPECT_LT(mean_difference(decode_image(encode_jpeg(image.view()), "FILE"), image), 5);
+  const auto poor = encode_jpeg(image.view(), {.quality = 5});
+  EXPECT_LT(poor.size(), encode_jpeg(image.view()).size());
+  EXPECT_EQ(ImageReader(encode_jpeg(picture({9, 9}, 1).view()), "FILE").info().channels, 1);
+}
+
+TEST(ImageEncoder, JpegIsMadeAsAsked) {
+  EXPECT_EQ(
+      testing::jpeg({40, 40}, {.progressive = true})
+          .at(testing::find_segment(testing::jpeg({40, 40}, {.progressive = true}), 0xc2) + 1),
+      0xc2);
+  const auto restarts = testing::jpeg({40, 40}, {.restart_rows = 1});
+  EXPECT_EQ(restarts.at(testing::find_segment(restarts, 0xdd) + 1), 0xdd);
+  const auto sampled =
+      testing::jpeg({40, 40}, {.horizontal_subsampling = 4, .vertical_subsampling = 1});
+  EXPECT_EQ(sampled.at(testing::find_segment(sampled, 0xc0) + 11), 0x41);
+}
+
+TEST(ImageEncoder, RefusesWhatTheFormatsCannotHold) {
+  const Image image = picture({4, 4});
+  EXPECT_THROW(encode_jpeg(picture({4, 4}, 4).view()), InvalidArgument);
+  EXPECT_THROW(encode_jpeg(picture({4, 4}, 2).view()), InvalidArgument);
+  EXPECT_THROW(encode_jpeg(image.view(), {.quality = 0}), InvalidArgument);
+  EXPECT_THROW(encode_jpeg(image.view(), {.quality = 101}), InvalidArgument);
+  EXPECT_THROW(encode_jpeg(image.view(), {.horizontal_subsampling = 3}), InvalidArgument);
+  EXPECT_THROW(encode_jpeg(image.view(), {.vertical_subsampling = 4}), InvalidArgument);
+  EXPECT_THROW(encode_jpeg(image.view(), {.restart_rows = -1}), InvalidArgument);
+  EXPECT_THROW(encode_jpeg(Image::of_size({65'501, 1}).view()), InvalidArgument);
+  EXPECT_THROW(encode_png(Image::of_size({4, 4}, 5).view()), InvalidArgument);
+  EXPECT_THROW(encode_png(Image{{4, 4}, 3, {1, 2, 3}}.view()), InvalidArgument);
+  EXPECT_THROW(encode_jpeg(Image{{4, 4}, 3, {1, 2, 3}}.view()), InvalidArgument);
+  EXPECT_THROW(encode_png(Image{{0, 0}, 3, {}}.view()), InvalidArgument);
+}
+
+struct Expected {
+  std::string file;
+  bool is_turned = false;
+  ImageSize size;
+  std::uint32_t checksum = 0;
+};
+
+std::string path_of(const std::string& name) {
+  return std::string(LOCKSTEP_PILLOW_IMAGES) + "/" + name;
+}
+
+std::vector<Expected> expected_pixels() {
+  std::ifstream file(path_of("pixels.csv"));
+  std::vector<Expected> lines;
+  std::string line;
+  std::getline(file, line);
+  while (std::getline(file, line)) {
+    std::replace(line.begin(), line.end(), ',', ' ');
+    std::istringstream text(line);
+    Expected entry;
+    text >> entry.file >> entry.is_turned >> entry.size.width >> entry.size.height >> std::hex >>
+        entry.checksum;
+    EXPECT_FALSE(text.fail()) << line;
+    lines.push_back(entry);
+  }
+  return lines;
+}
+
+// Pillow's pixels are those of tests/conformance/images.py, which says how they are made.
+TEST(Pillow, GivesTheSamePixels) {
+  const auto entries = expected_pixels();
+  EXPECT_EQ(entries.size(), 128U);
+  for (const auto& entry : entries) {
+    SCOPED_TRACE(entry.file);
+    const Bytes bytes = testing::file_bytes(path_of(entry.file));
+    const auto image =
+        decode_image(bytes, entry.file, {.apply_orientation = entry.is_turned, .limits = {}});
+    EXPECT_EQ(image.size, entry.size);
+    EXPECT_EQ(image.channels, 3);
+    EXPECT_EQ(crc32_z(0, image.pixels.data(), image.pixels.size()), entry.checksum);
+  }
+}
+
+TEST(Pillow, ItsFilesAreDescribedByTheirHeaders) {
+  const auto info = [](const std::string& name) {
+    return ImageReader(testing::file_bytes(path_of(name)), name).info();
+  };
+  EXPECT_EQ(info("jpeg-420.jpg").kind, ImageKind::kJpeg);
+  EXPECT_EQ(info("jpeg-420.jpg").size, (ImageSize{45, 35}));
+  EXPECT_EQ(info("jpeg-420.jpg").channels, 3);
+  EXPECT_EQ(info("jpeg-grey.jpg").channels, 1);
+  EXPECT_EQ(info("jpeg-ycck.jpg").channels, 4);
+  EXPECT_EQ(info("png-type0-16.png").kind, ImageKind::kPng);
+  EXPECT_EQ(info("png-pillow-LA.png").channels, 2);
+  EXPECT_EQ(info("png-pillow-P.png").channels, 1);
+  EXPECT_EQ(info("png-pillow-RGBA.png").channels, 4);
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const auto turned = info("exif-" + std::to_string(orientation) + ".jpg");
+    EXPECT_EQ(turned.orientation, orientation);
+    EXPECT_FALSE(turned.exif_is_damaged);
+    EXPECT_EQ(turned.size, (orientation < 5 ? ImageSize{21, 10} : ImageSize{10, 21}));
+  }
+  EXPECT_EQ(info("exif-6.png").size, (ImageSize{8, 11}));
+}
+
+//  stored: 1 2 3
+//          4 5 6
+const Image kStored{{3, 2}, 1, {1, 2, 3, 4, 5, 6}};
+
+std::vector<std::uint8_t> pixels(int orientation) {
+  return turned(kStored.view(), orientation).pixels;
+}
+
+TEST(Orientation, TurnsAsTheDrawnTable) {
+  EXPECT_THAT(pixels(1), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(pixels(2), ElementsAre(3, 2, 1, 6, 5, 4));
+  EXPECT_THAT(pixels(3), ElementsAre(6, 5, 4, 3, 2, 1));
+  EXPECT_THAT(pixels(4), ElementsAre(4, 5, 6, 1, 2, 3));
+  EXPECT_THAT(pixels(5), ElementsAre(1, 4, 2, 5, 3, 6));
+  EXPECT_THAT(pixels(6), ElementsAre(4, 1, 5, 2, 6, 3));
+  EXPECT_THAT(pixels(7), ElementsAre(6, 3, 5, 2, 4, 1));
+  EXPECT_THAT(pixels(8), ElementsAre(3, 6, 2, 5, 1, 4));
+}
+
+TEST(Orientation, SwapsTheSidesFrom5On) {
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const ImageSize expected = orientation < 5 ? ImageSize{3, 2} : ImageSize{2, 3};
+    EXPECT_EQ(oriented_size({3, 2}, orientation), expected);
+    EXPECT_EQ(turned(kStored.view(), orientation).size, expected);
+  }
+}
+
+TEST(Orientation, FindsTheStoredPartOfEveryTurnedPart) {
+  const Image stored = testing::picture({7, 5}, 1);
+  for (int orientation = 1; orientation <= 8; ++orientation) {
+    const Image whole = turned(stored.view(), orientation);
+    for (std::int64_t left = 0; left < whole.size.width; ++left) {
+      for (std::int64_t top = 0; top < whole.size.height; ++top) {
+        const Box box{left, top, whole.size.width - left, (whole.size.height - top + 1) / 2};
+        const Box part = stored_box(box, stored.size, orientation);
+        EXPECT_EQ(turned(crop(stored.view(), part).view(), orientation).pixels,
+            crop(whole.view(), box).pixels);
+      }
+    }
+  }
+}
+
+TEST(Orientation, OfColourKeepsPixelsTogether) {
+  const Image colour{{2, 1}, 3, {1, 2, 3, 4, 5, 6}};
+  EXPECT_THAT(turned(colour.view(), 2).pixels, ElementsAre(4, 5, 6, 1, 2, 3));
+}
+
+TEST(Orientation, IsAppliedUnlessItIsTurnedOff) {
+  const auto bytes = testing::with_segment(
+      testing::jpeg({24, 16}), 0xe1, testing::exif_segment_content(testing::exif(6)));
+  const ImageReader reader(bytes, "FILE");
+  const ImageReader raw(bytes, "FILE", {.apply_orientation = false});
+  EXPECT_EQ(reader.size(), (ImageSize{16, 24}));
+  EXPECT_EQ(raw.size(), (ImageSize{24, 16}));
+  EXPECT_EQ(raw.info().orientation, 6);
+  EXPECT_EQ(reader.read().pixels, turned(raw.read().view(), 6).pixels);
+}
+
+TEST(Orientation, OtherNumbersAreRefused) {
+  EXPECT_THROW(turned(kStored.view(), 0), InvalidArgument);
+  EXPECT_THROW(oriented_size({3, 2}, 9), InvalidArgument);
+}
+
+TEST(Exif, GivesTheOrientationInBothByteOrders) {
+  for (int value = 1; value <= 8; ++value) {
+    for (const bool is_little : {true, false}) {
+      const auto orientation = exif_orientation(exif(value, is_little));
+      EXPECT_EQ(orientation.value, value);
+      EXPECT_FALSE(orientation.is_damaged);
+    }
+  }
+}
+
+// Pillow applies it whatever whole number it is.
+TEST(Exif, TakesWholeNumbersOfEveryType) {
+  const Bytes little = exif(6), big = exif(6, false);
+  for (const int type : {4, 8, 9}) {
+    Bytes bytes = little;
+    bytes[12] = static_cast<std::uint8_t>(type);
+    EXPECT_EQ(exif_orientation(bytes).value, 6) << type;
+    bytes = big;
+    bytes[13] = static_cast<std::uint8_t>(type);
+    if (type != 8) std::swap(bytes[19], bytes[21]);  // four bytes
+    EXPECT_EQ(exif_orientation(bytes).value, 6) << type;
+  }
+}
+
+TEST(Exif, WithoutTheTagIsUpright) {
+  Bytes other_tag = exif(6);
+  other_tag[10] = 0x13;
+  EXPECT_EQ(exif_orientation(other_tag).value, 1);
+  EXPECT_FALSE(exif_orientation(other_tag).is_damaged);
+  EXPECT_FALSE(exif_orientation(Bytes{'I', 'I', 42, 0, 8, 0, 0, 0, 0, 0}).is_damaged);
+}
+
+TEST(Exif, FindsTheTagBehindOthers) {
+  Bytes bytes = exif(6);
+  bytes[8] = 2;
+  bytes = testing::inserted(bytes, 10, {0x0f, 1, 2, 0, 4, 0, 0, 0, 'a', 'b', 'c', 0});
+  EXPECT_EQ(exif_orientation(bytes).value, 6);
+}
+
+TEST(Exif, WhatBreaksItsFormIsDamagedAndUpright) {
+  const auto expect_damaged = [](const Bytes& bytes) {
+    const auto orientation = exif_orientation(bytes);
+    EXPECT_TRUE(orientation.is_damaged);
+    EXPECT_EQ(orientation.value, 1);
+  };
+  const Bytes whole = exif(6);
+  for (std::size_t size = 0; size < 20; ++size) {
+    SCOPED_TRACE(size);
+    // The two bytes that fill up the value need not be there.
+    if (size != 20)
+      expect_damaged({whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size)});
+  }
+  const auto with = [&](std::size_t at, std::uint8_t byte) {
+    Bytes bytes = whole;
+    bytes[at] = byte;
+    return bytes;
+  };
+  expect_damaged(with(0, 'X'));
+  expect_damaged(with(1, 'M'));
+  expect_damaged(with(2, 43));
+  expect_damaged(with(7, 0xff));  // the directory lies outside
+  expect_damaged(with(12, 2));    // no number
+  expect_damaged(with(14, 2));    // two values
+  expect_damaged(with(18, 0));
+  expect_damaged(with(18, 9));
+  expect_damaged(with(19, 1));
+  Bytes many = with(10, 0x11);
+  many[8] = 200;  // more entries than bytes
+  expect_damaged(many);
+}
+
+}  // namespace
 }  // namespace lockstep

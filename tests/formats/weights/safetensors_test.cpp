@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/formats/largest_allocation.h"
+#include "tests/formats/mutated.h"
 #include "tests/formats/weights/expected_tensors.h"
 #include "tests/formats/weights/mutation.h"
 #include "tests/formats/weights/safetensors_reference.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <map>
 
-#include "tests/formats/largest_allocation.h"
+#include "tests/formats/mutated.h"
 #include "tests/formats/weights/expected_tensors.h"
 #include "tests/formats/weights/mutation.h"
 #include "tests/formats/weights/torch_bytes.h"

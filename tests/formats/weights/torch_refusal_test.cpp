@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/formats/largest_allocation.h"
+#include "tests/formats/mutated.h"
 #include "tests/formats/weights/torch_bytes.h"
 #include "tests/support/message_of.h"
 

@@ -1,6 +1,6 @@
-// Restated from PyTorch's test_zero_redundancy_optimizer.py: who owns what, what each rank keeps and
-// refuses, parity with the plain optimizer bit for bit, and the state saved on some ranks and loaded
-// on others (ZERO, W3).
+// Restated from PyTorch's test_zero_redundancy_optimizer.py: who owns what, what each rank keeps
+// and refuses, parity with the plain optimizer bit for bit, and the state saved on some ranks and
+// loaded on others (ZERO, W3).
 
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 

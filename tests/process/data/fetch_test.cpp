@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <stdlib.h>
 
-#include "tests/formats/fetch/certificate.h"
 #include "tests/formats/fetch/file_server.h"
 #include "tests/process/command.h"
 

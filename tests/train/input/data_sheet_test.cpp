@@ -12,9 +12,9 @@
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/data/image_samples.h"
-#include "lockstep/data/image_sets.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/formats/image/image_reader.h"
 #include "lockstep/train/input/datasets.h"
