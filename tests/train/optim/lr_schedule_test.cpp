@@ -10,6 +10,8 @@
 
 #include "tests/train/optim/lr_schedule_expected.h"
 
+#include "lockstep/core/error.h"
+
 namespace lockstep {
 namespace {
 
