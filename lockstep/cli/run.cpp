@@ -269,9 +269,9 @@ Notes:
   n) and its last output is shown. Processes that ranks have left behind are ended with the run.
   With --max-restarts N all ranks are ended and restarted, up to N times in all: with
   TORCHELASTIC_RESTART_COUNT one higher and on another free port; logs are continued. A program that
-  reports its steps (liveness/progress_page.h, as lockstep train does) is not restarted again, whatever
-  N is, when it dies twice before its first step or at the same step. The last failure's exit code
-  is returned; a signal that is received before a restart ends the run with 128+n.
+  reports its steps (liveness/progress_page.h, as lockstep train does) is not restarted again,
+  whatever N is, when it dies twice before its first step or at the same step. The last failure's
+  exit code is returned; a signal that is received before a restart ends the run with 128+n.
   A rank of such a program that makes no progress for --hang-timeout, not even in a collective, has
   failed with code 5: the launcher says which, where it is, and for what the others wait.
   Under Slurm, with a launcher on each node, hosts and addresses come from Slurm's variables where

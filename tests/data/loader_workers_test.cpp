@@ -213,7 +213,7 @@ TEST(LoaderWorkers, GiveTheSameImagesInEitherLayout) {
 TEST(LoaderWorkers, AreLeftInTheMiddleOfAnEpoch) {
   for (int i = 0; i < 20; ++i) {
     for (auto& batch : Loader(transformed(), kElevenIndices, 2, {.workers = 3})) {
-      if (batch.target().defined()) break;
+      if (!batch.is_empty()) break;
     }
   }
 }
@@ -320,7 +320,7 @@ TEST(BatchQueue, UsesTheMemoryThatComesBack) {
   std::set<const void*> memory;
   BatchQueue queue(
       [&](Batch& batch, std::int64_t number) {
-        if (!batch.target().defined()) batch = numbered(number);
+        if (batch.is_empty()) batch = numbered(number);
         batch.target().fill_(number);
         const std::lock_guard lock(mutex);
         memory.insert(batch.target().data_ptr());

@@ -280,7 +280,7 @@ TEST_F(WorldsOfRuns, KnowTheirsAfterTheServerIsLost) {
 }
 
 TEST_F(WorldsOfRuns, RefuseASpareOfAnotherWhenTheirsIsDone) {
-  start_two(1, 2);
+  start_two(2, 2);
   join_with(4, "other");
   EXPECT_THAT(told(Kind::kWait), ElementsAre(4)) << "they have saved nothing so far";
   end_with(2, "ours", 0);
