@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
   for (auto& batch : loader) {
     if (step++ == most) break;
     optimizer.zero_grad();
-    auto loss = torch::nll_loss(model(batch.data), batch.target);
+    auto loss = torch::nll_loss(model(batch.input()), batch.target());
     loss.backward();
     optimizer.step();
     if (step % 100 == 0) std::printf("step %ld: loss %.4f\n", step, loss.item<float>());
