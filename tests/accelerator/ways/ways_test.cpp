@@ -91,18 +91,17 @@ INSTANTIATE_TEST_SUITE_P(All, ResumedWays,
         TrainedWay{"ddp_half_nccl", Parallel::kDdp, 2, 1, true, Precision::k16Mixed}),
     name_of_way);
 
-namespace nn = torch::nn;
-
-nn::Sequential small_net() {
-  return nn::Sequential(nn::Conv2d(nn::Conv2dOptions(1, 4, 3)), nn::BatchNorm2d(4), nn::ReLU(),
-      nn::MaxPool2d(2), nn::Flatten(), nn::Linear(4 * 3 * 3, 10));
+torch::nn::Sequential small_net() {
+  return torch::nn::Sequential(torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 4, 3)),
+      torch::nn::BatchNorm2d(4), torch::nn::ReLU(), torch::nn::MaxPool2d(2), torch::nn::Flatten(),
+      torch::nn::Linear(4 * 3 * 3, 10));
 }
 
 std::vector<double> losses_on(const torch::Device& device, std::uint64_t seed) {
   install();
   Runtime::get().streams().set_seed(seed);
   torch::manual_seed(1);
-  nn::Sequential net = small_net();
+  torch::nn::Sequential net = small_net();
   const torch::Tensor images = torch::rand({6, 1, 8, 8}), labels = torch::arange(6);
   net->to(device);
   torch::optim::Adam optimizer(net->parameters(), torch::optim::AdamOptions(0.01));
@@ -110,7 +109,7 @@ std::vector<double> losses_on(const torch::Device& device, std::uint64_t seed) {
   for (int step = 0; step < 5; ++step) {
     optimizer.zero_grad();
     const torch::Tensor loss =
-        nn::functional::cross_entropy(net->forward(images.to(device)), labels.to(device));
+        torch::nn::functional::cross_entropy(net->forward(images.to(device)), labels.to(device));
     loss.backward();
     optimizer.step();
     all[step] = loss.detach();
