@@ -185,7 +185,7 @@ TEST(ChainCosts, AreMeasuredInTheModesOfTraining) {
   const Task task{.image = {3, 32, 32}, .classes = 5};
   const auto replica = replica_of(options, task);
   const Batch batch = testing::random_batch({4, 3, 32, 32});
-  const torch::Tensor images = batch.input();
+  const torch::Tensor& images = batch.input();
   replica->set_training(true);
   const auto training = activations_of(*replica, images);
   replica->set_training(false);
