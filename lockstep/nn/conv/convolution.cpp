@@ -276,8 +276,8 @@ at::Tensor conv2d(const ConvolutionCall& call, Kernels who) {
   static const simd::InstructionSet kInUse = simd::instructions_in_use();
   if (who == Kernels::kAuto && !is_own_faster(shape, kInUse, multiplier_of(call.images)))
     return conv2d_of_libtorch(call);
-  static const WinogradBuild& kFastest = *winograd_builds().back();
-  const WinogradKernel& kernel = fitting_tile(shape) == 2 ? kFastest.small : kFastest.large;
+  static const WinogradBuild& fastest = *winograd_builds().back();
+  const WinogradKernel& kernel = fitting_tile(shape) == 2 ? fastest.small : fastest.large;
   return WinogradConvolution::apply(
       call.images, call.weight, bias_of(call), axis_of(call, 0).padding, &kernel);
 }

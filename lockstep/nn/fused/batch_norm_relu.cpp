@@ -429,8 +429,8 @@ at::Tensor dispatched_batch_norm(const at::Tensor& input, const std::optional<at
   if (!is_ours)
     return at::native::batch_norm(
         input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled);
-  static const BatchNormKernel& kFastest = *batch_norm_kernels().back();
-  auto result = fused_batch_norm(kFastest, arguments, after);
+  static const BatchNormKernel& fastest = *batch_norm_kernels().back();
+  auto result = fused_batch_norm(fastest, arguments, after);
   if (following != nullptr) following->set_result(result);
   return result;
 }

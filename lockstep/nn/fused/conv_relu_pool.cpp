@@ -26,8 +26,8 @@ namespace {
 constexpr std::int64_t kImagesAtOnce = 32;
 
 const ConvReluPoolKernel& fastest_kernel() {
-  static const ConvReluPoolKernel& kFastest = *conv_relu_pool_kernels().back();
-  return kFastest;
+  static const ConvReluPoolKernel& fastest = *conv_relu_pool_kernels().back();
+  return fastest;
 }
 
 Element element_of(const at::Tensor& tensor) {
