@@ -264,6 +264,8 @@ struct Machine {
     push(storage_of(id, arena_));
   }
 
+  // The table of opcodes below works on them, as the functions above do.
+  // NOLINTBEGIN(readability-identifier-naming)
   std::span<const std::uint8_t> bytes_;
   Arena& arena_;
   std::uint64_t values_left_ = kMostValues;
@@ -273,6 +275,7 @@ struct Machine {
   std::vector<Value> stack_;
   std::vector<std::size_t> marks_;
   std::unordered_map<std::uint64_t, Value> kept_;
+  // NOLINTEND(readability-identifier-naming)
 };
 
 constexpr std::uint8_t kProtocol = 0x80;
