@@ -402,8 +402,17 @@ void World::gather(Time now) {
     order(id, {.kind = Order::Kind::kWait, .plan = plan_of_waiting(), .text = text});
 }
 
+// Nodes that are new do not count: those of before may have ranks that are still saving, the node
+// that serves now first of all, which may be the last to join.
 bool World::awaits_its_nodes(Time now) const {
-  return count() < awaited_ && gathering_since_ && now < *gathering_since_ + regather_;
+  const auto has_come_back = [this](const auto& each) {
+    const NodeFacts& facts = each.second.facts;
+    const net::Endpoint own{.host = facts.address, .port = facts.standby_port};
+    return facts.serves || std::find(past_successors_.begin(), past_successors_.end(),
+                               own.text()) != past_successors_.end();
+  };
+  return std::count_if(nodes_.begin(), nodes_.end(), has_come_back) < awaited_ &&
+         gathering_since_ && now < *gathering_since_ + regather_;
 }
 
 // There is a last call only before the first generation: later, a node that joins makes the world
@@ -422,7 +431,8 @@ void World::try_start(Time now) {
   if (now < pause_end_ || anyone_is_busy()) return;
   if (refuse_foreign_runs()) return gather(now);
   pause_end_ = {};
-  if (count() >= rules_.most_nodes || (enough_since_ && is_called(now))) return start(now);
+  const bool is_full = count() >= rules_.most_nodes && !awaits_its_nodes(now);
+  if (is_full || (enough_since_ && is_called(now))) return start(now);
   if (enough_since_ || !gathering_since_) return;
   const auto patience = awaited_ > 0 ? regather_ : rules_.join_timeout;
   if (now < *gathering_since_ + patience) return;

@@ -14,6 +14,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 using Kind = Order::Kind;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -56,9 +57,9 @@ TEST_F(Succession, PlansNameTheNodesThatWouldServe) {
 
 TEST_F(Succession, StartsAsSoonAsAllAreBack) {
   make(1, 3, 5, true, past());
-  join(2);
+  come_back(2, 0);
   EXPECT_THAT(told(Kind::kWait), ElementsAre(2));
-  join(3);
+  come_back(3, 0);
   ASSERT_THAT(told(Kind::kStart), ElementsAre(2, 3));
   EXPECT_EQ(order_to(2).plan.generation, 4);
   EXPECT_EQ(order_to(2).plan.restart, 3);
@@ -171,10 +172,26 @@ TEST_F(Succession, TheOrderOfThoseWhoWouldServeStaysAsNodesCome) {
   EXPECT_THAT(order_to(3).plan.successors, ElementsAre("10.0.0.4:7", "10.0.0.3:7"))
       << "4 may come yet";
   take(world_->join(5, successor(5), now_));
+  EXPECT_THAT(told(Kind::kStart), ElementsAre()) << "5 is none of those that come back";
+  pass(seconds(10));
   EXPECT_THAT(told(Kind::kStart), ElementsAre(2, 3, 5));
   EXPECT_THAT(order_to(5).plan.successors, ElementsAre("10.0.0.3:7", "10.0.0.5:7"));
   EXPECT_EQ(order_to(5).plan.founder, 42);
   EXPECT_EQ(order_to(5).plan.origin, "10.0.0.1:29400");
+}
+
+// Else a node that had only just come would train while those that serve now still save.
+TEST_F(Succession, ANewNodeStartsNothingBeforeTheOneThatServesHasComeBack) {
+  WorldPast known = past();
+  known.nodes = 1;
+  known.successors = {};
+  make(1, 3, 5, true, known);
+  take(world_->join(4, successor(4), now_));
+  EXPECT_THAT(told(Kind::kStart), ElementsAre());
+  come_back(2);
+  EXPECT_THAT(told(Kind::kStart), ElementsAre()) << "its ranks still save";
+  end_of_before(2);
+  EXPECT_THAT(told(Kind::kStart), UnorderedElementsAre(2, 4));
 }
 
 TEST_F(Succession, ASpareFollowsTheOthers) {
