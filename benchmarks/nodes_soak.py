@@ -224,7 +224,7 @@ class ElasticRun(Run):
             try:
                 node = launchers.get(int((entry / "stat").read_text().rpartition(")")[2].split()[1]))
                 words = (entry / "environ").read_text().split("\0") if node is not None else []
-            except OSError:
+            except (OSError, ValueError):  # it has ended, or its name is cut within a letter
                 continue
             variables = dict(word.split("=", 1) for word in words if "=" in word)
             if "RANK" in variables and "LOCKSTEP_STORE" in variables:
@@ -247,7 +247,7 @@ class ElasticRun(Run):
         Before the first snapshot the stranger's run is the only one that there is: nodes that meet anew go on with it.
         """
         self.look_at_stranger()
-        if self.stranger or not self.worlds() or not any(self.output.rglob("state.json")):
+        if self.stranger or not self.worlds() or not any(self.output.glob("snapshots/step-*/state.json")):
             return 0
         home = self.folder / "stranger"
         if not home.exists():

@@ -67,7 +67,8 @@ foreach(_program ${_lockstep_bench_programs})
 endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/lockstep" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT core
   FILES_MATCHING PATTERN "*.h"
-  PATTERN "lockstep/cli" EXCLUDE PATTERN "lockstep/launch" EXCLUDE
+  PATTERN "lockstep/cli" EXCLUDE PATTERN "lockstep/launch" EXCLUDE PATTERN "lockstep/plan" EXCLUDE
+  PATTERN "lockstep/report" EXCLUDE
   PATTERN "lockstep/formats/fetch" EXCLUDE PATTERN "lockstep/data/check" EXCLUDE PATTERN "lockstep/data/download" EXCLUDE)
 
 # The folder with include/ and lib/ that this build used: the first guess of whoever uses the install.

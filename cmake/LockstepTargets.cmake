@@ -76,7 +76,7 @@ endfunction()
 # lockstep_kernels(NAME SOURCES a.cpp ... FLAGS flag ... [X86_FLAGS flag ...])
 # adds to liblockstep_NAME.a each source once for each instruction set: see Note [Kernels per instruction set] in
 # lockstep/simd/instructions.h, which asks the processor for exactly these. X86_FLAGS are for AVX2 and AVX-512. No other source
-# may use newer instructions. On other processors all builds are the same.
+# of that library may use newer instructions. On other processors all builds are the same.
 function(lockstep_kernels name)
   cmake_parse_arguments(arg "" "" "SOURCES;FLAGS;X86_FLAGS" ${ARGN})
   set(flags_plain "")

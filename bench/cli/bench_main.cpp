@@ -1,4 +1,4 @@
-// Measures and reports; `lockstep` executes it for the verbs bench, report and collectives.
+// Measures and reports; `lockstep` executes it for the verbs bench, plan, report and collectives.
 
 #include <csignal>
 #include <iostream>

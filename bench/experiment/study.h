@@ -69,7 +69,8 @@ struct Study {
   std::function<std::vector<bool>(std::span<const CellResult>)> worth = {};
   bool begins_in_order = false;  ///< the first round has the cells' own order
 
-  /// Makes tables, figures and a conclusion of samples. Include page/section.h to call or set it.
+  /// Makes tables, figures and a conclusion of samples. Include report/page/page.h to call or set
+  /// it.
   std::function<page::Section(const Study&, std::span<const Sample>)> report;
 };
 

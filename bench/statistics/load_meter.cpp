@@ -20,10 +20,7 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLeastToJudge = 0.1;  // CPU seconds; the counters move by 0.01
 
 double busy_seconds(const std::vector<int>& cpus) {
-  std::ifstream file("/proc/stat");
-  std::ostringstream text;
-  text << file.rdbuf();
-  return busy_ticks(text.str(), cpus) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return busy_ticks(text_in("/proc/stat"), cpus) / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
 double cpu_seconds(const timeval& time) {

@@ -16,8 +16,9 @@ constexpr const char* kConvertDescription =
 
 The format of IN is found by its content, that of OUT by its extension: .safetensors, .pt, .pth or
 .bin. Names, types and order are kept. Nothing in a file is executed; objects of Python beside the
-weights, as in the checkpoints of timm, stand in no way of --only. What OUT cannot hold is refused, except for the versions of modules (_metadata) of an OrderedDict and the metadata of
-safetensors: they are left out, the latter with a message.
+weights, as in the checkpoints of timm, do not hinder --only. What OUT cannot hold is refused,
+except for the versions of modules (_metadata) of an OrderedDict and the metadata of safetensors:
+they are left out, the latter with a message.
 )";
 
 constexpr const char* kConvertExamples = R"(Examples:

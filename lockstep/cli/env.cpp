@@ -152,12 +152,6 @@ std::string or_refusal(const Say& say, const cluster::Surroundings& here) {
 
 namespace fs = std::filesystem;
 
-std::string read_text(const fs::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
-
 std::string read_line(const fs::path& path) {
   std::ifstream file(path);
   std::string line;
@@ -207,7 +201,7 @@ Facts vector_extensions(const std::string& flags) {
 Facts or_null(const std::optional<double>& value) { return value ? Facts(*value) : Facts(nullptr); }
 
 Facts processor_facts() {
-  const std::string info = read_text("/proc/cpuinfo");
+  const std::string info = text_in("/proc/cpuinfo");
   Facts facts{{"model", field_of(info, "model name")},
       {"cores_online", ::sysconf(_SC_NPROCESSORS_ONLN)}, {"affinity", available_cpus()},
       {"cores_usable", usable_cpu_count()},
@@ -218,7 +212,7 @@ Facts processor_facts() {
 }
 
 Facts memory_facts() {
-  const std::string info = read_text("/proc/meminfo");
+  const std::string info = text_in("/proc/meminfo");
   struct statvfs shared {};
   ::statvfs("/dev/shm", &shared);
   const auto limit = cgroup_memory_limit();
@@ -260,7 +254,7 @@ Facts gpu_facts() {
   Facts devices = Facts::array();
   const fs::path folder = "/proc/driver/nvidia/gpus";
   for (const std::string& name : entries(folder))
-    devices.push_back(field_of(read_text(folder / name / "information"), "Model"));
+    devices.push_back(field_of(text_in(folder / name / "information"), "Model"));
   Facts facts{{"driver", read_line("/proc/driver/nvidia/version")}, {"devices", devices},
       {"usable", launch::gpu_count()}};
   facts.update(nvidia_smi_facts());

@@ -34,7 +34,7 @@ Notes:
   (code 5) is not reported as the cause when another failed. With --max-restarts N all are restarted, N times in all,
   with TORCHELASTIC_RESTART_COUNT and the port one higher. Nothing is left behind, even after SIGKILL.
   A real host needs the program and this folder under the same paths, and a login without a password prompt. OMP_*,
-  PET_*, NCCL_*, GLOO_* and LOCKSTEP_* variables are set there, too.
+  PET_*, NCCL_* and GLOO_* variables, LOCKSTEP_SECRET and LOCKSTEP_SIMD are set there, too.
 
 Exit codes: those of the command; 2 bad flags, 4 hosts cannot be made here.)";
 

@@ -10,7 +10,6 @@
 
 #include "lockstep/cli/env.h"
 #include "lockstep/cli/sibling_program.h"
-#include "lockstep/cli/train/train_flags.h"
 #include "lockstep/cli/train/train_launch.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/cpu_share.h"
@@ -270,8 +269,9 @@ Notes:
   With --max-restarts N all ranks are ended and restarted, up to N times in all: with
   TORCHELASTIC_RESTART_COUNT one higher and on another free port; logs are continued. A program that
   reports its steps (liveness/progress_page.h, as lockstep train does) is not restarted again,
-  whatever N is, when it dies twice before its first step or at the same step. The last failure's
-  exit code is returned; a signal that is received before a restart ends the run with 128+n.
+  whatever N is, when it dies before its first step or at the furthest step again; the exit code is
+  then that of the attempt that first came so far, else the last failure's. A signal that is
+  received before a restart ends the run with 128+n.
   A rank of such a program that makes no progress for --hang-timeout, not even in a collective, has
   failed with code 5: the launcher says which, where it is, and for what the others wait.
   Under Slurm, with a launcher on each node, hosts and addresses come from Slurm's variables where

@@ -32,7 +32,8 @@ std::string sibling_program(const std::string& verb, const std::string& name) {
   if (::access(path.c_str(), X_OK) == 0) return path;
   throw std::system_error(errno, std::generic_category(),
       concat(verb, ": needs ", name, " in ", folder.string(), "; ./dev build ", name,
-          " builds it, ./dev install PREFIX bench installs it"));
+          " builds it, ./dev install PREFIX ", name == "lockstep-train" ? "train" : "bench",
+          " installs it"));
 }
 
 void become(const std::string& verb, const std::string& program, std::vector<std::string> arguments,

@@ -32,7 +32,7 @@ int new_project(const std::vector<std::string>& arguments);
 int report(const std::vector<std::string>& arguments);
 
 /// Measures a study: each cell of its grid by processes of its own, then tables and figures. This
-/// and the next two belong to `lockstep-bench`, which lies beside `lockstep`.
+/// and the next three are in `lockstep-bench`, which lies beside `lockstep`.
 int bench(const std::vector<std::string>& arguments);
 
 /// Reports a bench's folder or files of results, as `[--json] PATH...` that report() has checked.
@@ -41,7 +41,7 @@ int report_measured(std::vector<std::string> arguments);
 /// Predicts which way of spreading pays, by `lockstep-bench`.
 int plan(const std::vector<std::string>& arguments);
 
-/// Measures collectives by `lockstep-collectives`, which lies beside this program: once per rank,
+/// Measures collectives by `lockstep-collectives`, which lies beside it: once per rank,
 /// or once with threads as ranks.
 int collectives(const std::vector<std::string>& arguments);
 

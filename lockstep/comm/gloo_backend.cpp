@@ -143,6 +143,7 @@ void wait_for(C10dCall& call, std::chrono::milliseconds timeout = kNoTimeout) {
   if (call.finish) std::exchange(call.finish, nullptr)();
 }
 
+/// c10d carries it out in a thread of its own, with its deadline.
 class CollectiveWork : public Work::State {
  public:
   explicit CollectiveWork(C10dCall call) : call_(std::move(call)) {}
@@ -154,6 +155,8 @@ class CollectiveWork : public Work::State {
   C10dCall call_;
 };
 
+/// c10d sees that a message has passed only inside of its wait(), so from the first time that
+/// somebody asks, a thread waits.
 class MessageWork : public Work::State {
  public:
   MessageWork(C10dCall call, std::chrono::milliseconds timeout)

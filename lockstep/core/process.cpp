@@ -152,9 +152,7 @@ void repair_inherited_state() {
 // Not getrusage(): its maximum goes over exec, so a small program started by a large one has the
 // large one's.
 std::optional<std::int64_t> peak_memory_bytes() {
-  std::ifstream file("/proc/self/status");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return parse_peak_memory(text);
+  return parse_peak_memory(text_in("/proc/self/status"));
 }
 
 double process_cpu_seconds() {

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <fstream>
+#include <sstream>
 #include <string_view>
 #include <type_traits>
 
@@ -114,6 +116,12 @@ template std::optional<int> parse_number(std::string_view);
 template std::optional<std::int64_t> parse_number(std::string_view);
 template std::optional<std::uint64_t> parse_number(std::string_view);
 template std::optional<double> parse_number(std::string_view);
+
+std::string text_in(const std::filesystem::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
 
 std::string joined(const std::vector<std::string>& words, std::string_view between) {
   std::string text;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,9 @@ namespace lockstep {
 /// std::uint64_t (digits only) and double.
 template <typename Number>
 std::optional<Number> parse_number(std::string_view text);
+
+/// Returns what a file holds, one of /proc too; empty where it cannot be read.
+std::string text_in(const std::filesystem::path& file);
 
 /// Returns the words with `between` between them.
 std::string joined(const std::vector<std::string>& words, std::string_view between = ", ");

@@ -12,7 +12,7 @@ namespace lockstep {
 
 std::vector<torch::Tensor> Batch::input_tensors() const {
   std::vector<torch::Tensor> tensors;
-  for (const NamedTensor& input : inputs) tensors.push_back(input.tensor);
+  for (const BatchTensor& input : inputs) tensors.push_back(input.tensor);
   return tensors;
 }
 
@@ -46,7 +46,7 @@ torch::ScalarType type_of(const InputForm& input, const BatchForm& form) {
 
 bool has_named_inputs(const Batch& batch, std::int64_t size, const BatchForm& form) {
   return std::ranges::equal(
-      batch.inputs, form.inputs, [&](const NamedTensor& own, const InputForm& input) {
+      batch.inputs, form.inputs, [&](const BatchTensor& own, const InputForm& input) {
         return are_rows(own.tensor, row_sizes(size, input), type_of(input, form));
       });
 }
@@ -124,7 +124,7 @@ bool has_form(const Batch& batch, std::int64_t size, const BatchForm& form) {
 }
 
 bool is_held_by_nobody_else(const Batch& batch) {
-  const auto is_alone = [](const NamedTensor& each) { return is_ours_alone(each.tensor); };
+  const auto is_alone = [](const BatchTensor& each) { return is_ours_alone(each.tensor); };
   return !batch.is_empty() && std::ranges::all_of(batch.inputs, is_alone) &&
          std::ranges::all_of(batch.targets, is_alone);
 }

@@ -15,7 +15,7 @@
 namespace lockstep {
 
 /// A tensor of a batch, under the name that its set gives it.
-struct NamedTensor {
+struct BatchTensor {
   std::string name;
   torch::Tensor tensor;
 };
@@ -23,8 +23,8 @@ struct NamedTensor {
 /// The samples of a step; the first dimension of each tensor is the batch. Most sets have one
 /// input, images [batch, channels, height, width], and one target, their classes [batch] as int64.
 struct Batch {
-  std::vector<NamedTensor> inputs = {};
-  std::vector<NamedTensor> targets = {};
+  std::vector<BatchTensor> inputs = {};
+  std::vector<BatchTensor> targets = {};
 
   Batch() = default;
   Batch(torch::Tensor input, torch::Tensor target)
@@ -40,16 +40,16 @@ struct Batch {
 
   /// Returns what a net takes: all inputs, in their order.
   std::vector<torch::Tensor> input_tensors() const;
-};
 
-/// Returns a batch of what `change` makes of each tensor.
-template <typename Change>
-Batch changed(const Batch& batch, Change&& change) {
-  Batch made = batch;
-  for (NamedTensor& input : made.inputs) input.tensor = change(input.tensor);
-  for (NamedTensor& target : made.targets) target.tensor = change(target.tensor);
-  return made;
-}
+  /// Returns a batch of what `change` makes of each tensor.
+  template <typename Change>
+  Batch map(Change&& change) const {
+    Batch made = *this;
+    for (BatchTensor& input : made.inputs) input.tensor = change(input.tensor);
+    for (BatchTensor& target : made.targets) target.tensor = change(target.tensor);
+    return made;
+  }
+};
 
 /// The class of a sample that must not be counted: cross entropy leaves it out by default.
 inline constexpr std::int64_t kIgnoredTarget = -100;

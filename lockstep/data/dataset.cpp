@@ -5,7 +5,6 @@
 #include <limits>
 #include <random>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "lockstep/core/error.h"

@@ -9,7 +9,6 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/take.h>
 
-#include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
 
 namespace lockstep::data {

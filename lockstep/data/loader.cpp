@@ -140,7 +140,7 @@ Batch Loader::constant_batch(std::int64_t number) const {
   for (std::int64_t i = 0; i < std::ssize(indices_of(number)); ++i) keys.push_back({.index = i});
   Batch batch = data::empty_batch(std::ssize(keys), form_);
   samples_->read(keys, batch);
-  return changed(batch, [this](const torch::Tensor& own) { return own.to(options_.device); });
+  return batch.map([this](const torch::Tensor& own) { return own.to(options_.device); });
 }
 
 void Loader::read_into(Batch& batch, std::int64_t number) const {

@@ -92,6 +92,15 @@ struct GivenFlags {
   /// Returns the last value given, or all.
   std::optional<std::string> find(std::string_view name) const;
   std::vector<std::string> all(std::string_view name) const;
+
+  /// Returns the words of all flags as they were given, but for those that are left out.
+  template <typename IsLeftOut>
+  std::vector<std::string> words_without(const IsLeftOut& is_left_out) const {
+    std::vector<std::string> words;
+    for (const GivenFlag& flag : flags)
+      if (!is_left_out(*flag.spec)) words.insert(words.end(), flag.words.begin(), flag.words.end());
+    return words;
+  }
 };
 
 /// The words that may follow the flags of a verb.

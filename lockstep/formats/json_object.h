@@ -44,11 +44,27 @@ class JsonWriter {
     for (const Item& item : items) list.push_back(json_of(item));
     return list;
   }
-  static Json json_of(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+  template <typename Item>
+  static Json json_of(const std::optional<Item>& item) {
+    return item ? json_of(*item) : Json();
+  }
 
   void operator()(const char* key, const auto& value, int = 0) { json_[key] = json_of(value); }
   void number(const char* key, double value) { json_[key] = value; }
+  void number_or_nan(const char* key, double value) { json_[key] = value; }
+  void count(const char* key, std::int64_t value) { json_[key] = value; }
   void milliseconds(const char* key, double seconds) { json_[key] = 1e3 * seconds; }
+  void texts(const char* key, const auto& pairs) {
+    Json& texts = json_[key] = Json::object();
+    for (const auto& [name, text] : pairs) texts[name] = text;
+  }
+  void list(const char* key, const auto& items, auto write, auto) {
+    Json& list = json_[key] = Json::array();
+    for (const auto& item : items) list.push_back(write(item));
+  }
+  void list_if_any(const char* key, const auto& items, auto write, auto read) {
+    if (!items.empty()) list(key, items, write, read);
+  }
   void choice(const char* key, NamedEnum auto value, const char*) { json_[key] = name_of(value); }
 
  private:
@@ -73,7 +89,12 @@ class JsonReader {
   /// A finite number that is not negative; that of number() may be.
   void operator()(const char* key, double& value) { value = fields_.seconds(key); }
   void number(const char* key, double& value) { value = fields_.number(key); }
+  /// NaN, which files have as null.
+  void number_or_nan(const char* key, double& value) { value = fields_.number_or_nan(key); }
   void operator()(const char* key, std::optional<double>& value) { value = fields_.number_if(key); }
+  void operator()(const char* key, std::optional<std::int64_t>& value) {
+    value = fields_.count_if(key);
+  }
   void operator()(const char* key, std::vector<double>& values) { values = fields_.numbers(key); }
   /// A whole number of at least `least`.
   void operator()(const char* key, std::integral auto& value, int least = 0) {
@@ -81,6 +102,17 @@ class JsonReader {
     constexpr bool kIsSmall = sizeof(Whole) < sizeof(std::int64_t);
     value = static_cast<Whole>(fields_.count(
         key, least, kIsSmall ? std::int64_t{std::numeric_limits<int>::max()} : JsonFields::kMost));
+  }
+  /// A number that a training may reach.
+  void count(const char* key, std::int64_t& value) {
+    value = fields_.count(key, 0, std::int64_t{1} << 53);
+  }
+  void operator()(const char* key, std::vector<int>& values) {
+    for (const double number : fields_.numbers(key)) {
+      if (number < 1 || number > 1 << 20 || number != std::floor(number))
+        fields_.refuse(key, "be whole numbers from 1 to 2^20");
+      values.push_back(static_cast<int>(number));
+    }
   }
   void operator()(const char* key, std::vector<std::int64_t>& values) {
     constexpr double kMost = 1e15;  // which a double holds exactly
@@ -97,6 +129,21 @@ class JsonReader {
   template <typename Item>
   void operator()(const char* key, std::vector<Item>& items) {
     for (const JsonFields& fields : fields_.objects(key)) items.push_back(read<Item>(fields));
+  }
+  /// Null or such a struct.
+  template <typename Item>
+  void operator()(const char* key, std::optional<Item>& item) {
+    if (const auto fields = fields_.object_or_null(key)) item = read<Item>(*fields);
+  }
+  void texts(const char* key, auto& pairs) {
+    for (const auto& [name, text] : fields_.text_map(key)) pairs.insert(pairs.end(), {name, text});
+  }
+  /// Structs that are written and read by functions of their own.
+  void list(const char* key, auto& items, auto, auto read) {
+    for (const JsonFields& fields : fields_.objects(key)) items.push_back(read(fields));
+  }
+  void list_if_any(const char* key, auto& items, auto write, auto read) {
+    if (fields_.items().contains(key)) list(key, items, write, read);
   }
   /// A time that a struct has in seconds and a file in milliseconds.
   void milliseconds(const char* key, double& seconds) { seconds = fields_.seconds(key) / 1e3; }

@@ -75,7 +75,7 @@ std::optional<MappedSlot> map_slot(const std::string& path, std::int64_t local_r
 ///
 /// One thread of a process reports: a rank's step has one writer. A rank that has attached is taken
 /// to hang if it makes no progress for the launcher's --hang-timeout: no step, no beginning or end
-/// of a call of a ProcessGroup, no sign_of_life() (progress/own_slot.h).
+/// of a call of a ProcessGroup, no sign_of_life() (own_slot.h).
 class ProgressPage {
  public:
   /// Attaches to the page that LOCKSTEP_PROGRESS names, at the slot of LOCAL_RANK. Nothing when no

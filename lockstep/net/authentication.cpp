@@ -79,12 +79,12 @@ std::string_view said_in(std::string_view answer) {
   return answer.substr(0, answer.size() - kKeyBytes);
 }
 
-constexpr std::size_t kMarkBytes = 16;  // half of an HMAC-SHA256, as RFC 2104 allows
+constexpr std::size_t kTagBytes = 16;  // half of an HMAC-SHA256, as RFC 2104 allows
 
 // The sequence number is not sent: both ends count.
-std::string mark_of(const Key& key, std::int64_t number, std::string_view message) {
+std::string tag_of(const Key& key, std::int64_t number, std::string_view message) {
   const Key digest = hmac_sha256(key, ByteWriter().number(number).raw(message).bytes());
-  return std::string(bytes_of(digest).substr(0, kMarkBytes));
+  return std::string(bytes_of(digest).substr(0, kTagBytes));
 }
 
 }  // namespace
@@ -227,13 +227,13 @@ Key key_of_generation(const Key& run, std::int64_t generation, const Key& salt) 
 }
 
 std::string Sealer::seal(std::string_view message) {
-  return mark_of(key_, number_++, message).append(message);
+  return tag_of(key_, number_++, message).append(message);
 }
 
 std::string Opener::open(std::string_view sealed) {
-  if (sealed.size() < kMarkBytes) throw DataError("message: it has no mark");
-  const std::string_view message = sealed.substr(kMarkBytes);
-  if (!equal_in_constant_time(sealed.substr(0, kMarkBytes), mark_of(key_, number_++, message)))
+  if (sealed.size() < kTagBytes) throw DataError("message: it has no tag");
+  const std::string_view message = sealed.substr(kTagBytes);
+  if (!equal_in_constant_time(sealed.substr(0, kTagBytes), tag_of(key_, number_++, message)))
     throw DataError("message: authentication failed");
   return std::string(message);
 }

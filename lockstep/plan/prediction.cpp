@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/schedule/partition.h"

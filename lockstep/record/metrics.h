@@ -29,10 +29,10 @@ struct BestEpoch {
   double value = 0;        ///< of the metric
 };
 
-/// Returns whether a value is better than the best so far: of equal ones the first stays, NaN is
-/// never better.
+/// Returns whether a value is better than the best so far: of equal ones the first stays. The first
+/// best is a finite one, since the loss of an early epoch may overflow.
 inline bool is_better(double value, const std::optional<BestEpoch>& best, EvalMetric metric) {
-  if (!best) return !std::isnan(value);
+  if (!best) return std::isfinite(value);
   return larger_is_better(metric) ? value > best->value : value < best->value;
 }
 

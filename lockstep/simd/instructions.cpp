@@ -14,9 +14,9 @@ bool has_instructions(InstructionSet set) {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
            has_feature(processor_features(), "avx2");
   if (set == InstructionSet::kAvx512)
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-           has_feature(processor_features(), "avx512f");
+    return has_instructions(InstructionSet::kAvx2) && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq") && has_feature(processor_features(), "avx512f");
 #endif
   return set == InstructionSet::kPlain;
 }

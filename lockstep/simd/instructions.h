@@ -20,7 +20,7 @@ namespace lockstep::simd {
 enum class InstructionSet { kPlain, kAvx2, kAvx512 };
 
 /// Returns whether this processor has all that sources compiled for a set use: AVX2 with FMA;
-/// AVX-512 F, BW, VL and DQ.
+/// AVX-512 F, BW, VL and DQ beside these.
 bool has_instructions(InstructionSet set);
 
 /// Returns whether the processor has VBMI and VNNI beside AVX-512.

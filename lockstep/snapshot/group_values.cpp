@@ -90,36 +90,42 @@ std::string broadcast_text(const std::string& text, int root, const ProcessGroup
   return text_of(bytes);
 }
 
-namespace {
-
-// Each padded to the longest; on the root, or on all ranks without one.
-std::vector<std::string> texts_on(
-    std::optional<int> root, const std::string& text, const ProcessGroup& group) {
+std::vector<std::string> gather_texts(
+    const std::string& text, int root, const ProcessGroup& group) {
   const torch::Tensor sizes = at::empty({group.size()}, on_host(torch::kLong));
   group.all_gather(sizes, size_of(text)).wait();
-  const auto* size = sizes.const_data_ptr<std::int64_t>();
-  const std::int64_t longest = *std::max_element(size, size + group.size());
-  const torch::Tensor own = at::zeros({longest}, on_host(torch::kByte));
-  std::memcpy(own.mutable_data_ptr(), text.data(), text.size());
-  torch::Tensor all;
-  const bool is_here = root.value_or(group.rank()) == group.rank();
-  if (is_here) all = at::empty({group.size() * longest}, on_host(torch::kByte));
-  if (longest > 0) (root ? group.gather(all, own, *root) : group.all_gather(all, own)).wait();
   std::vector<std::string> texts;
-  for (int rank = 0; is_here && rank < group.size(); ++rank)
-    texts.push_back(text_of(all.narrow(0, rank * longest, size[rank])));
+  if (group.rank() != root) {
+    if (!text.empty()) group.send(bytes_of(text), root).wait();
+    return texts;
+  }
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const auto size = sizes[rank].item<std::int64_t>();
+    if (rank == root || size == 0) {
+      texts.push_back(rank == root ? text : "");
+      continue;
+    }
+    const torch::Tensor bytes = at::empty({size}, on_host(torch::kByte));
+    group.recv(bytes, rank).wait();
+    texts.push_back(text_of(bytes));
+  }
   return texts;
 }
 
-}  // namespace
-
-std::vector<std::string> gather_texts(
-    const std::string& text, int root, const ProcessGroup& group) {
-  return texts_on(root, text, group);
-}
-
 std::vector<std::string> all_texts(const std::string& text, const ProcessGroup& group) {
-  return texts_on(std::nullopt, text, group);
+  const torch::Tensor sizes = at::empty({group.size()}, on_host(torch::kLong));
+  group.all_gather(sizes, size_of(text)).wait();
+  std::string all;
+  for (const std::string& one : gather_texts(text, 0, group)) all += one;
+  all = broadcast_text(all, 0, group);
+  std::vector<std::string> texts;
+  std::size_t begin = 0;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const auto size = static_cast<std::size_t>(sizes[rank].item<std::int64_t>());
+    texts.push_back(all.substr(begin, size));
+    begin += size;
+  }
+  return texts;
 }
 
 namespace {

@@ -8,7 +8,6 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -45,9 +44,7 @@ std::string computer_here() {
 
 /// Returns the clock tick in which a process began; nothing if it is not there or has ended.
 std::string birth_of(pid_t pid) {
-  std::ostringstream text;
-  text << std::ifstream(concat("/proc/", pid, "/stat")).rdbuf();
-  const std::string stat = text.str();
+  const std::string stat = text_in(concat("/proc/", pid, "/stat"));
   const std::size_t name_end = stat.rfind(") ");
   if (name_end == std::string::npos) return "";
   constexpr std::size_t kState = 0, kBirth = 19;  // the 3rd and the 22nd field

@@ -14,7 +14,6 @@
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/restore_tensors.h"
-#include "lockstep/snapshot/snapshot_files.h"
 #include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/snapshot_reader.h"
 #include "lockstep/snapshot/snapshot_saver.h"
@@ -37,14 +36,15 @@ struct State {
   std::map<std::string, std::string> values = {};
 };
 
-void each_field(auto& io, auto& state) {
-  io.whole("epoch", state.position.epoch);
-  io.whole("step", state.position.step);
-  io.whole("samples", state.samples);
-  io.small("world_size", state.world_size);
-  io.optional("scaler", state.scaler, kScalerFields);
-  io.whole_if("ema_updates", state.ema_updates);
-  io.texts("values", state.values);
+template <typename Object>
+void list_fields(Object& object, State& state) {
+  object("epoch", state.position.epoch);
+  object("step", state.position.step);
+  object("samples", state.samples);
+  object("world_size", state.world_size);
+  object("scaler", state.scaler);
+  object("ema_updates", state.ema_updates);
+  object.texts("values", state.values);
 }
 
 std::string state_text(const SnapshotMoment& moment, std::int64_t step, int ranks) {
@@ -54,9 +54,7 @@ std::string state_text(const SnapshotMoment& moment, std::int64_t step, int rank
       .scaler = moment.scaler ? moment.scaler->state() : std::nullopt,
       .ema_updates = moment.ema ? std::optional(moment.ema->updates()) : std::nullopt,
       .values = moment.values};
-  FieldWriter io;
-  each_field(io, state);
-  json object(io.object());
+  json object(JsonWriter::json_of(state));
   object.update({{"v", 1}, {"kind", kKind}});
   try {
     return object.dump(2) + "\n";
@@ -74,10 +72,7 @@ State read_state(const SnapshotReader& reader) {
         file +
         ": another program saved this, such as `lockstep train`, which continues it with "
         "--resume; choose another folder for this run");
-  State state;
-  FieldReader io(fields);
-  each_field(io, state);
-  return state;
+  return JsonReader::read<State>(fields);
 }
 
 void restore_scaler(const std::optional<nn::GradScalerState>& saved, nn::GradScaler* scaler,

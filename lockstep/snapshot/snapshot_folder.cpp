@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <fstream>
 #include <random>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -170,10 +168,8 @@ std::string run_id_in(std::string_view json, const std::string& file) {
 std::string run_id_of_folder(const std::filesystem::path& output) {
   for (const auto& snapshot : snapshots_newest_first(output)) {
     const auto file = snapshot / kStateFile;
-    std::ostringstream text;
-    text << std::ifstream(file).rdbuf();
     try {
-      return run_id_in(text.str(), file);
+      return run_id_in(text_in(file), file);
     } catch (const DataError&) {  // it is cut short
     }
   }

@@ -19,6 +19,7 @@
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/manifest.h"
 #include "lockstep/snapshot/snapshot_names.h"
+#include "lockstep/snapshot/state_fields.h"
 
 namespace lockstep {
 
@@ -27,9 +28,6 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SnapshotRefusal, name, reason)
 namespace {
 
 using nlohmann::json;
-
-// As large as a list of all epochs of a long run may be, and more.
-constexpr std::size_t kMostStateBytes = std::size_t{64} << 20;
 
 using OpenedFile = std::shared_ptr<const TensorFile>;
 
@@ -110,7 +108,7 @@ std::vector<std::string> SnapshotReader::parts_of(const std::string& group) cons
 }
 
 std::string SnapshotReader::state() const {
-  return short_text(OpenDirectory::open(path_), kStateFile, kMostStateBytes);
+  return short_text(OpenDirectory::open(path_), kStateFile, kStateLimits.bytes);
 }
 
 nn::NamedTensors SnapshotReader::group(const std::string& name) const {

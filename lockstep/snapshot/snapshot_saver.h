@@ -124,8 +124,8 @@ class SnapshotSaver {
   SnapshotSaver& operator=(const SnapshotSaver&) = delete;
 
   /// Lets the threads finish what is in flight and says on stderr what they could not; never throws
-  /// and makes no collective. Rank 0 waits for the others' files, but a minute at most, and not at
-  /// all while an exception ends the program: they may be gone.
+  /// and makes no collective. Rank 0 waits for the others' files, but no longer than `patience`,
+  /// and not at all while an exception ends the program: they may be gone.
   ~SnapshotSaver();
 
   /// Begins the snapshot of a step; finishes the one before first. The tensors may change as soon

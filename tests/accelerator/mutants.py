@@ -202,7 +202,7 @@ def write_page(finders):
         found[MUTANTS[number - 1].name] = (finder or "**nothing**").removeprefix("accelerator_test: ")
     made = [mutant.name for mutant in MUTANTS if mutant.name in found]
     lists = [f"* {finder}: " + "; ".join(name for name in made if found[name] == finder) + "\n" for finder in dict.fromkeys(map(found.get, made))]
-    PAGE.write_text(page[:start] + f"Of {len(MUTANTS)} mistakes {len(made)} were made:\n\n" + "".join(lists), encoding="utf-8")
+    PAGE.write_text(page[:start] + f"{len(made)} of {len(MUTANTS)} mistakes were made, and found by:\n\n" + "".join(lists), encoding="utf-8")
 
 
 def main():

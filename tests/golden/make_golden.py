@@ -36,6 +36,8 @@ def make_runs(lockstep):
         run(lockstep, *command.split()[1:], folder=HERE / "runs")
         (run_folder / "command.txt").write_text(command)
     report(lockstep, "runs_report.json", "serial", "ddp", "pp", folder=HERE / "runs")
+    for page in HERE.glob("runs/*/report.html"):  # which nobody reads again
+        page.unlink()
 
 
 def make_bench(lockstep):

@@ -177,6 +177,22 @@ TEST(Joining, OfNobodyTakesNoLongerThanIsAllowed) {
       CommError);
 }
 
+TEST(Joining, GivesUpOneThatRefusesAndWaitsForOneThatIsSlow) {
+  ClientOptions options{.endpoint = {.host = "127.0.0.1", .port = 1},
+      .hello = {},
+      .key = kKey,
+      .timeout = std::chrono::minutes(5),
+      .most_refusals = 4};
+  EXPECT_THAT(testing::message_of<CommError>([&] { Client client(options); }),
+      HasSubstr("127.0.0.1:1: nobody serves there: Connection refused"));
+  const auto silent = listen_at({.host = "127.0.0.1", .port = 0});
+  options.endpoint.port = port_of_socket(*silent);
+  options.timeout = milliseconds(100);
+  options.most_refusals = 1;
+  EXPECT_THAT(testing::message_of<TimeoutError>([&] { Client client(options); }),
+      HasSubstr("sends no challenge"));
+}
+
 /// A server that bears little.
 class Besieged : public Serving {
  protected:

@@ -254,7 +254,7 @@ TEST(SnapshotSaver, AnIdleOneCostsNothing) {
 }
 
 // Also in a program that leaves the signal as it is.
-TEST(BackgroundThread, SurvivesAFileThatBecomesTooLarge) {
+TEST(SnapshotSaver, SurvivesAFileThatBecomesTooLarge) {
   const TemporaryFolder run;
   const FileSizeLimit limit(100);
   const auto ignored = std::signal(SIGXFSZ, SIG_DFL);
@@ -265,7 +265,7 @@ TEST(BackgroundThread, SurvivesAFileThatBecomesTooLarge) {
   EXPECT_THAT(saver.take_warnings(), ElementsAre(HasSubstr("File too large")));
 }
 
-TEST(BackgroundThread, ASnapshotThatCannotBeginIsAWarningOnAllRanks) {
+TEST(SnapshotSaver, ASnapshotThatCannotBeginIsAWarningOnAllRanks) {
   const testing::TemporaryFolder run;
   run_ranks(2, [&](const ProcessGroup& world) {
     SnapshotSaver saver({.run = run.path()}, world);

@@ -391,14 +391,6 @@ bool is_among(const std::array<std::string_view, Count>& names, const std::strin
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-Words words_without(const GivenFlags& given, const auto& is_dropped) {
-  Words words;
-  for (const GivenFlag& flag : given.flags) {
-    if (!is_dropped(*flag.spec)) words.insert(words.end(), flag.words.begin(), flag.words.end());
-  }
-  return words;
-}
-
 int most_places(const GivenFlags& given) {
   for (const char* const flag : {"--places", "--nproc-per-node"}) {
     const auto text = given.find(flag);
@@ -442,8 +434,8 @@ void plan_for_training(PlanCommand& command) {
   command.question.places = up_to(most_places(given));
   command.confirmed = std::max(command.confirmed, kConfirmed);
   command.training =
-      words_without(given, [](const FlagSpec& flag) { return is_among(kDecided, flag.name); });
-  command.train_flags = words_without(given, [](const FlagSpec& flag) {
+      given.words_without([](const FlagSpec& flag) { return is_among(kDecided, flag.name); });
+  command.train_flags = given.words_without([](const FlagSpec& flag) {
     return flag.is_for_launcher || is_among(kDecided, flag.name) ||
            is_among(kNotMeasured, flag.name);
   });

@@ -89,7 +89,7 @@ std::vector<std::string> numbers_row(
   if (!sheet.inputs.empty()) row.push_back(printable_path(numbers.input));
   for (const std::string& cell : {sizes.empty() ? "-" : joined(sizes, " x "),
            number_text(numbers.least), number_text(numbers.mean), number_text(numbers.most),
-           joined(first) + (count > std::ssize(first) ? ", ..." : "")})
+           (first.empty() ? "-" : joined(first)) + (count > std::ssize(first) ? ", ..." : "")})
     row.push_back(cell);
   return row;
 }

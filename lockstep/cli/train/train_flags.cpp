@@ -1,8 +1,6 @@
 #include "lockstep/cli/train/train_flags.h"
 
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <string_view>
 
 #include "lockstep/core/error.h"
@@ -40,12 +38,6 @@ void resolve(TrainOptions& options, const GivenFlags& given, const TrainSurround
 }
 
 namespace fs = std::filesystem;
-
-std::string text_in(const fs::path& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
-}
 
 template <typename Enum>
 std::optional<Enum> value_in(const Configuration& configuration, std::string_view key) {

@@ -5,12 +5,10 @@
 #include <cmath>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <signal.h>
-#include <sstream>
 #include <system_error>
 
 #include "lockstep/cli/sibling_program.h"
@@ -58,12 +56,6 @@ constexpr std::array kOfThePlaces{"--places", "--nproc-per-node"};
 
 bool is_among(const auto& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
-}
-
-std::string text_in(const std::string& file) {
-  std::ostringstream text;
-  text << std::ifstream(file).rdbuf();
-  return text.str();
 }
 
 // Ranks that were threads are places of one process.
@@ -154,19 +146,10 @@ void check_not_launched(const GivenFlags& given) {
         " is about ranks that a launcher starts, and one rank without --max-restarts has none");
 }
 
-// Their words as they were given, but for those that are taken out.
-template <typename IsTakenOut>
-Words words_of(const GivenFlags& given, const IsTakenOut& is_taken_out) {
-  Words words;
-  for (const GivenFlag& flag : given.flags)
-    if (!is_taken_out(*flag.spec)) words.insert(words.end(), flag.words.begin(), flag.words.end());
-  return words;
-}
-
 Words as_before(const GivenFlags& given, const TrainOptions& options) {
   const Taken taken = way_of(options.output);
   check_fits(given, options.batch_size, taken, options.output);
-  Words words = words_of(given, [](const FlagSpec& flag) {
+  Words words = given.words_without([](const FlagSpec& flag) {
     return flag.name == "--batch-size" || is_among(kOfThePlaces, flag.name);
   });
   const Words way = words_for(taken);
@@ -232,7 +215,7 @@ Words resolve_auto_parallel(const Words& arguments) {
   check_way_is_open(given);
   TrainOptions options;
   train_flags().read(options, given);
-  const Words rest = words_of(given, [](const FlagSpec&) { return false; });
+  const Words rest = given.words_without([](const FlagSpec&) { return false; });
   if (!options.output.empty() && holds_run(options.output)) {
     if (continues(options.output, options.resume)) return as_before(given, options);
     if (!options.resume.overwrite) return rest;  // which will be refused
@@ -287,7 +270,7 @@ TrainLaunch parse_train_launch(const Words& arguments, const launch::Processors&
   options.oversubscribe = flags.oversubscribe;
   check(options.output.log_dir.empty() || options.workers > 1,
       "train: --log-dir keeps the output of ranks above 0, and there is one rank");
-  plan.rest = words_of(plan.given, [](const FlagSpec& flag) { return flag.is_for_launcher; });
+  plan.rest = plan.given.words_without([](const FlagSpec& flag) { return flag.is_for_launcher; });
   return plan;
 }
 

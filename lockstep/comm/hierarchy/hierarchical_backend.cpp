@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <functional>
 #include <map>
 #include <utility>
 
@@ -319,7 +318,8 @@ class HierarchicalBackend final : public Backend,
   ProgressThread::Pause advance_messages();
 
   Levels levels_;
-  std::atomic<std::chrono::microseconds> pause_ = kFirstPause;
+  std::atomic<bool> has_new_message_ = false;
+  std::chrono::microseconds pause_ = kFirstPause;  // of the thread below alone
   /// Advances messages through shared memory while this rank does something else. A rank that waits
   /// for a message of another node does not look at its mailboxes, and the one that its neighbour
   /// waits for may lie there.
@@ -334,7 +334,7 @@ Work HierarchicalBackend::begin(const CollectiveCall& call) {
   const bool is_near = is_neighbour(call.peer);
   Work message = is_near ? levels_.within->run(within) : levels_.all->run(call);
   if (is_near) {
-    pause_ = kFirstPause;
+    has_new_message_ = true;
     message_thread_.wake();
   }
   return Work(std::make_shared<GuardedMessage>(std::move(message), weak_from_this()));
@@ -344,9 +344,8 @@ Work HierarchicalBackend::begin(const CollectiveCall& call) {
 ProgressThread::Pause HierarchicalBackend::advance_messages() {
   auto* const memory = dynamic_cast<host::HostBackend*>(levels_.within.get());
   if (memory == nullptr || !memory->advance_messages()) return std::nullopt;
-  const std::chrono::microseconds pause = pause_;
-  pause_ = std::min(2 * pause, kLongestPause);
-  return pause;
+  if (has_new_message_.exchange(false)) pause_ = kFirstPause;
+  return std::exchange(pause_, std::min(2 * pause_, kLongestPause));
 }
 
 torch::Tensor HierarchicalBackend::make_empty(

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "lockstep/core/error.h"
-
 namespace lockstep {
 namespace {
 

@@ -11,7 +11,6 @@
 #include <linux/futex.h>
 #include <memory>
 #include <signal.h>
-#include <sstream>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <system_error>
@@ -24,14 +23,6 @@
 
 namespace lockstep::launch {
 namespace {
-
-/// Reads a file of /proc; empty when the process has gone, or may not be looked at.
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 std::string_view first_word(std::string_view text) {
   return text.substr(0, text.find_first_of(" \n"));
@@ -152,16 +143,16 @@ bool holds_signal(std::string_view mask, int signal) {
   return (value >> ((signal - 1) % 4) & 1) != 0;
 }
 
-char ProcessState::letter() const { return state_in(text_of(concat("/proc/", process_, "/stat"))); }
+char ProcessState::letter() const { return state_in(text_in(concat("/proc/", process_, "/stat"))); }
 
 bool ProcessState::is_traced() const {
-  const std::string status = text_of(concat("/proc/", process_, "/status"));
+  const std::string status = text_in(concat("/proc/", process_, "/status"));
   const std::string_view tracer = status_value(status, "TracerPid");
   return !tracer.empty() && tracer != "0";
 }
 
 bool ProcessState::handles(int signal) const {
-  const std::string status = text_of(concat("/proc/", process_, "/status"));
+  const std::string status = text_in(concat("/proc/", process_, "/status"));
   return holds_signal(status_value(status, "SigCgt"), signal);
 }
 
@@ -180,9 +171,9 @@ std::vector<pid_t> ProcessState::threads() const {
 
 std::string ProcessState::thread_text(pid_t thread) const {
   const std::string folder = concat("/proc/", process_, "/task/", thread, "/");
-  const std::string waits_in = text_of(folder + "wchan");
-  const std::string system_call = text_of(folder + "syscall");
-  std::string text = concat("state ", state_in(text_of(folder + "stat")));
+  const std::string waits_in = text_in(folder + "wchan");
+  const std::string system_call = text_in(folder + "syscall");
+  std::string text = concat("state ", state_in(text_in(folder + "stat")));
   if (!waits_in.empty() && waits_in != "0") text += concat(", in the kernel's ", waits_in);
   if (!system_call.empty()) text += concat(", system call ", first_word(system_call));
   return text;

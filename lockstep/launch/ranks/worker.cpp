@@ -6,7 +6,6 @@
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/text.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/ranks/worker_environment.h"
 

@@ -91,8 +91,7 @@ std::optional<net::Client> Succession::next() {
       const std::lock_guard lock(mutex_);
       plan_.successors = successors;  // if that one is lost before it has made a plan
       server_.endpoint = net::parse_endpoint("rendezvous", successor, 0);
-      const net::Endpoint own{.host = facts_.address, .port = facts_.standby_port};
-      if (standby_ && successor == own.text()) serve(successor, successors, tried);
+      if (standby_ && successor == facts_.standby()) serve(successor, successors, tried);
     }
     if (auto client = connect(successor)) return client;
   }
@@ -169,7 +168,7 @@ Membership::Membership(
 
 Membership::~Membership() {
   is_over_ = true;
-  succession_.stop();
+  succession_.leave();
   ring(wake_);
   if (thread_.joinable()) thread_.join();
 }

@@ -43,10 +43,8 @@ class Succession {
   /// This process stood still for so long that the others have gone on without it.
   void note_absence(bool was_away) { was_away_ = was_away; }
   /// This node is ending and follows no server; whoever would follow it is refused at once, and
-  /// goes on to the next.
+  /// goes on to the next. A call of next() under way returns.
   void leave();
-  /// The same, and next() returns.
-  void stop() { leave(); }
 
   /// Notes which run is in this node's output folder now.
   void note_run(const std::string& run);

@@ -10,6 +10,7 @@
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/hang/stall.h"
 #include "lockstep/launch/restart.h"
+#include "lockstep/net/endpoint.h"
 #include "lockstep/net/wire.h"
 
 namespace lockstep::launch {
@@ -25,6 +26,11 @@ struct NodeFacts {
   std::string run = {};  ///< the id of the run in its output folder; empty: none, or not known
   /// Names and values of what must be equal on all nodes: the program, the configuration.
   std::vector<std::pair<std::string, std::string>> same = {};
+
+  /// Where it would serve, as HOST:PORT.
+  std::string standby() const {
+    return net::Endpoint{.host = address, .port = standby_port}.text();
+  }
 };
 
 /// Returns what differs and must not: `the program is A, on host B it is C`; empty if nothing does.

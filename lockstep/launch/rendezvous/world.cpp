@@ -397,19 +397,20 @@ void World::gather(Time now) {
           ? concat("attempts fail soon after their start; again in ",
                 seconds_of(std::chrono::duration_cast<std::chrono::milliseconds>(pause_end_ - now)),
                 " s")
-          : concat(count(), " of ", wanted, " nodes are here");
+          : concat(count(), " of ", wanted, " nodes are here",
+                awaits_its_nodes(now) ? "; others of before may still come" : "");
   for (const auto& [id, node] : nodes_)
     order(id, {.kind = Order::Kind::kWait, .plan = plan_of_waiting(), .text = text});
 }
 
 // Nodes that are new do not count: those of before may have ranks that are still saving, the node
-// that serves now first of all, which may be the last to join.
+// that serves now first of all, which may be the last to join. So it is waited for all of them,
+// also where as many as may be are here: one that was only a spare may have gone unnoticed.
 bool World::awaits_its_nodes(Time now) const {
   const auto has_come_back = [this](const auto& each) {
     const NodeFacts& facts = each.second.facts;
-    const net::Endpoint own{.host = facts.address, .port = facts.standby_port};
     return facts.serves || std::find(past_successors_.begin(), past_successors_.end(),
-                               own.text()) != past_successors_.end();
+                               facts.standby()) != past_successors_.end();
   };
   return std::count_if(nodes_.begin(), nodes_.end(), has_come_back) < awaited_ &&
          gathering_since_ && now < *gathering_since_ + regather_;
@@ -471,7 +472,7 @@ std::vector<std::string> World::successors() const {
   for (const auto& [id, node] : nodes_) {
     const NodeFacts& facts = node.facts;
     if (facts.serves || facts.standby_port == 0) continue;
-    here.push_back(net::Endpoint{.host = facts.address, .port = facts.standby_port}.text());
+    here.push_back(facts.standby());
   }
   const auto has = [](const std::vector<std::string>& all, const std::string& one) {
     return std::find(all.begin(), all.end(), one) != all.end();

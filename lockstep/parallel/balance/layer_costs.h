@@ -18,7 +18,7 @@ namespace lockstep {
 /// with caches and memory as a step finds them, which the shortest time would leave out. Runs
 /// the chain forward 1 + 2 `passes` times, and backward 2 `passes` times; needs memory for a step
 /// and for a copy of the parameters. The layers run in the modes that they have, as a frozen batch
-/// norm stays in evaluation. A parameter of two layers is in both.
+/// norm stays in evaluation. A parameter that layers share is the first one's.
 ///
 /// Hooks on parameters are called, such as those of DistributedDataParallel: measure before they
 /// are attached, or a clone. Other conditions as costs_by_time.

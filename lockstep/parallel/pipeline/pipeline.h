@@ -65,7 +65,7 @@ class Pipeline : public PipelineCore {
   Runner& last() { return runners_[static_cast<std::size_t>(stages_ - 1) % runners_.size()]; }
 
   Exchange exchange_;
-  std::vector<LocalLinks> links_;  // one for each runner, as all below
+  std::vector<LocalLinks> links_;  // one for each runner, as workers_
   std::vector<std::unique_ptr<PlaceWorker>> workers_;
   PeerCopier labels_;                // to the last stage
   std::vector<std::int64_t> sizes_;  // of the step that was begun

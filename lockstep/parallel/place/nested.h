@@ -103,13 +103,6 @@ T unflatten(T structure, const std::vector<torch::Tensor>& tensors) {
   return structure;
 }
 
-/// Makes a value like `value` with each tensor replaced by `function(tensor)`.
-template <typename T, typename Function>
-T map_tensors(T value, const Function& function) {
-  visit_tensors(value, [&](torch::Tensor& tensor) { tensor = function(std::as_const(tensor)); });
-  return value;
-}
-
 namespace nested {
 
 /// The access to the elements of what std::apply knows: pair, tuple, array.

@@ -1,7 +1,6 @@
 #include "lockstep/train/input/data_sheet.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <limits>

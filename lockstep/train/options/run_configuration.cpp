@@ -24,6 +24,16 @@ std::string toml_of(const FlagValue& value) {
   return text.str();
 }
 
+// Another version may have written the same value in another way.
+bool is_same(const std::string& a, const std::string& b) {
+  if (a == b || a == kAbsent || b == kAbsent) return a == b;
+  try {
+    return toml::parse("x = " + a) == toml::parse("x = " + b);
+  } catch (const toml::parse_error&) {
+    return false;
+  }
+}
+
 FlagValue value_of(const toml::node& node) {
   if (const auto text = node.value_exact<std::string>()) return *text;
   if (const auto whole = node.value_exact<std::int64_t>()) return *whole;
@@ -138,7 +148,7 @@ std::vector<std::string> differences(
   std::vector<std::string> found;
   const auto compare = [&](const std::string& flag) {
     const std::string then = value_in(before, flag), today = value_in(now, flag);
-    if (then != today)
+    if (!is_same(then, today))
       found.push_back(concat("--", flag, ": ", name, " has ", then, ", now ", today));
   };
   for (const auto& [flag, value] : now) compare(flag);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "lockstep/core/error.h"
@@ -13,7 +11,6 @@
 #include "lockstep/snapshot/snapshot_hosts.h"
 #include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/snapshot_reader.h"
-#include "lockstep/snapshot/state_fields.h"
 #include "lockstep/train/record/run_directory.h"
 
 namespace lockstep {
@@ -97,9 +94,7 @@ std::vector<std::string> precious_in(
     return {"the weights of its best epoch (best.safetensors)"};
   const fs::path file = run / "config.toml";
   if (!fs::exists(file)) return {"a run without its config.toml"};
-  std::ostringstream toml;
-  toml << std::ifstream(file).rdbuf();
-  const auto before = parse_configuration(toml.str(), file.string());
+  const auto before = parse_configuration(text_in(file), file.string());
   auto lines = differences(before, begun_configuration(options), "config.toml");
   if (!lines.empty()) lines.insert(lines.begin(), "another training");
   return lines;

@@ -11,29 +11,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr auto kDataFields = [](auto& io, auto& data) {
-  io.text("name", data.name);
-  io.count("samples", data.samples);
-  io.count("classes", data.classes);
-  io.text("fingerprint", data.fingerprint);
-};
-
-constexpr auto kPlateauFields = [](auto& io, auto& plateau) {
-  io.number("lr", plateau.lr);
-  io.nullable("best", plateau.best);
-  io.count("bad", plateau.bad);
-  io.count("cooldown_left", plateau.cooldown_left);
-};
-
-constexpr auto kReadingFields = [](auto& io, auto& reading) {
-  io.count("steps", reading.steps);
-  io.count("samples", reading.samples);
-  io.nullable("loss_sum", reading.loss_sum);
-  io.seconds("seconds", reading.seconds);
-  io.seconds("data_seconds", reading.data_seconds);
-  io.seconds("comm_seconds", reading.comm_seconds);
-};
-
 Json epoch_json(const EpochSummary& epoch) {
   Json entry = json_of(epoch);
   entry["validated"] = epoch.validated;
@@ -46,60 +23,30 @@ EpochSummary read_epoch(const JsonFields& fields) {
       .validated = fields.flag("validated"),
       .val_seconds = fields.number_if("val_seconds"),  // only after an evaluation
       .val_samples = fields.count_if("val_samples").value_or(0)};
-  FieldReader io(fields);
+  JsonReader io(fields);
   io.count("epoch", epoch.epoch);
-  io.seconds("train_seconds", epoch.train_seconds);
-  io.nullable("train_loss", epoch.train_loss);
+  io("train_seconds", epoch.train_seconds);
+  io.number_or_nan("train_loss", epoch.train_loss);
   io.count("samples", epoch.samples);
-  io.nullable("samples_per_s", epoch.samples_per_s);
+  io.number_or_nan("samples_per_s", epoch.samples_per_s);
   return epoch;
 }
 
 MetricRecord read_line(const JsonFields& fields) {
   MetricRecord record;
-  FieldReader io(fields);
-  io.seconds("elapsed", record.elapsed);
+  JsonReader io(fields);
+  io("elapsed", record.elapsed);
   io.count("epoch", record.epoch);
   io.count("step", record.step);
-  io.text("split", record.split);
+  io("split", record.split);
   record.scores = read_scores(fields, "");
   for (const RateName& rate : kRates) record.*rate.value = fields.number_if(rate.name);
   return record;
 }
 
-constexpr auto kStateFields = [](auto& io, auto& state) {
-  auto& setup = state.setup;
-  io.count("step", state.step);
-  io.count("epoch", state.position.epoch);
-  io.count("samples", state.position.samples);
-  io.count("epoch_samples", state.position.epoch_samples);
-  io.count("schedule_step", state.schedule_step);
-  io.whole("seed", setup.seed);
-  io.small("world_size", setup.world_size, 1);
-  io.small("replicas", setup.replicas, 1);
-  io.small("stages", setup.stages, 1);
-  io.sizes("balance", setup.balance);
-  io.texts("config", setup.configuration);
-  io.fields("data", setup.data, kDataFields);
-  io.optional("scaler", state.scaler, kScalerFields);
-  io.fields("plateau", state.plateau, kPlateauFields);
-  io.count("ema_updates", state.ema_updates);
-  io.count("skipped_steps", state.skipped_steps);
-  io.seconds("elapsed", state.seconds.elapsed);
-  io.seconds("training_seconds", state.seconds.training);
-  io.seconds("epoch_seconds", state.seconds.epoch);
-  io.small("restarts", state.restarts);
-  io.optional("best", state.best, [&](auto& best_io, auto& best) {
-    best_io.count("epoch", best.epoch);
-    best_io.number("value", best.value);
-    best_io.text("snapshot", state.best_snapshot);
-  });
-  io.list("epochs", state.epochs, epoch_json, read_epoch);
-  io.fields("epoch_total", state.epoch_total, kReadingFields);
-  io.text("run", setup.run);
-  io.count("batches_a_step", setup.batches_a_step);
-  io.list_if_any(
-      "last_lines", state.last_lines, [](const auto& line) { return json_of(line); }, read_line);
+struct SavedBest {
+  BestEpoch epoch = {};
+  std::string snapshot = {};
 };
 
 // What no list says: counts that contradict others.
@@ -113,11 +60,77 @@ void check_bounds(const JsonFields& fields, const RunState& state) {
 
 }  // namespace
 
+template <typename Object>
+void list_fields(Object& object, DataIdentity& data) {
+  object("name", data.name);
+  object.count("samples", data.samples);
+  object.count("classes", data.classes);
+  object("fingerprint", data.fingerprint);
+}
+
+template <typename Object>
+void list_fields(Object& object, PlateauState& plateau) {
+  object.number("lr", plateau.lr);
+  object("best", plateau.best);
+  object.count("bad", plateau.bad);
+  object.count("cooldown_left", plateau.cooldown_left);
+}
+
+template <typename Object>
+void list_fields(Object& object, MeterReading& reading) {
+  object.count("steps", reading.steps);
+  object.count("samples", reading.samples);
+  object.number_or_nan("loss_sum", reading.loss_sum);
+  object("seconds", reading.seconds);
+  object("data_seconds", reading.data_seconds);
+  object("comm_seconds", reading.comm_seconds);
+}
+
+template <typename Object>
+void list_fields(Object& object, SavedBest& best) {
+  object.count("epoch", best.epoch.epoch);
+  object.number("value", best.epoch.value);
+  object("snapshot", best.snapshot);
+}
+
+template <typename Object>
+void list_fields(Object& object, RunState& state) {
+  RunSetup& setup = state.setup;
+  object.count("step", state.step);
+  object.count("epoch", state.position.epoch);
+  object.count("samples", state.position.samples);
+  object.count("epoch_samples", state.position.epoch_samples);
+  object.count("schedule_step", state.schedule_step);
+  object("seed", setup.seed);
+  object("world_size", setup.world_size, 1);
+  object("replicas", setup.replicas, 1);
+  object("stages", setup.stages, 1);
+  object("balance", setup.balance);
+  object.texts("config", setup.configuration);
+  object("data", setup.data);
+  object("scaler", state.scaler);
+  object("plateau", state.plateau);
+  object.count("ema_updates", state.ema_updates);
+  object.count("skipped_steps", state.skipped_steps);
+  object("elapsed", state.seconds.elapsed);
+  object("training_seconds", state.seconds.training);
+  object("epoch_seconds", state.seconds.epoch);
+  object("restarts", state.restarts);
+  auto best =
+      state.best ? std::optional(SavedBest{*state.best, state.best_snapshot}) : std::nullopt;
+  object("best", best);
+  if (best) state.best = best->epoch, state.best_snapshot = best->snapshot;
+  object.list("epochs", state.epochs, epoch_json, read_epoch);
+  object("epoch_total", state.epoch_total);
+  object("run", setup.run);
+  object.count("batches_a_step", setup.batches_a_step);
+  object.list_if_any(
+      "last_lines", state.last_lines, [](const auto& line) { return json_of(line); }, read_line);
+}
+
 std::string to_json(const RunState& state) {
   Json object = {{"v", 1}};
-  FieldWriter io;
-  kStateFields(io, state);
-  object.update(io.object());
+  object.update(JsonWriter::json_of(state));
   // A folder's name may hold bytes that are not UTF-8.
   return object.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -127,9 +140,7 @@ RunState parse_run_state(
   const nlohmann::json object = parse_strict_json(json, file, kStateLimits);
   const JsonFields fields(object, file);
   if (fields.count("v") != 1) fields.refuse("v", "be 1, the version that this program reads");
-  RunState state;
-  FieldReader io(fields);
-  kStateFields(io, state);
+  auto state = JsonReader::read<RunState>(fields);
   check_bounds(fields, state);
   if (step && state.step != *step)
     fields.refuse("step", concat("be that of the manifest, ", *step));

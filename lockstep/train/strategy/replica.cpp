@@ -122,7 +122,7 @@ torch::Tensor Replica::backward(const Batch& batch, const StepPart& part, std::i
 
 Batch Replica::copied(const Batch& batch) {
   const SpanScope span(Activity::kCopy, "copy");
-  return changed(batch, copier_);
+  return batch.map(copier_);
 }
 
 torch::Tensor Replica::update(double lr) {

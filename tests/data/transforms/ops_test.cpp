@@ -119,7 +119,10 @@ TEST(TransformAffine, RefusesGreyImages) {
 class Instructions : public ::testing::Test {
  protected:
   static void use(const char* name) { ::setenv("LOCKSTEP_SIMD", name, 1); }
-  ~Instructions() override { ::unsetenv("LOCKSTEP_SIMD"); }
+  ~Instructions() override {
+    ::unsetenv("LOCKSTEP_SIMD");
+    ::unsetenv("LOCKSTEP_TEST_CPU_FEATURES");
+  }
 
   static std::string refusal() {
     return lockstep::testing::message_of<InvalidArgument>(simd::instructions_in_use);
@@ -151,7 +154,6 @@ TEST_F(Instructions, ThatAreNotThereAreRefused) {
   EXPECT_FALSE(simd::has_instructions(simd::InstructionSet::kAvx2));
   use("avx2");
   EXPECT_EQ(refusal(), "LOCKSTEP_SIMD: this processor has no avx2");
-  ::unsetenv("LOCKSTEP_TEST_CPU_FEATURES");
 }
 
 // Every operation against the bytes of Pillow, timm and torchvision, which

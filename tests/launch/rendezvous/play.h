@@ -23,8 +23,12 @@ class Play {
  public:
   using Draw = std::function<int(int)>;
 
-  Play(const WorldRules& rules, Draw draw)
-      : rules_(rules), world_(rules, {.host = "reference"}), draw_(std::move(draw)) {}
+  Play(const WorldRules& rules, const WorldPast& past, Draw draw)
+      : rules_(rules),
+        past_(past),
+        world_(rules, {.host = "reference"}, past),
+        draw_(std::move(draw)),
+        generation_(past.generation) {}
 
   void step() {
     now_ += std::chrono::seconds(draw_(40));
@@ -95,6 +99,7 @@ class Play {
         .serves = draw_(8) == 0,
         .standby_port = draw_(2) == 0 ? 0 : static_cast<int>(id),
         .run = drawn_run()};
+    has_served_ = has_served_ || facts.serves;
     take(world_.join(id, facts, now_, had));
   }
 
@@ -167,6 +172,8 @@ class Play {
       } else if (order.kind == Order::Kind::kStart) {
         must(running == 0, "the ranks before have ended");
         nodes_.at(to).waits = false;
+        must(has_served_ || past_.nodes == 0 || now_ >= World::Time{} + past_.regather,
+            "a new server has joined before anything starts");
         running = order.plan.generation;
         plans.push_back(order.plan);
       }
@@ -203,13 +210,25 @@ class Play {
   }
 
   WorldRules rules_;
+  WorldPast past_;
   World world_;
   Draw draw_;
   World::Time now_{};
   std::map<NodeId, Node> nodes_;
   NodeId last_ = 0;
-  std::int64_t generation_ = 0;
+  std::int64_t generation_;
+  bool has_served_ = false;  // a node that serves has joined
 };
+
+/// Draws what a world knows of one whose server is lost; half of them are new.
+inline WorldPast drawn_past(const Play::Draw& draw) {
+  if (draw(2) == 0) return {};
+  WorldPast past{
+      .generation = 1 + draw(4), .nodes = 1 + draw(4), .regather = std::chrono::seconds(90)};
+  for (int other = 1; other < past.nodes; ++other)
+    past.successors.push_back("a:" + std::to_string(1 + draw(6)));
+  return past;
+}
 
 /// Draws rules, up to 80 events, and then lets things settle.
 inline void play(const Play::Draw& draw) {
@@ -217,7 +236,7 @@ inline void play(const Play::Draw& draw) {
   Play play({.least_nodes = least,
                 .most_nodes = least + draw(3),
                 .restarts = {.most = draw(5), .lockstep_codes = draw(2) == 1}},
-      draw);
+      drawn_past(draw), draw);
   const int steps = draw(80);
   for (int i = 0; i < steps; ++i) play.step();
   play.settle();

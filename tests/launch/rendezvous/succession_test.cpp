@@ -69,7 +69,7 @@ TEST_F(Succession, StartsAsSoonAsAllAreBack) {
 
 TEST_F(Succession, WaitsForTheOthersAndThenStartsWithout) {
   make(1, 3, 5, true, past());
-  join(2);
+  come_back(2, 0);
   EXPECT_EQ(world_->due(), now_ + seconds(10));
   pass(milliseconds(9'999));
   EXPECT_THAT(last_, IsEmpty());
@@ -82,7 +82,7 @@ TEST_F(Succession, WaitsForTheOthersAndThenStartsWithout) {
 
 TEST_F(Succession, EndsWhereTooFewAreBack) {
   make(2, 3, 5, true, past());
-  join(2);
+  come_back(2, 0);
   pass(seconds(10));
   EXPECT_EQ(order_to(2).kind, Kind::kFinish);
   EXPECT_EQ(order_to(2).code, 5);
@@ -192,6 +192,20 @@ TEST_F(Succession, ANewNodeStartsNothingBeforeTheOneThatServesHasComeBack) {
   EXPECT_THAT(told(Kind::kStart), ElementsAre()) << "its ranks still save";
   end_of_before(2);
   EXPECT_THAT(told(Kind::kStart), UnorderedElementsAre(2, 4));
+}
+
+TEST_F(Succession, NewNodesStartNothingWithoutItThoughTheyAreEnough) {
+  WorldPast known = past();
+  known.nodes = 1;
+  known.successors = {};
+  make(1, 2, 5, true, known);
+  take(world_->join(4, successor(4), now_));
+  take(world_->join(5, successor(5), now_));
+  EXPECT_THAT(told(Kind::kStart), ElementsAre());
+  EXPECT_THAT(
+      order_to(4).text, HasSubstr("2 of 1 to 2 nodes are here; others of before may still"));
+  come_back(2, 0);
+  EXPECT_THAT(told(Kind::kStart), ::testing::SizeIs(2));
 }
 
 TEST_F(Succession, ASpareFollowsTheOthers) {

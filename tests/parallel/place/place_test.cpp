@@ -365,7 +365,9 @@ TEST(Nested, PlainValuesHoldNone) {
 }
 
 TEST(Nested, UnflattenIsTheInverseAndKeepsWhatIsPlain) {
-  const auto doubled = map_tensors(everything(), [](const Tensor& tensor) { return tensor * 2; });
+  auto tensors = flatten(everything());
+  for (Tensor& tensor : tensors) tensor = tensor * 2;
+  const auto doubled = unflatten(everything(), tensors);
   EXPECT_THAT(numbers(flatten(doubled)), ElementsAre(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22));
   const auto back = unflatten(doubled, flatten(everything()));
   EXPECT_EQ(numbers(flatten(back)), numbers(flatten(everything())));

@@ -31,6 +31,7 @@ struct ListedFlag {
 /// Finds the flags that take a value in the help of a verb.
 std::vector<ListedFlag> flags_of(const Verb& verb) {
   const Ended help = run_command(words(verb.words + " --help"));
+  EXPECT_EQ(help.code(), 0) << verb.words << ": " << help.err;
   static const std::regex kRow("\n  (?:-.,)?(--[a-z-]+) ([^ \n]+)");
   std::vector<ListedFlag> flags;
   for (std::sregex_iterator row(help.out.begin(), help.out.end(), kRow), end; row != end; ++row)

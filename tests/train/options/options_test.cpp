@@ -126,6 +126,7 @@ TEST(EvalMetric, TheFirstNumberIsTheBestSoFar) {
   EXPECT_TRUE(is_better(5, std::nullopt, EvalMetric::kLoss));
   EXPECT_TRUE(is_better(0, std::nullopt, EvalMetric::kTop1));
   EXPECT_FALSE(is_better(std::nan(""), std::nullopt, EvalMetric::kLoss));
+  EXPECT_FALSE(is_better(HUGE_VAL, std::nullopt, EvalMetric::kLoss)) << "state.json cannot hold it";
 }
 
 TEST(EvalMetric, LossesFallAndAccuraciesRise) {

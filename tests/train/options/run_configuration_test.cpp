@@ -50,6 +50,13 @@ TEST(RunConfiguration, WhereAndHowLongMayDiffer) {
     EXPECT_THAT(after(flags), IsEmpty()) << flags;
 }
 
+TEST(RunConfiguration, TheSameValueInAnotherFormIsNoDifference) {
+  EXPECT_THAT(differences({{"lr", "1e-05"}, {"model", "\"a\\\\b\\u000A\""}, {"seed", "42"}},
+                  {{"lr", "0.00001"}, {"model", "\"a\\\\b\\n\""}, {"seed", "42"}}),
+      IsEmpty());
+  EXPECT_THAT(differences({{"lr", "1.0"}}, {{"lr", "1"}}), ::testing::SizeIs(1));
+}
+
 TEST(RunConfiguration, WhatOneSideLacksIsADifference) {
   EXPECT_THAT(differences({{"clip-grad", "1.0"}}, {{"smoothing", "0.1"}}),
       ElementsAre("--smoothing: the snapshot has no value, now 0.1",

@@ -1,9 +1,12 @@
 #include "lockstep/train/state/run_state.h"
 
 #include <cmath>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "tests/support/message_of.h"
 
@@ -92,6 +95,22 @@ TEST(RunState, KnowsWhichRunItIsOf) {
   EXPECT_EQ(read(to_json(own)).setup.run, own.setup.run);
   EXPECT_EQ(read(to_json(own)).setup.batches_a_step, 6);
   EXPECT_EQ(run_id_in(to_json(own), "state.json"), own.setup.run);
+}
+
+TEST(RunState, OfAnEarlierVersionReadsBackWhole) {
+  const auto keys = [](const Json& object) {
+    std::vector<std::string> all;
+    for (const auto& [key, value] : object.items()) all.push_back(key);
+    return all;
+  };
+  for (const std::string folder : {"serial", "ddp", "pp"}) {
+    std::ifstream file(
+        LOCKSTEP_SOURCE_DIR "/tests/golden/runs/" + folder + "/snapshots/step-00000010/state.json");
+    const std::string old{std::istreambuf_iterator<char>(file), {}};
+    const std::string now = to_json(read(old));
+    EXPECT_EQ(nlohmann::json::parse(now), nlohmann::json::parse(old)) << folder;
+    EXPECT_EQ(keys(Json::parse(now)), keys(Json::parse(old))) << "in another order";
+  }
 }
 
 TEST(RunState, OfAStartReadsBackToo) {

@@ -87,6 +87,7 @@ Image transform_affine_by(const AffineKernel& kernel, const ImageView& image, co
 }
 
 std::span<const AffineKernel* const> affine_kernels() {
+  [[maybe_unused]] const auto in_use = simd::instructions_in_use();  // refuses a wrong name
 #if defined(__x86_64__)
   static const AffineKernel* const kKernels[] = {
       &plain_affine_kernel(), &avx2_affine_kernel(), &avx512_affine_kernel()};

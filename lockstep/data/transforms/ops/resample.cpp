@@ -23,10 +23,10 @@ struct ResampleTaps {
 
 // One axis of a resampling.
 struct ResampleAxis {
-  std::int64_t input;   //< positions that there are
-  std::int64_t output;  //< positions that they are scaled to
-  std::int64_t first;   //< position of the output that is wanted first
-  std::int64_t count;   //< how many are
+  std::int64_t input;   // positions that there are
+  std::int64_t output;  // positions that they are scaled to
+  std::int64_t first;   // position of the output that is wanted first
+  std::int64_t count;   // how many there are
 };
 
 constexpr int kWeightBits = 22;
@@ -254,8 +254,8 @@ Box whole(ImageSize size) { return {0, 0, size.width, size.height}; }
 
 std::vector<const ResampleKernel*> resample_kernels() {
   std::vector<const ResampleKernel*> kernels{&plain_resample_kernel()};
+  [[maybe_unused]] const auto in_use = simd::instructions_in_use();  // refuses a wrong name
 #if defined(__x86_64__)
-  const auto in_use = simd::instructions_in_use();
   if (in_use >= simd::InstructionSet::kAvx2) kernels.push_back(&avx2_resample_kernel());
   if (in_use == simd::InstructionSet::kAvx512 && simd::has_vbmi_and_vnni())
     kernels.push_back(&avx512_resample_kernel());
