@@ -191,7 +191,7 @@ void report_bench(const std::string& folder, bool json) {
 void report_results(const std::vector<std::string>& paths) {
   std::vector<bench::ResultsSource> sources;
   for (const std::string& path : paths) sources.push_back({path, bench::read_results(path)});
-  std::cout << bench::page::to_text(bench::results_table(sources));
+  std::cout << page::to_text(bench::results_table(sources));
 }
 
 }  // namespace

@@ -11,6 +11,10 @@
 #include "bench/experiment/sample.h"
 #include "bench/statistics/median.h"
 
+namespace lockstep::page {
+struct Section;
+}
+
 namespace lockstep::bench {
 
 /// Stands in a cell's command for the folder of the bench, which may be moved.
@@ -45,10 +49,6 @@ struct StudyCell {
 };
 
 struct CellResult;
-
-namespace page {
-struct Section;
-}
 
 /// One experiment: a question, the cells that answer it, and how it is reported.
 struct Study {

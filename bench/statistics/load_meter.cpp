@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <sstream>
@@ -12,6 +11,7 @@
 
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/stopwatch.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::bench {
 namespace {

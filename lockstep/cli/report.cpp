@@ -55,9 +55,9 @@ bool is_bench(const std::string& path) {
 }
 
 // The tables are worth printing even where the page cannot be written.
-bool write_page(const bench::RunReport& run) {
+bool write_page(const RunReport& run) {
   try {
-    bench::write_run_page(run);
+    write_run_page(run);
     return true;
   } catch (const std::system_error& error) {
     std::cerr << "lockstep report: warning: no report.html was written: " << error.what() << "\n";
@@ -65,16 +65,16 @@ bool write_page(const bench::RunReport& run) {
   }
 }
 
-void write_events(const ReportRequest& request, const std::vector<bench::RunReport>& runs) {
-  for (const fs::path& file : bench::write_run_events(runs, request.tensorboard))
+void write_events(const ReportRequest& request, const std::vector<RunReport>& runs) {
+  for (const fs::path& file : write_run_events(runs, request.tensorboard))
     if (!request.json) std::cout << "Written: " << file.string() << "\n";
 }
 
 void report_runs(const ReportRequest& request) {
-  std::vector<bench::RunReport> runs;
-  for (const std::string& run : request.paths) runs.push_back(bench::read_run_report(run));
-  std::cout << (request.json ? bench::report_json(runs) + "\n" : bench::report_text(runs));
-  for (const bench::RunReport& run : runs) {
+  std::vector<RunReport> runs;
+  for (const std::string& run : request.paths) runs.push_back(read_run_report(run));
+  std::cout << (request.json ? report_json(runs) + "\n" : report_text(runs));
+  for (const RunReport& run : runs) {
     const bool written = write_page(run);
     if (written && !request.json)
       std::cout << "Written: " << (run.folder.path / "report.html").string() << "\n";

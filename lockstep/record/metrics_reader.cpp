@@ -16,7 +16,7 @@
 #include "lockstep/formats/byte_stream.h"
 #include "lockstep/formats/input_file.h"
 
-namespace lockstep::bench {
+namespace lockstep {
 namespace {
 
 using nlohmann::json;
@@ -252,4 +252,4 @@ std::optional<double> parse_utc(const std::string& text) {
          number(20, 3) / 1000.0;
 }
 
-}  // namespace lockstep::bench
+}  // namespace lockstep

@@ -9,7 +9,7 @@
 
 #include "lockstep/record/metrics.h"
 
-namespace lockstep::bench {
+namespace lockstep {
 
 /// A line of metrics.jsonl; what its `nonfinite` names is NaN.
 struct MetricLine {
@@ -46,4 +46,4 @@ std::vector<MetricLine> merged(const std::vector<MetricLine>& lines);
 /// for anything else.
 std::optional<double> parse_utc(const std::string& text);
 
-}  // namespace lockstep::bench
+}  // namespace lockstep

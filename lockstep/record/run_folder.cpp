@@ -12,7 +12,7 @@
 #include "lockstep/record/summary.h"
 #include "lockstep/snapshot/snapshot_names.h"
 
-namespace lockstep::bench {
+namespace lockstep {
 namespace {
 
 bool is_train(const MetricLine& line) { return line.record.split == "train"; }
@@ -258,4 +258,4 @@ SummaryFacts parse_summary(const std::string& text, const std::string& file) {
   return facts;
 }
 
-}  // namespace lockstep::bench
+}  // namespace lockstep

@@ -9,7 +9,7 @@
 
 #include "lockstep/record/metrics_reader.h"
 
-namespace lockstep::bench {
+namespace lockstep {
 
 /// The records of one epoch, over all restarts.
 struct EpochHistory {
@@ -108,4 +108,4 @@ SummaryFacts parse_summary(const std::string& text, const std::string& file);
 /// their names, their bytes are not verified.
 RunFolder read_run_folder(const std::filesystem::path& path);
 
-}  // namespace lockstep::bench
+}  // namespace lockstep

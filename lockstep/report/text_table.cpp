@@ -6,7 +6,7 @@
 
 #include "lockstep/core/error.h"
 
-namespace lockstep::bench {
+namespace lockstep {
 namespace {
 
 constexpr const char* kNothing = "-";
@@ -95,4 +95,4 @@ std::string short_cell(const std::optional<double>& value) {
   return text;
 }
 
-}  // namespace lockstep::bench
+}  // namespace lockstep

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::bench {
+namespace lockstep {
 
 /// A table of text: columns of equal width, numbers to the right.
 ///
@@ -47,4 +47,4 @@ std::string cell(const std::optional<double>& value, int digits);
 /// Only very large and very small ones have an exponent.
 std::string short_cell(const std::optional<double>& value);
 
-}  // namespace lockstep::bench
+}  // namespace lockstep

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/snapshot/manifest.h"
 #include "lockstep/snapshot/snapshot_names.h"

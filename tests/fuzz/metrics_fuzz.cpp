@@ -8,9 +8,9 @@
 
 namespace {
 
-using lockstep::bench::MetricLine;
-using lockstep::bench::MetricsFile;
-using lockstep::bench::RunReport;
+using lockstep::MetricLine;
+using lockstep::MetricsFile;
+using lockstep::RunReport;
 using lockstep::testing::is_taken;
 using lockstep::testing::require;
 
@@ -24,20 +24,20 @@ std::string text_of(const std::vector<MetricLine>& lines) {
 /// What was read is written, and reads the same again; a curve's curve is itself.
 void check_round_trip(const MetricsFile& file) {
   const std::string text = text_of(file.lines);
-  const MetricsFile again = lockstep::bench::parse_metrics(text, "again");
+  const MetricsFile again = lockstep::parse_metrics(text, "again");
   require(again.left_out.empty() && text_of(again.lines).size() == text.size());
-  const auto curve = lockstep::bench::merged(file.lines);
+  const auto curve = lockstep::merged(file.lines);
   require(curve.size() <= file.lines.size());
-  require(lockstep::bench::merged(curve).size() == curve.size());
+  require(lockstep::merged(curve).size() == curve.size());
 }
 
 /// Tables and JSON can be made of whatever a file may say.
 void check_report(const MetricsFile& file) {
   RunReport run{.folder = {.path = "run", .metrics = file, .snapshots = {}}, .history = {}};
-  run.history = lockstep::bench::run_history(file.lines);
-  require(!lockstep::bench::report_text({run}).empty());
-  require(!lockstep::bench::report_text({run, run}).empty());
-  require(nlohmann::json::accept(lockstep::bench::report_json({run})));
+  run.history = lockstep::run_history(file.lines);
+  require(!lockstep::report_text({run}).empty());
+  require(!lockstep::report_text({run, run}).empty());
+  require(nlohmann::json::accept(lockstep::report_json({run})));
 }
 
 }  // namespace
@@ -45,10 +45,10 @@ void check_report(const MetricsFile& file) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text = lockstep::testing::text_of(data, size);
   is_taken([&] {
-    const MetricsFile file = lockstep::bench::parse_metrics(text, "fuzz");
+    const MetricsFile file = lockstep::parse_metrics(text, "fuzz");
     check_round_trip(file);
     check_report(file);
   });
-  is_taken([&] { lockstep::bench::parse_summary(text, "fuzz"); });
+  is_taken([&] { lockstep::parse_summary(text, "fuzz"); });
   return 0;
 }

@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto table = lockstep::bench::results_table({{"fuzz", file}});
     // A table can be made of whatever a file may say, and loses no line.
     const bool lost = table.rows.empty() && !file.lines.empty();
-    lockstep::testing::require(!lost && !lockstep::bench::page::to_text(table).empty());
+    lockstep::testing::require(!lost && !lockstep::page::to_text(table).empty());
   });
   return 0;
 }

@@ -5,7 +5,7 @@
 
 #include "lockstep/record/metrics.h"
 
-namespace lockstep::bench::testing {
+namespace lockstep::testing {
 
 /// Writes a line of training, a second after midnight for each step.
 inline std::string train_line(
@@ -35,4 +35,4 @@ inline std::string evaluation_line(int restart, std::int64_t epoch, std::int64_t
   return json_line(record, "2026-01-31T00:01:00.000Z") + "\n";
 }
 
-}  // namespace lockstep::bench::testing
+}  // namespace lockstep::testing

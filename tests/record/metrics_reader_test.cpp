@@ -14,7 +14,7 @@
 #include "lockstep/core/process.h"
 #include "lockstep/record/run_folder.h"
 
-namespace lockstep::bench {
+namespace lockstep {
 namespace {
 
 using ::testing::ElementsAre;
@@ -249,4 +249,4 @@ TEST(RunHistory, TakesTheLowestRank) {
 }
 
 }  // namespace
-}  // namespace lockstep::bench
+}  // namespace lockstep

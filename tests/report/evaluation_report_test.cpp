@@ -5,7 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-namespace lockstep::bench {
+namespace lockstep {
 namespace {
 
 using ::testing::AllOf;
@@ -144,4 +144,4 @@ TEST(EvaluationPage, WithoutPicturesNoneAreAllowed) {
 }
 
 }  // namespace
-}  // namespace lockstep::bench
+}  // namespace lockstep

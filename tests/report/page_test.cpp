@@ -6,7 +6,7 @@
 
 #include "lockstep/core/error.h"
 
-namespace lockstep::bench::page {
+namespace lockstep::page {
 namespace {
 
 using ::testing::HasSubstr;
@@ -89,4 +89,4 @@ TEST(Text, CountsCharactersNotBytes) {
 }
 
 }  // namespace
-}  // namespace lockstep::bench::page
+}  // namespace lockstep::page

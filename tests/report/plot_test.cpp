@@ -10,7 +10,7 @@
 #include "lockstep/report/plot/svg.h"
 #include "lockstep/report/plot/ticks.h"
 
-namespace lockstep::bench::plot {
+namespace lockstep::plot {
 namespace {
 
 using ::testing::AllOf;
@@ -257,4 +257,4 @@ TEST(Timeline, RefusesWhatCannotBeDrawn) {
 }
 
 }  // namespace
-}  // namespace lockstep::bench::plot
+}  // namespace lockstep::plot

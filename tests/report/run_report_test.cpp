@@ -19,7 +19,7 @@
 #include "lockstep/record/summary.h"
 #include "lockstep/report/text_table.h"
 
-namespace lockstep::bench {
+namespace lockstep {
 namespace {
 
 using testing::evaluation_line;
@@ -373,4 +373,4 @@ TEST_F(RunEvents, RunsOfOneNameAndFoldersOfRunsAreRefusedBeforeAnythingIsWritten
 }
 
 }  // namespace
-}  // namespace lockstep::bench
+}  // namespace lockstep

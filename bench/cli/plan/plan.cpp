@@ -209,17 +209,17 @@ void save_profile(const PlanCommand& command, const plan::ModelProfile& profile)
   std::cout << "The profile: " << command.save << "\n";
 }
 
-void write_page(const PlanCommand& command, const bench::page::Section& section) {
+void write_page(const PlanCommand& command, const page::Section& section) {
   if (command.output.empty()) return;
   replace_file(command.output,
-      bench::page::to_html({.title = section.title, .sections = {section}, .environment = ""}));
+      page::to_html({.title = section.title, .sections = {section}, .environment = ""}));
   std::cout << "The page: " << command.output << "\n";
 }
 
 void show(const PlanCommand& command, const bench::PlanReport& report) {
-  const bench::page::Section section = bench::section_of_plan(report);
+  const page::Section section = bench::section_of_plan(report);
   // A training's standard output is its own.
-  (command.trains ? std::cerr : std::cout) << bench::page::to_text(section);
+  (command.trains ? std::cerr : std::cout) << page::to_text(section);
   write_page(command, section);
   if (command.json) std::cout << bench::plan_json(report) << "\n";
 }

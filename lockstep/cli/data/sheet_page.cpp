@@ -12,9 +12,9 @@
 namespace lockstep::cli {
 namespace {
 
-using bench::page::Picture;
-using bench::page::Section;
-using bench::page::Table;
+using page::Picture;
+using page::Section;
+using page::Table;
 
 Picture::Look look_at(const Image& image, const std::string& what) {
   constexpr std::int64_t kLargeSide = 136;  // as wide as the page shows it
@@ -99,9 +99,8 @@ Section numbers_section(const SheetRequest& request, const DataSheet& sheet) {
   const bool has_inputs = !sheet.inputs.empty();
   Table table{.id = "numbers", .columns = {{"sample"}, {"class", true}}};
   if (has_inputs) table.columns.push_back({"input", true});
-  for (const bench::page::Column& column :
-      {bench::page::Column{"shape", true}, {"min"}, {"mean"}, {"max"},
-          {has_inputs ? "the first of them" : "the first of them, channels together", true}})
+  for (const page::Column& column : {page::Column{"shape", true}, {"min"}, {"mean"}, {"max"},
+           {has_inputs ? "the first of them" : "the first of them, channels together", true}})
     table.columns.push_back(column);
   for (const SheetSample& sample : sheet.samples)
     for (const SheetNumbers& numbers : sample.numbers)
@@ -172,7 +171,7 @@ std::string facts_of_set(const SheetRequest& request, const DataSheet& sheet) {
 }  // namespace
 
 std::string sheet_page(const SheetRequest& request, const DataSheet& sheet) {
-  bench::page::Page page{
+  page::Page page{
       .title = title_of(request), .sections = {}, .summary = facts_of_set(request, sheet)};
   // Tensors are numbers alone.
   if (std::ranges::any_of(sheet.samples, is_drawn))

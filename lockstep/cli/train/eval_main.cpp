@@ -185,7 +185,7 @@ void evaluate_and_report(EvalCommand command) {
   const WeightsSource weights = source_of(command);
   const Place place = place_of(options);
   choose_arithmetic(options, place.device);
-  std::cerr << "lockstep: evaluating " << bench::weights_text(weights) << '\n';
+  std::cerr << "lockstep: evaluating " << weights_text(weights) << '\n';
   const EvaluationResult result =
       evaluate_weights({.options = options,
                            .weights = weights,
@@ -194,12 +194,12 @@ void evaluate_and_report(EvalCommand command) {
           place);
   if (!result.warning.empty())
     std::cerr << "lockstep: warning: weights of " << weights.file << ":\n" << result.warning;
-  if (!command.output.empty()) bench::write_evaluation_page(result, command.output);
+  if (!command.output.empty()) write_evaluation_page(result, command.output);
   if (command.json) {
-    std::cout << bench::evaluation_json(result) << '\n';
+    std::cout << evaluation_json(result) << '\n';
     return;
   }
-  std::cout << bench::evaluation_text(result);
+  std::cout << evaluation_text(result);
   if (!command.output.empty()) std::cout << "\nWritten: " << command.output << '\n';
 }
 

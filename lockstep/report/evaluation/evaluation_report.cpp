@@ -9,7 +9,7 @@
 #include "lockstep/formats/output_file.h"
 #include "lockstep/report/text_table.h"
 
-namespace lockstep::bench {
+namespace lockstep {
 namespace {
 
 constexpr int kDigits = 4;
@@ -300,4 +300,4 @@ void write_evaluation_page(const EvaluationResult& result, const std::filesystem
   replace_file(file, page::to_html(page_of_evaluation(result)));
 }
 
-}  // namespace lockstep::bench
+}  // namespace lockstep

@@ -6,7 +6,7 @@
 #include "lockstep/record/evaluation_result.h"
 #include "lockstep/report/page/page.h"
 
-namespace lockstep::bench {
+namespace lockstep {
 
 /// Writes scores, classes and confusion for a terminal. Where there are many classes, the hardest
 /// of them and the most frequent mistakes.
@@ -27,4 +27,4 @@ void write_evaluation_page(const EvaluationResult& result, const std::filesystem
 /// Returns the weights for people: their file, and what is known of them.
 std::string weights_text(const WeightsSource& weights);
 
-}  // namespace lockstep::bench
+}  // namespace lockstep

@@ -9,7 +9,7 @@
 #include "lockstep/report/plot/svg.h"
 #include "lockstep/report/plot/text_width.h"
 
-namespace lockstep::bench::page {
+namespace lockstep::page {
 namespace {
 
 using plot::escape_markup;
@@ -211,4 +211,4 @@ std::string to_html(const Page& page) {
   return html + environment_element(page.environment) + "</main>\n</body>\n</html>\n";
 }
 
-}  // namespace lockstep::bench::page
+}  // namespace lockstep::page

@@ -11,7 +11,7 @@
 #include "lockstep/report/plot/text_width.h"
 #include "lockstep/report/text_table.h"
 
-namespace lockstep::bench::page {
+namespace lockstep::page {
 namespace {
 
 // What a program printed may stand in a cell, and goes to a terminal.
@@ -188,4 +188,4 @@ std::string to_markdown(const Page& page, const std::string& figures) {
   return text;
 }
 
-}  // namespace lockstep::bench::page
+}  // namespace lockstep::page

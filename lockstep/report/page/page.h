@@ -6,7 +6,7 @@
 
 #include "lockstep/report/plot/figure.h"
 
-namespace lockstep::bench::page {
+namespace lockstep::page {
 
 /// The head of a column.
 struct Column {
@@ -98,4 +98,4 @@ std::string to_markdown(const Section& section, const std::string& figures = "fi
 /// Writes a page, the conclusions first. Throws as check_page().
 std::string to_markdown(const Page& page, const std::string& figures = "figures");
 
-}  // namespace lockstep::bench::page
+}  // namespace lockstep::page

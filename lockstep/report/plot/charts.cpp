@@ -8,7 +8,7 @@
 #include "lockstep/report/plot/text_width.h"
 #include "lockstep/report/plot/ticks.h"
 
-namespace lockstep::bench::plot {
+namespace lockstep::plot {
 namespace {
 
 constexpr double kWidestName = 160;
@@ -288,4 +288,4 @@ std::string to_svg(const Timeline& timeline) {
   return svg + "</svg>\n";
 }
 
-}  // namespace lockstep::bench::plot
+}  // namespace lockstep::plot

@@ -14,7 +14,7 @@
 #include "lockstep/report/plot/text_width.h"
 #include "lockstep/report/plot/ticks.h"
 
-namespace lockstep::bench::plot {
+namespace lockstep::plot {
 namespace {
 
 // Beyond these a span of two values, or its logarithm, is no number any more.
@@ -359,4 +359,4 @@ std::string to_svg(const Figure& figure) {
   return svg + "</svg>\n";
 }
 
-}  // namespace lockstep::bench::plot
+}  // namespace lockstep::plot

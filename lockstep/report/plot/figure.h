@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::bench::plot {
+namespace lockstep::plot {
 
 /// A table of counts as a picture: rows and columns have the same names, a cell is the darker the
 /// larger its share of its row. What lies on the diagonal has a colour of its own.
@@ -132,4 +132,4 @@ void check_figure(const Figure& figure);
 /// check_figure() does.
 std::string to_svg(const Figure& figure);
 
-}  // namespace lockstep::bench::plot
+}  // namespace lockstep::plot

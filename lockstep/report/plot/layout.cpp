@@ -11,7 +11,7 @@
 #include "lockstep/report/plot/text_width.h"
 #include "lockstep/report/plot/ticks.h"
 
-namespace lockstep::bench::plot {
+namespace lockstep::plot {
 
 namespace {
 
@@ -565,4 +565,4 @@ std::optional<std::vector<double>> spread(
 
 Layout lay_out(const Figure& figure) { return Composer(figure).compose(); }
 
-}  // namespace lockstep::bench::plot
+}  // namespace lockstep::plot

@@ -9,7 +9,7 @@
 #include "lockstep/report/plot/svg.h"
 #include "lockstep/report/plot/ticks.h"
 
-namespace lockstep::bench::plot {
+namespace lockstep::plot {
 
 /// The map from values of an axis to places in the picture, in pixels.
 struct Scale {
@@ -94,4 +94,4 @@ struct Layout {
 /// Returns everything of a figure that has passed check_figure() its place; no two texts overlap.
 Layout lay_out(const Figure& figure);
 
-}  // namespace lockstep::bench::plot
+}  // namespace lockstep::plot

@@ -6,7 +6,7 @@
 #include "lockstep/report/plot/text_width.h"
 #include "lockstep/report/plot/ticks.h"
 
-namespace lockstep::bench::plot {
+namespace lockstep::plot {
 namespace {
 
 // Blue, vermillion, green, purple, orange, sky blue, black.
@@ -96,4 +96,4 @@ std::string svg_text(const PlacedText& text) {
   return element + '>' + escape_markup(text.text) + "</text>\n";
 }
 
-}  // namespace lockstep::bench::plot
+}  // namespace lockstep::plot

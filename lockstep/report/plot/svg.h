@@ -5,7 +5,7 @@
 
 #include "lockstep/report/plot/text_width.h"
 
-namespace lockstep::bench::plot {
+namespace lockstep::plot {
 
 /// The colours of Okabe and Ito, which colour-blind readers tell apart, but for yellow, which is
 /// lost on white; black is the colour of the text. So many, before they begin again.
@@ -63,4 +63,4 @@ struct PlacedText {
 /// Returns it as a `<text>` element on a line of its own.
 std::string svg_text(const PlacedText& text);
 
-}  // namespace lockstep::bench::plot
+}  // namespace lockstep::plot

@@ -7,7 +7,7 @@
 
 #include "lockstep/core/text.h"
 
-namespace lockstep::bench::plot {
+namespace lockstep::plot {
 
 namespace {
 
@@ -144,4 +144,4 @@ std::string escape_markup(std::string_view text) {
   return escaped;
 }
 
-}  // namespace lockstep::bench::plot
+}  // namespace lockstep::plot

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep::bench::plot {
+namespace lockstep::plot {
 
 /// The font of a text.
 struct TextSize {
@@ -27,4 +27,4 @@ std::vector<std::string> code_points(std::string_view text);
 /// Escapes a text for SVG and HTML, between tags and in quoted attributes.
 std::string escape_markup(std::string_view text);
 
-}  // namespace lockstep::bench::plot
+}  // namespace lockstep::plot

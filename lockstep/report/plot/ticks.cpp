@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <limits>
 
-namespace lockstep::bench::plot {
+namespace lockstep::plot {
 namespace {
 
 // What arithmetic may leave of a step at its ends.
@@ -293,4 +293,4 @@ std::string coordinate(double pixels) {
   return digits;
 }
 
-}  // namespace lockstep::bench::plot
+}  // namespace lockstep::plot

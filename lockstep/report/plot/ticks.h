@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::bench::plot {
+namespace lockstep::plot {
 
 /// The part of an axis that is shown.
 struct Range {
@@ -51,4 +51,4 @@ std::string value_text(double value);
 /// Writes a number of pixels with two digits at most, whatever the locale.
 std::string coordinate(double pixels);
 
-}  // namespace lockstep::bench::plot
+}  // namespace lockstep::plot

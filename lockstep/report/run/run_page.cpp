@@ -9,7 +9,7 @@
 #include "lockstep/report/run/run_report.h"
 #include "lockstep/report/text_table.h"
 
-namespace lockstep::bench {
+namespace lockstep {
 namespace {
 
 using Facts = std::vector<std::vector<std::string>>;
@@ -270,4 +270,4 @@ plot::Timeline timeline_of(const RankProfile& rank) {
   return timeline;
 }
 
-}  // namespace lockstep::bench
+}  // namespace lockstep

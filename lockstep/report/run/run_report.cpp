@@ -15,7 +15,7 @@
 #include "lockstep/record/metrics_writer.h"
 #include "lockstep/report/text_table.h"
 
-namespace lockstep::bench {
+namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
@@ -341,4 +341,4 @@ std::string report_text(const std::vector<RunReport>& runs) {
   return text;
 }
 
-}  // namespace lockstep::bench
+}  // namespace lockstep

@@ -10,7 +10,7 @@
 #include "lockstep/record/run_folder.h"
 #include "lockstep/report/page/page.h"
 
-namespace lockstep::bench {
+namespace lockstep {
 
 /// A run as it was read, and the curve that it makes.
 struct RunReport {
@@ -73,4 +73,4 @@ page::Page page_of_run(const RunReport& run);
 /// if the folder is not writable.
 void write_run_page(const RunReport& run);
 
-}  // namespace lockstep::bench
+}  // namespace lockstep

@@ -38,8 +38,8 @@ using testing::value_cell;
 
 class RunStudy : public ::testing::Test {
  protected:
-  const TemporaryFolder folder;
-  ShellRunner runner{folder.path()};
+  const TemporaryFolder folder_;
+  ShellRunner runner_{folder_.path()};
 };
 
 using RunStudyByAProgram = RunStudy;
@@ -50,11 +50,11 @@ TEST_F(RunStudy, TakesEachSampleInTheDrawnOrder) {
   for (const Turn& turn : missing_turns(study, {}, 42, false)) {
     expected.push_back(concat(study.cells[turn.cell].id, "-", turn.round));
   }
-  runner.options.output = folder.path() / "new" / "bench";
-  const RunnerResult result = runner.run(study);
+  runner_.options.output = folder_.path() / "new" / "bench";
+  const RunnerResult result = runner_.run(study);
   EXPECT_EQ(result.exit_code(), 0);
   EXPECT_EQ(names(result.samples), expected);
-  EXPECT_EQ(read_samples(runner.options.output / "samples.jsonl").samples, result.samples);
+  EXPECT_EQ(read_samples(runner_.options.output / "samples.jsonl").samples, result.samples);
   EXPECT_EQ(result.samples.front().values.at("seconds"), result.samples.front().cell[0] - 'a' + 1);
 }
 
@@ -68,26 +68,26 @@ TEST_F(RunStudy, PassesOverWhatIsNotWorthItsTime) {
       worth.push_back(result.samples.size() < (result.cell.id == "b" ? 3U : 1U));
     return worth;
   };
-  EXPECT_THAT(names(runner.run(study).samples), ElementsAre("a-1", "b-1", "c-1", "b-2", "b-3"));
-  EXPECT_THAT(runner.said.front(), HasSubstr("sample 1, round 1: a"));
+  EXPECT_THAT(names(runner_.run(study).samples), ElementsAre("a-1", "b-1", "c-1", "b-2", "b-3"));
+  EXPECT_THAT(runner_.said.front(), HasSubstr("sample 1, round 1: a"));
 }
 
 TEST_F(RunStudy, BeginsNoSampleAfterItsTimeAndGoesOnLater) {
   const Study study = shell_study({value_cell("a", 1), value_cell("b", 2)}, 1);
-  runner.options.budget_seconds = 0;
-  const RunnerResult none = runner.run(study);
+  runner_.options.budget_seconds = 0;
+  const RunnerResult none = runner_.run(study);
   EXPECT_THAT(none.samples, SizeIs(0));
   EXPECT_EQ(none.exit_code(), 0);
-  EXPECT_THAT(runner.said.back(), HasSubstr("is over; the same command with"));
-  runner.options.budget_seconds = 1000;
-  EXPECT_THAT(runner.run(study).samples, SizeIs(2));
+  EXPECT_THAT(runner_.said.back(), HasSubstr("is over; the same command with"));
+  runner_.options.budget_seconds = 1000;
+  EXPECT_THAT(runner_.run(study).samples, SizeIs(2));
 }
 
 TEST_F(RunStudy, NotesWhatSurroundsASample) {
   Study study = shell_study({value_cell("a", 1)}, 1);
   study.cells[0].places = 2;
-  runner.options.cores = 2;
-  const Sample sample = runner.run(study).samples.front();
+  runner_.options.cores = 2;
+  const Sample sample = runner_.run(study).samples.front();
   EXPECT_EQ(sample.study, "shell");
   EXPECT_EQ(sample.round, 1);
   EXPECT_THAT(sample.time, ::testing::MatchesRegex("....-..-..T..:..:..\\....Z"));
@@ -106,8 +106,8 @@ TEST_F(RunStudy, MarksMorePlacesThanCores) {
   study.cells[1].places = 2;
   study.cells[2].places = 2;
   study.cells[2].cores = 1;
-  runner.options.cores = 2;
-  for (const Sample& sample : runner.run(study).samples) {
+  runner_.options.cores = 2;
+  for (const Sample& sample : runner_.run(study).samples) {
     EXPECT_EQ(sample.oversubscribed, sample.cell != "b") << sample.cell;
   }
 }
@@ -116,23 +116,23 @@ TEST_F(RunStudy, KeepsTheOutputAndRemovesTheRun) {
   StudyCell cell = value_cell("a", 1);
   cell.command[1] += "; echo out; echo err >&2";
   const Study study = shell_study({cell}, 1);
-  runner.run(study);
-  EXPECT_THAT(text_of(folder.path() / "runs/shell/a-1.log"), HasSubstr("out\n"));
-  EXPECT_THAT(text_of(folder.path() / "runs/shell/a-1.log"), HasSubstr("err\n"));
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "runs/shell/a-1"));
+  runner_.run(study);
+  EXPECT_THAT(text_of(folder_.path() / "runs/shell/a-1.log"), HasSubstr("out\n"));
+  EXPECT_THAT(text_of(folder_.path() / "runs/shell/a-1.log"), HasSubstr("err\n"));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "runs/shell/a-1"));
 }
 
 TEST_F(RunStudy, KeepsTheRunWhenAsked) {
-  runner.options.keep_runs = true;
-  runner.run(shell_study({value_cell("a", 5)}, 1));
-  EXPECT_EQ(text_of(folder.path() / "runs/shell/a-1/value"), "5\n");
+  runner_.options.keep_runs = true;
+  runner_.run(shell_study({value_cell("a", 5)}, 1));
+  EXPECT_EQ(text_of(folder_.path() / "runs/shell/a-1/value"), "5\n");
 }
 
 // A trainer goes on with the run that it finds.
 TEST_F(RunStudy, BeginsWithoutWhatAStoppedBenchLeft) {
-  std::filesystem::create_directories(folder.path() / "runs/shell/a-1/snapshots");
+  std::filesystem::create_directories(folder_.path() / "runs/shell/a-1/snapshots");
   const StudyCell cell = shell_cell("a", "test ! -e \"$RUN/snapshots\" && echo 1 > \"$RUN/value\"");
-  EXPECT_EQ(runner.run(shell_study({cell}, 1)).exit_code(), 0);
+  EXPECT_EQ(runner_.run(shell_study({cell}, 1)).exit_code(), 0);
 }
 
 TEST_F(RunStudy, GivesACellItsEnvironmentAndCores) {
@@ -143,45 +143,45 @@ TEST_F(RunStudy, GivesACellItsEnvironmentAndCores) {
   cell.environment = {"PATH=/usr/bin:/bin", "NEW=a=b"};
   cell.cores = 1;
   ::setenv("HOME", "/inherited", 1);
-  ASSERT_EQ(runner.run(shell_study({cell}, 1)).exit_code(), 0);
-  EXPECT_EQ(text_of(folder.path() / "runs/shell/a-1.log"),
+  ASSERT_EQ(runner_.run(shell_study({cell}, 1)).exit_code(), 0);
+  EXPECT_EQ(text_of(folder_.path() / "runs/shell/a-1.log"),
       "PATH=/usr/bin:/bin. NEW=a=b. HOME=/inherited.\n1\n1\n")
       << "one core, one PATH";
   cell.id = "b";
   cell.cores = 100000;
-  ShellRunner more(folder.path() / "more");
+  ShellRunner more(folder_.path() / "more");
   more.run(shell_study({cell}, 1));
-  EXPECT_THAT(text_of(folder.path() / "more/runs/shell/b-1.log"),
+  EXPECT_THAT(text_of(folder_.path() / "more/runs/shell/b-1.log"),
       HasSubstr(concat(".\n", available_cpus().size(), "\n")));
 }
 
 TEST_F(RunStudy, NotesWhatCannotBeMeasured) {
   Study study = shell_study({value_cell("a", 1), value_cell("b", 1)}, 2);
   study.cells[0].not_measurable = "needs root";
-  const RunnerResult result = runner.run(study);
+  const RunnerResult result = runner_.run(study);
   EXPECT_EQ(result.exit_code(), 0) << "it is no failure";
   EXPECT_THAT(names(result.samples), ElementsAre("a-1", "b-1", "b-2"));
   EXPECT_EQ(result.samples[0].not_measurable, "needs root");
-  EXPECT_THAT(runner.said, Contains("shell: a cannot be measured here: needs root"));
-  EXPECT_THAT(runner.run(study).samples, SizeIs(3)) << "noted once";
+  EXPECT_THAT(runner_.said, Contains("shell: a cannot be measured here: needs root"));
+  EXPECT_THAT(runner_.run(study).samples, SizeIs(3)) << "noted once";
   study.cells[0].not_measurable = "";
-  const RunnerResult now = runner.run(study);
+  const RunnerResult now = runner_.run(study);
   EXPECT_THAT(names(now.samples), ElementsAre("b-1", "b-2", "a-1", "a-2"));
 }
 
 TEST_F(RunStudy, TellsHowFarItIs) {
-  runner.run(shell_study({value_cell("a", 1)}, 2));
-  ASSERT_THAT(runner.said, SizeIs(4));
-  EXPECT_EQ(runner.said[0], "shell: sample 1 of 2, round 1: a");
-  EXPECT_THAT(runner.said[1], HasSubstr("a: 0."));
-  EXPECT_THAT(runner.said[2], HasSubstr("shell: sample 2 of 2, round 2: a; about 0."));
+  runner_.run(shell_study({value_cell("a", 1)}, 2));
+  ASSERT_THAT(runner_.said, SizeIs(4));
+  EXPECT_EQ(runner_.said[0], "shell: sample 1 of 2, round 1: a");
+  EXPECT_THAT(runner_.said[1], HasSubstr("a: 0."));
+  EXPECT_THAT(runner_.said[2], HasSubstr("shell: sample 2 of 2, round 2: a; about 0."));
 }
 
 TEST_F(RunStudy, RefusesSamplesOfOtherWork) {
-  runner.run(shell_study({value_cell("a", 1)}, 1));
+  runner_.run(shell_study({value_cell("a", 1)}, 1));
   const auto complaint = [&](const Study& study) {
     try {
-      runner.run(study);
+      runner_.run(study);
       return std::string();
     } catch (const InvalidArgument& error) {
       return std::string(error.what());
@@ -199,10 +199,10 @@ TEST_F(RunStudy, RefusesSamplesOfOtherWork) {
 }
 
 TEST_F(RunStudy, RefusesAProgramThatIsNotThere) {
-  runner.options.output = folder.path() / "out";
-  runner.options.program = "/nonexistent/lockstep";
-  EXPECT_THROW(runner.run(shell_study({value_cell("a", 1)}, 1)), InvalidArgument);
-  EXPECT_FALSE(std::filesystem::exists(folder.path() / "out"));
+  runner_.options.output = folder_.path() / "out";
+  runner_.options.program = "/nonexistent/lockstep";
+  EXPECT_THROW(runner_.run(shell_study({value_cell("a", 1)}, 1)), InvalidArgument);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / "out"));
 }
 
 /// Has `env` start our program, here a shell.
@@ -216,21 +216,21 @@ StudyCell cell_of_env() {
 
 TEST_F(RunStudyByAProgram, StartsItFromPathAndPutsOursInItsPlace) {
   const Study study = shell_study({cell_of_env()}, 1);
-  const Sample sample = runner.run(study).samples.front();
+  const Sample sample = runner_.run(study).samples.front();
   EXPECT_EQ(sample.failure, "");
   EXPECT_EQ(sample.values.at("seconds"), 3);
   EXPECT_EQ(sample.command.front(), "env") << "the sample says who started it";
   EXPECT_THAT(sample.command, Contains(kThisProgram));
-  EXPECT_EQ(text_of(folder.path() / "runs" / "shell" / "a-1.log"),
-      std::filesystem::absolute(folder.path()).string() + "\n");
-  EXPECT_EQ(runner.run(study).samples.size(), 1U) << "and goes on with it";
+  EXPECT_EQ(text_of(folder_.path() / "runs" / "shell" / "a-1.log"),
+      std::filesystem::absolute(folder_.path()).string() + "\n");
+  EXPECT_EQ(runner_.run(study).samples.size(), 1U) << "and goes on with it";
 }
 
 TEST_F(RunStudyByAProgram, NotesOneThatIsMissingAndGoesOn) {
   StudyCell missing = cell_of_env();
   missing.id = "missing";
   missing.program = "no-such-launcher";
-  const auto result = runner.run(shell_study({missing, value_cell("b", 1)}, 1));
+  const auto result = runner_.run(shell_study({missing, value_cell("b", 1)}, 1));
   EXPECT_EQ(result.exit_code(), 1);
   ASSERT_EQ(result.samples.size(), 2U);
   for (const Sample& sample : result.samples) {
