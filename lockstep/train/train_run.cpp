@@ -249,8 +249,7 @@ void TrainRun::restore(const SnapshotReader& snapshot) {
   restore_rank(snapshot);
 }
 
-// Ranks that are spread in another way share out anew what had been added up of an interval: the
-// first has it all.
+// Ranks that are spread in another way share out anew what had been added up of an interval.
 void TrainRun::restore_rank(const SnapshotReader& snapshot) {
   const RunSetup& before = start.state.setup;
   const int rank = groups.world.rank();
@@ -262,11 +261,12 @@ void TrainRun::restore_rank(const SnapshotReader& snapshot) {
   MeterReading all;
   for (int other = 0; other < snapshot.ranks(); ++other) all += meter_of_rank(snapshot.rank(other));
   const int ranks_a_replica = std::max(1, before.world_size / before.replicas);
-  const bool is_first = groups.replicas.rank() == 0;
-  meter.restore({.steps = all.steps / std::max(1, snapshot.ranks()),
-      .samples = is_first ? all.samples / ranks_a_replica : 0,
-      .loss_sum = is_first ? all.loss_sum / ranks_a_replica : 0,
-      .seconds = all.seconds / std::max(1, snapshot.ranks())});
+  const int ranks = std::max(1, snapshot.ranks());
+  meter.restore(share_of({.steps = all.steps / ranks,
+                             .samples = all.samples / ranks_a_replica,
+                             .loss_sum = all.loss_sum / ranks_a_replica,
+                             .seconds = all.seconds / ranks},
+      groups.replicas.rank(), groups.replicas.size()));
 }
 
 }  // namespace lockstep

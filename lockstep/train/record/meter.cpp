@@ -131,6 +131,13 @@ MeterReading Meter::read(double comm_seconds) {
   return reading;
 }
 
+MeterReading share_of(const MeterReading& all, int rank, int ranks) {
+  MeterReading share = all;
+  share.samples = all.samples / ranks + (rank < all.samples % ranks ? 1 : 0);
+  share.loss_sum = share.samples == 0 ? 0 : all.loss() * static_cast<double>(share.samples);
+  return share;
+}
+
 torch::Tensor packed(const MeterReading& part) {
   return torch::tensor({static_cast<double>(part.steps), static_cast<double>(part.samples),
                            part.loss_sum, part.seconds, part.data_seconds},

@@ -68,6 +68,10 @@ class Meter {
   Stopwatch watch_;
 };
 
+/// Returns the part that a rank goes on from, of what `all` came to on other ranks. Parts differ by
+/// a sample at most: if this world is cut short too, any rank that is left speaks for all.
+MeterReading share_of(const MeterReading& all, int rank, int ranks);
+
 /// Packs what part() returned into five numbers, as files of ranks in snapshots hold them.
 torch::Tensor packed(const MeterReading& part);
 

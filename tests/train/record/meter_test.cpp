@@ -131,5 +131,21 @@ TEST(MeterReading, AddsUp) {
   EXPECT_DOUBLE_EQ(total.milliseconds_a_step(total.comm_seconds), 200);
 }
 
+TEST(MeterReading, IsSharedOutSoThatEachRankSpeaksForAll) {
+  const MeterReading all{.steps = 3, .samples = 50, .loss_sum = 100, .seconds = 6};
+  MeterReading sum;
+  for (int rank = 0; rank < 4; ++rank) {
+    const MeterReading share = share_of(all, rank, 4);
+    EXPECT_NEAR(static_cast<double>(share.samples * 4), 50, 3);
+    EXPECT_DOUBLE_EQ(share.loss(), all.loss());
+    EXPECT_EQ(share.steps, 3);
+    EXPECT_EQ(share.seconds, 6);
+    sum += share;
+  }
+  EXPECT_EQ(sum.samples, 50);
+  EXPECT_DOUBLE_EQ(sum.loss_sum, 100);
+  EXPECT_EQ(share_of({.steps = 1}, 0, 2), MeterReading{.steps = 1}) << "of nothing, no NaN";
+}
+
 }  // namespace
 }  // namespace lockstep
