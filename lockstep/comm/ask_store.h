@@ -12,6 +12,7 @@
 
 #include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 
@@ -93,7 +94,7 @@ auto ask_store(const std::string& topic, std::chrono::milliseconds timeout, Call
   } catch (const ThreadNotStarted&) {
     throw;  // this host's fault: another try would end in the same way
   } catch (const std::exception& error) {
-    throw CommError(concat(topic, ": the store does not answer: ", first_line(error)));
+    throw CommError(concat(topic, ": the store does not answer: ", first_line(error.what())));
   }
   throw TimeoutError(
       concat(topic, ": the store has not answered for ", timeout.count(), " ms; is rank 0 alive?"));

@@ -30,10 +30,6 @@ int cores_at_once();
 ///     cpu_share({0, 1, 2, 3, 4}, 1, 2)   // 3 4
 std::vector<int> cpu_share(const std::vector<int>& cpus, int index, int shares);
 
-/// Finds the value that follows a key in lines of `KEY VALUE`, as the kernel's event files have
-/// them.
-std::optional<std::int64_t> keyed_number(const std::string& text, const std::string& key);
-
 /// Where the kernel tells of cgroups.
 struct CgroupFiles {
   std::string mount = "/sys/fs/cgroup";   ///< where they are mounted

@@ -28,9 +28,6 @@ std::optional<std::int64_t> peak_memory_bytes();
 /// Returns the seconds for which all threads of this process have kept a core busy.
 double process_cpu_seconds();
 
-/// Finds that number (VmHWM) in the text of a /proc/PID/status.
-std::optional<std::int64_t> parse_peak_memory(std::string_view status);
-
 /// Returns the time now as `2026-01-31T12:00:00.123Z`.
 std::string utc_now();
 

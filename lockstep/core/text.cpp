@@ -123,6 +123,18 @@ std::string text_in(const std::filesystem::path& file) {
   return text.str();
 }
 
+std::optional<std::int64_t> keyed_number(const std::string& text, const std::string& key) {
+  std::istringstream words(text);
+  std::string word;
+  std::int64_t value = 0;
+  while (words >> word) {
+    if (word == key && words >> value) return value;
+  }
+  return std::nullopt;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
 std::string joined(const std::vector<std::string>& words, std::string_view between) {
   std::string text;
   for (const std::string& word : words) {

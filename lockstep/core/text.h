@@ -20,6 +20,12 @@ std::optional<Number> parse_number(std::string_view text);
 /// Returns what a file holds, one of /proc too; empty where it cannot be read.
 std::string text_in(const std::filesystem::path& file);
 
+/// Finds the number that follows a key in text such as the kernel's: `KEY VALUE` on each line.
+std::optional<std::int64_t> keyed_number(const std::string& text, const std::string& key);
+
+/// Returns the first line of a text: LibTorch's messages go on with a page of C++ frames.
+std::string first_line(const std::string& text);
+
 /// Returns the words with `between` between them.
 std::string joined(const std::vector<std::string>& words, std::string_view between = ", ");
 

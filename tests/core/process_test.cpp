@@ -65,21 +65,6 @@ TEST(PeakMemory, GrowsWithWhatIsTouchedAndStays) {
   EXPECT_LE(*after, *before + 400 * kMebibyte);
 }
 
-TEST(PeakMemory, IsReadFromTheStatus) {
-  EXPECT_EQ(
-      parse_peak_memory("Name:\tlockstep\nVmPeak:\t  900 kB\nVmHWM:\t     512 kB\nVmRSS:\t 1 kB\n"),
-      512 * 1024);
-}
-
-TEST(PeakMemory, IsNothingWhereTheStatusHasNone) {
-  for (const char* status : {"", "Name:\tkthreadd\nState:\tS\n",
-           "Name:\ta\nVmHWM:", "Name:\ta\nVmHWM:\t12", "Name:\ta\nVmHWM:\tmany kB\n",
-           "Name:\ta\nVmHWM:\t12 MB\n", "Name:\ta\nVmHWM:\t12 MB\nVmRSS:\t1 kB\n",
-           "Name:\ta\nVmHWM:\t99999999999999999999 kB\n"}) {
-    EXPECT_EQ(parse_peak_memory(status), std::nullopt) << status;
-  }
-}
-
 TEST(Environment, AnEmptyVariableIsAMistakeThatIsNamed) {
   unsetenv("LOCKSTEP_TEST_VALUE");
   EXPECT_FALSE(environment("LOCKSTEP_TEST_VALUE"));
@@ -218,14 +203,6 @@ TEST(CpuShare, KnowsWhatThisProcessMayUse) {
   EXPECT_EQ(static_cast<int>(cpus.size()), CPU_COUNT(&mask));
   EXPECT_GE(usable_cpu_count(), 1);
   EXPECT_LE(usable_cpu_count(), static_cast<int>(cpus.size()));
-}
-
-TEST(Cgroup, FindsAKey) {
-  const std::string events = "low 0\nhigh 0\nmax 17\noom 3\noom_kill 2\noom_group_kill 0\n";
-  EXPECT_EQ(keyed_number(events, "oom_kill"), 2);
-  EXPECT_EQ(keyed_number(events, "oom"), 3);
-  EXPECT_EQ(keyed_number(events, "none"), std::nullopt);
-  EXPECT_EQ(keyed_number("", "oom"), std::nullopt);
 }
 
 /// A machine's files of cgroups.

@@ -20,8 +20,8 @@
 
 #include "lockstep/comm/device/device_backends.h"
 #include "lockstep/comm/device/nccl_api.h"
-#include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/host_tensor.h"
 
@@ -206,7 +206,7 @@ void Channel::close(std::chrono::milliseconds patience) try {
   }
   abort("the group was closed");
 } catch (const std::exception& error) {
-  abort(first_line(error));
+  abort(first_line(error.what()));
 }
 
 bool Channel::is_finalized(Clock::time_point deadline) {
@@ -292,7 +292,7 @@ void Channel::watch(std::chrono::milliseconds timeout) {
     look();
     if (reason_.empty()) forget_ended();
   } catch (const std::exception& error) {
-    return give_up(concat(name_, ": ", device_.str(), " failed: ", first_line(error)));
+    return give_up(concat(name_, ": ", device_.str(), " failed: ", first_line(error.what())));
   }
   if (under_way_.empty() || Clock::now() - under_way_.front()->began <= timeout) return;
   give_up(concat(name_, ": ", under_way_.front()->what, " on ", device_.str(), " timed out after ",
