@@ -146,6 +146,9 @@ class Backend {
   int recorded_subgroups_ = 0;
 };
 
+/// Returns the place of a rank among the members of a subgroup that it makes.
+int place_among(const std::vector<int>& members, int rank);
+
 /// Records the calls of the group of all ranks, see Backend::record(); returns it.
 std::shared_ptr<Backend> recorded_world(std::shared_ptr<Backend> backend);
 

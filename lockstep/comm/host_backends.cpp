@@ -20,12 +20,6 @@ namespace {
 using host::Exposure;
 using host::SharedRegion;
 
-int place_among(const std::vector<int>& members, int rank) {
-  const auto own = std::find(members.begin(), members.end(), rank);
-  check(own != members.end(), "subgroup: rank ", rank, " is not among its members");
-  return static_cast<int>(own - members.begin());
-}
-
 std::vector<int> processes_of(
     const std::vector<int>& members, const std::vector<std::string>& tickets) {
   std::vector<int> processes;

@@ -263,9 +263,9 @@ ProcessGroup init_process_group(const InitOptions& options) {
   open_standard_streams();  // before there is a socket or a region that could take their numbers
   wait_if_spare();
   keep_host_memory();
-  const std::string& wanted = options.backend;
-  check(is_backend_name(wanted), "init_process_group: the backend must be one of ",
-      joined(backend_names()), ": ", wanted);
+  const auto backends = backend_names();
+  check(std::ranges::find(backends, options.backend) != backends.end(),
+      "init_process_group: the backend must be one of ", joined(backends), ": ", options.backend);
   const World world = world_of(options);
   note_init();
   if (world.size == 1) return ProcessGroup(std::make_shared<SingleBackend>());

@@ -196,8 +196,8 @@ std::string temporary_folder() {
 std::string host_identity() {
   struct stat pid_namespace {};
   ::stat("/proc/self/ns/pid", &pid_namespace);
-  return concat(first_line(text_in("/proc/sys/kernel/random/boot_id")), " ", pid_namespace.st_ino, " ",
-      ::getuid(), " ", system_variable("LOCKSTEP_TEST_HOST"));
+  return concat(first_line(text_in("/proc/sys/kernel/random/boot_id")), " ", pid_namespace.st_ino,
+      " ", ::getuid(), " ", system_variable("LOCKSTEP_TEST_HOST"));
 }
 
 void report_error(const char* program, const std::exception& error) {

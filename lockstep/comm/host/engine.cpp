@@ -37,15 +37,6 @@ void RankEngines::poll_others(const Engine& engine) {
   }
 }
 
-namespace {
-
-bool has_ended(const FileDescriptor& process) {
-  pollfd entry{process.get(), POLLIN, 0};
-  return ::poll(&entry, 1, 0) == 1;
-}
-
-}  // namespace
-
 // A pidfd becomes readable when its process ends, and never means a later one of the same number.
 PeerWatch::PeerWatch(const SharedRegion& region, const std::vector<int>& processes)
     : region_(region), processes_(processes) {
@@ -58,7 +49,8 @@ PeerWatch::PeerWatch(const SharedRegion& region, const std::vector<int>& process
 
 std::string PeerWatch::lost(int rank) const {
   const auto index = static_cast<std::size_t>(rank);
-  if (!watched_[index] || has_ended(watched_[index]))
+  pollfd process{watched_[index].get(), POLLIN, 0};
+  if (!watched_[index] || ::poll(&process, 1, 0) == 1)
     return concat("rank ", rank, " (process ", processes_[index], ") has ended");
   return region_.slot(rank).left.load() != 0 ? concat("rank ", rank, " has left the group") : "";
 }
