@@ -49,11 +49,7 @@ ProcessGroup make_group(const std::string& backend, int rank, int size, const St
   if (backend.starts_with("hosts_"))
     return ProcessGroup(
         make_hierarchical_backend(store, rank, hosts_in(backend, size), over_loopback));
-  int round = 0;
-  const auto exchange = [&](const std::string& own) {
-    return exchange_texts(store, concat("test-", ++round), rank, size, own, kTimeout);
-  };
-  return ProcessGroup(ShmBackend::create(rank, size, kTimeout, exchange));
+  return ProcessGroup(ShmBackend::create(store, "test", rank, size, kTimeout));
 }
 
 void run_child(const std::function<ProcessGroup()>& make,
