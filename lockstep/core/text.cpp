@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "lockstep/core/error.h"
 
@@ -19,19 +20,12 @@ namespace {
 
 constexpr double kMostSeconds = 30 * 365.25 * 86400;
 
+/// Returns how long a unit is; 0 for a letter that is none.
 double seconds_of(char unit) {
-  switch (unit) {
-    case 'd':
-      return 86400;
-    case 'h':
-      return 3600;
-    case 'm':
-      return 60;
-    case 's':
-      return 1;
-    default:
-      return 0;
-  }
+  constexpr std::pair<char, double> kUnits[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
+  for (const auto& [letter, seconds] : kUnits)
+    if (letter == unit) return seconds;
+  return 0;
 }
 
 [[noreturn]] void refuse(const std::string& text) {
