@@ -158,17 +158,13 @@ bool Collective::at_once(int size) const {
   return input_bytes() * static_cast<std::size_t>(size) <= kMostBytes;
 }
 
-std::size_t Collective::message_bytes(int size) const {
-  const bool gathers = kind == Kind::kAllGather || kind == Kind::kGather;
-  return input_bytes() * static_cast<std::size_t>(gathers ? size : 1);
-}
-
 // Below, a core's second cache holds it; from where results stream, no core's share of a third one
 // does, so whoever reads the result finds it in memory in any case.
 reduce::Traffic Collective::traffic(int size) const {
   constexpr std::size_t kAhead = 2048, kAheadFrom = std::size_t{4} << 20,
                         kStreamsFrom = std::size_t{32} << 20;
-  const std::size_t bytes = message_bytes(size);
+  const bool gathers = kind == Kind::kAllGather || kind == Kind::kGather;
+  const std::size_t bytes = input_bytes() * static_cast<std::size_t>(gathers ? size : 1);
   return {bytes >= kAheadFrom ? kAhead : 0, bytes >= kStreamsFrom};
 }
 

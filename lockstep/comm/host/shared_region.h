@@ -32,7 +32,6 @@ class Mapping {
   ~Mapping();
 
   std::byte* data() const { return data_; }
-  std::size_t bytes() const { return bytes_; }
 
  private:
   Mapping(int flags, int descriptor, std::size_t bytes);
