@@ -37,7 +37,7 @@ class PromisedWork : public Work::State {
 /// may wait for other ranks as long as it likes: whoever added it goes on meanwhile.
 class WorkQueue {
  public:
-  /// `on_failure` hears what a call has thrown before the one who waits for it does.
+  /// `on_failure` gets the message of a call's exception before wait() throws it.
   explicit WorkQueue(std::function<void(const std::string&)> on_failure)
       : on_failure_(std::move(on_failure)) {}
 

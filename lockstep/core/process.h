@@ -15,7 +15,7 @@ namespace lockstep {
 /// the next file or socket would take its number, and text for the console would go there.
 void open_standard_streams();
 
-/// Puts right what the program that started this one may have left amiss: closed standard streams,
+/// Repairs what this process may have inherited in a bad state: closed standard streams,
 /// and an ignored SIGCHLD, under which no child can be waited for. A file that reaches the limit of
 /// `ulimit -f` is an error like a full disk from here on, not the end. Call it first in `main`.
 void repair_inherited_state();
@@ -68,7 +68,7 @@ std::string without_frames(std::string_view text);
 /// Chooses the folder of the log of frames.
 void keep_frames_in(const std::string& folder);
 
-/// Does that to all that is written to std::cerr, by LibTorch too, while it exists.
+/// Calls without_frames() on all that is written to std::cerr, by LibTorch too, while it exists.
 class FrameFilter : private std::streambuf {
  public:
   FrameFilter();
