@@ -12,6 +12,7 @@
 
 #include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 
@@ -32,21 +33,6 @@ class ThreadNotStarted : public std::system_error {
   using std::system_error::system_error;
 };
 
-namespace detail {
-
-template <typename Job>
-void detached(Job job) {
-  std::thread thread;
-  try {
-    thread = std::thread(std::move(job));
-  } catch (const std::system_error& error) {
-    throw ThreadNotStarted(error.code(), "start a thread");
-  }
-  thread.detach();
-}
-
-}  // namespace detail
-
 /// Returns what a call returns, or throws what it throws, or returns nothing after `limit`: then
 /// its thread stays behind, so the call must own all that it uses. What it owns is released before
 /// this returns its answer: a store that was asked last is closed, and its port is free. For calls
@@ -57,17 +43,21 @@ auto within(std::chrono::milliseconds limit, Call call)
   using Result = std::invoke_result_t<Call>;
   std::promise<Result> promise;
   std::future<Result> result = promise.get_future();
-  detail::detached(
-      [promise = std::move(promise), owned = std::optional(std::move(call))]() mutable {
-        try {
-          Result answer = (*owned)();
-          owned.reset();
-          promise.set_value(std::move(answer));
-        } catch (...) {
-          owned.reset();
-          promise.set_exception(std::current_exception());
-        }
-      });
+  auto job = [promise = std::move(promise), owned = std::optional(std::move(call))]() mutable {
+    try {
+      Result answer = (*owned)();
+      owned.reset();
+      promise.set_value(std::move(answer));
+    } catch (...) {
+      owned.reset();
+      promise.set_exception(std::current_exception());
+    }
+  };
+  try {
+    std::thread(std::move(job)).detach();
+  } catch (const std::system_error& error) {
+    throw ThreadNotStarted(error.code(), "start a thread");
+  }
   if (result.wait_for(limit) != std::future_status::ready) return std::nullopt;
   return result.get();
 }
@@ -93,7 +83,7 @@ auto ask_store(const std::string& topic, std::chrono::milliseconds timeout, Call
   } catch (const ThreadNotStarted&) {
     throw;  // this host's fault: another try would end in the same way
   } catch (const std::exception& error) {
-    throw CommError(concat(topic, ": the store does not answer: ", first_line(error)));
+    throw CommError(concat(topic, ": the store does not answer: ", first_line(error.what())));
   }
   throw TimeoutError(
       concat(topic, ": the store has not answered for ", timeout.count(), " ms; is rank 0 alive?"));

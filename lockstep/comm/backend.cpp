@@ -1,5 +1,6 @@
 #include "lockstep/comm/backend.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <utility>
 
@@ -69,6 +70,12 @@ std::shared_ptr<Backend> Backend::subgroup(const std::vector<int>& members) {
 torch::Tensor Backend::empty(std::int64_t elements, const torch::TensorOptions& options) {
   const CallWait wait(record_ ? record_->begin(Operation::kEmpty, 0) : CallTicket());
   return make_empty(elements, options);
+}
+
+int place_among(const std::vector<int>& members, int rank) {
+  const auto own = std::find(members.begin(), members.end(), rank);
+  check(own != members.end(), "subgroup: rank ", rank, " is not among its members");
+  return static_cast<int>(own - members.begin());
 }
 
 std::shared_ptr<Backend> recorded_world(std::shared_ptr<Backend> backend) {

@@ -129,8 +129,8 @@ class Backend {
   Work barrier() { return run({.kind = Operation::kBarrier}); }
 
  protected:
-  // What the calls of the same name do, without a record: calls that a backend makes of its own
-  // are not the user's.
+  // What the calls of the same name do, without a record: a backend's internal calls are not
+  // recorded.
   virtual Work begin(const CollectiveCall& call) = 0;
   virtual std::shared_ptr<Backend> make_subgroup(const std::vector<int>& members) = 0;
   virtual torch::Tensor make_empty(std::int64_t elements, const torch::TensorOptions& options) {
@@ -146,13 +146,16 @@ class Backend {
   int recorded_subgroups_ = 0;
 };
 
+/// Returns the place of a rank among the members of a subgroup that it makes.
+int place_among(const std::vector<int>& members, int rank);
+
 /// Records the calls of the group of all ranks, see Backend::record(); returns it.
 std::shared_ptr<Backend> recorded_world(std::shared_ptr<Backend> backend);
 
 /// A group of one: reductions change nothing, the rest copies input to output.
 class SingleBackend : public Backend {
  public:
-  /// `asked_for`: somebody said that the group has one rank; else, it may be an oversight.
+  /// `asked_for`: the caller chose a group of one; otherwise it may be an oversight.
   explicit SingleBackend(bool asked_for = true) : Backend(0, 1), asked_for_(asked_for) {}
 
   std::string name() const override { return "single"; }

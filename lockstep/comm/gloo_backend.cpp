@@ -431,12 +431,10 @@ void GlooBackend::reduce_in_pieces(const torch::Tensor& tensor, ReduceOp op) {
 }
 
 std::shared_ptr<Backend> GlooBackend::make_subgroup(const std::vector<int>& members) {
-  const auto own = std::find(members.begin(), members.end(), rank());
-  check(own != members.end(), "subgroup: rank ", rank(), " is not among its members");
+  const int own = place_among(members, rank());
   const std::string prefix = concat("subgroup-", ++subgroups_, "-of-", members.front());
   const Store store = c10::make_intrusive<c10d::PrefixStore>(prefix, connection_to_store());
-  return make_gloo_backend(
-      store, static_cast<int>(own - members.begin()), static_cast<int>(members.size()), options_);
+  return make_gloo_backend(store, own, static_cast<int>(members.size()), options_);
 }
 
 // A store takes one call at a time, and a call may wait for another rank: of two threads that split

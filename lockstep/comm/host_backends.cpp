@@ -20,12 +20,6 @@ namespace {
 using host::Exposure;
 using host::SharedRegion;
 
-int place_among(const std::vector<int>& members, int rank) {
-  const auto own = std::find(members.begin(), members.end(), rank);
-  check(own != members.end(), "subgroup: rank ", rank, " is not among its members");
-  return static_cast<int>(own - members.begin());
-}
-
 std::vector<int> processes_of(
     const std::vector<int>& members, const std::vector<std::string>& tickets) {
   std::vector<int> processes;
@@ -245,11 +239,14 @@ std::shared_ptr<Backend> ThreadBackend::make_subgroup(const std::vector<int>& me
 ShmBackend::ShmBackend(std::shared_ptr<SharedRegion> region, int rank)
     : HostBackend(std::move(region), std::make_unique<SymmetricMemory>(rank), rank) {}
 
-std::shared_ptr<ShmBackend> ShmBackend::create(
-    int rank, int size, std::chrono::milliseconds timeout, const host::ExchangeText& exchange) {
+std::shared_ptr<ShmBackend> ShmBackend::create(const Store& store, const std::string& topic,
+    int rank, int size, std::chrono::milliseconds timeout) {
   std::vector<int> everyone(static_cast<std::size_t>(size));
   std::iota(everyone.begin(), everyone.end(), 0);
-  return meet(everyone, rank, timeout, exchange, nullptr);
+  const auto at_store = [&, round = 0](const std::string& text) mutable {
+    return exchange_texts(store, concat(topic, "-", ++round), rank, size, text, timeout);
+  };
+  return meet(everyone, rank, timeout, at_store, nullptr);
 }
 
 std::shared_ptr<ShmBackend> ShmBackend::open(const std::vector<int>& members, int rank,

@@ -7,6 +7,7 @@
 
 #include "lockstep/comm/backend.h"
 #include "lockstep/comm/host/engine.h"
+#include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {
@@ -77,10 +78,10 @@ class ThreadBackend : public host::HostBackend {
 /// a staging buffer.
 class ShmBackend : public host::HostBackend {
  public:
-  /// Meets the other ranks by `exchange` and watches their processes from then on. Throws
-  /// MemoryNotShared in all of them if one cannot.
-  static std::shared_ptr<ShmBackend> create(
-      int rank, int size, std::chrono::milliseconds timeout, const host::ExchangeText& exchange);
+  /// Meets the other ranks at a store and watches their processes from then on. A `topic` serves
+  /// once. Throws MemoryNotShared in all of them if one cannot.
+  static std::shared_ptr<ShmBackend> create(const Store& store, const std::string& topic, int rank,
+      int size, std::chrono::milliseconds timeout);
 
   std::string name() const override { return "shm"; }
 

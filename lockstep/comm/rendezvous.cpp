@@ -215,15 +215,6 @@ std::shared_ptr<Backend> hierarchical_of(const Store& store, const World& world,
       world.rank, hosts, {.hostname = gloo_hostname(world, false), .timeout = timeout});
 }
 
-std::shared_ptr<Backend> shm_of(
-    const Store& store, const World& world, std::chrono::milliseconds timeout) {
-  return ShmBackend::create(
-      world.rank, world.size, timeout, [&, round = 0](const std::string& text) mutable {
-        return exchange_texts(
-            store, concat("shm-", ++round), world.rank, world.size, text, timeout);
-      });
-}
-
 // Ranks that look as if they were on one host may still be kept from sharing memory: by a filter of
 // system calls, by namespaces, or because one virtual machine is a copy of the other.
 std::shared_ptr<Backend> make_backend(const Store& store, const World& world,
@@ -237,8 +228,8 @@ std::shared_ptr<Backend> make_backend(const Store& store, const World& world,
   if (wanted == "gloo" || nodes == world.size)
     return gloo_of(store, world, one_host, options.timeout);
   try {
-    return one_host ? shm_of(store, world, options.timeout)
-                    : hierarchical_of(store, world, hosts, options.timeout);
+    if (one_host) return ShmBackend::create(store, "shm", world.rank, world.size, options.timeout);
+    return hierarchical_of(store, world, hosts, options.timeout);
   } catch (const MemoryNotShared& error) {
     check(wanted == "auto", "init_process_group: ", error.what(), "; use the backend gloo or auto");
     return gloo_of(store, world, false, options.timeout);
@@ -263,9 +254,9 @@ ProcessGroup init_process_group(const InitOptions& options) {
   open_standard_streams();  // before there is a socket or a region that could take their numbers
   wait_if_spare();
   keep_host_memory();
-  const std::string& wanted = options.backend;
-  check(is_backend_name(wanted), "init_process_group: the backend must be one of ",
-      joined(backend_names()), ": ", wanted);
+  const auto backends = backend_names();
+  check(std::ranges::find(backends, options.backend) != backends.end(),
+      "init_process_group: the backend must be one of ", joined(backends), ": ", options.backend);
   const World world = world_of(options);
   note_init();
   if (world.size == 1) return ProcessGroup(std::make_shared<SingleBackend>());

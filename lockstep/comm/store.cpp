@@ -129,11 +129,6 @@ Store file_store(const std::string& path, int users) {
   return c10::make_intrusive<MeetingFile>(path, users);
 }
 
-std::string first_line(const std::exception& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
-}
-
 void refuse(const Store& store, const std::string& text) {
   store->set(kRefused, bytes_of(text));
   store->add(kReaders, 1);

@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <exception>
 #include <optional>
 #include <string>
 #include <vector>
@@ -56,9 +55,6 @@ Store launcher_store(const LauncherStoreOptions& options);
 
 /// Returns the port that a store from tcp_store() uses.
 int port_of(const Store& store);
-
-/// Returns the first line of a message: LibTorch's go on with a page of C++ frames.
-std::string first_line(const std::exception& error);
 
 /// Ends the exchange_texts() of all who have not met yet: they throw InvalidArgument with this
 /// text, as this does.

@@ -13,6 +13,7 @@
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/text.h"
 #include "lockstep/net/endpoint.h"
 #include "lockstep/net/store.h"
 
@@ -192,7 +193,7 @@ Store tcp_store(const TcpStoreOptions& options) {
     Store store = connect_or_serve(options, obstacle);
     if (store) return store;
   } catch (const c10::Error& error) {
-    throw CommError(concat(what, ": ", first_line(error)));
+    throw CommError(concat(what, ": ", first_line(error.what())));
   }
   throw TimeoutError(concat(what, " within ", options.timeout.count(), " ms: ", obstacle->text()));
 }

@@ -6,24 +6,6 @@
 
 namespace lockstep {
 
-bool PromisedWork::poll() {
-  const std::lock_guard lock(mutex_);
-  return has_ended_;
-}
-
-void PromisedWork::wait() {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return has_ended_; });
-  if (failure_) std::rethrow_exception(failure_);
-}
-
-void PromisedWork::end(std::exception_ptr failure) {
-  const std::lock_guard lock(mutex_);
-  failure_ = std::move(failure);
-  has_ended_ = true;
-  changed_.notify_all();
-}
-
 class WorkQueue::Call : public PromisedWork {
  public:
   explicit Call(std::function<void()> run) : run_(std::move(run)) {}
@@ -77,12 +59,12 @@ ProgressThread::Pause WorkQueue::carry_out_next() {
     call = calls_.front();
   }
   const at::NoGradGuard no_gradients;
-  std::exception_ptr failure = call->run(on_failure_);
+  const std::exception_ptr failure = call->run(on_failure_);
   {
     const std::lock_guard lock(mutex_);
     calls_.pop_front();
   }
-  call->end(std::move(failure));
+  call->end(failure);
   return std::chrono::microseconds(0);
 }
 

@@ -1,9 +1,10 @@
 #pragma once
 
-#include <condition_variable>
+#include <chrono>
 #include <deque>
 #include <exception>
 #include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -17,24 +18,26 @@ namespace lockstep {
 /// Work that another thread ends.
 class PromisedWork : public Work::State {
  public:
-  bool poll() override;
-  void wait() override;
+  bool poll() override {
+    return end_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+  void wait() override { end_.get(); }
 
   /// Ends it, with what waiting for it throws, if that is not null.
-  void end(std::exception_ptr failure);
+  void end(const std::exception_ptr& failure) {
+    failure ? promise_.set_exception(failure) : promise_.set_value();
+  }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool has_ended_ = false;
-  std::exception_ptr failure_;
+  std::promise<void> promise_;
+  std::shared_future<void> end_ = promise_.get_future().share();
 };
 
 /// Carries out calls one after the other in a thread, in the order in which they were added. A call
 /// may wait for other ranks as long as it likes: whoever added it goes on meanwhile.
 class WorkQueue {
  public:
-  /// `on_failure` hears what a call has thrown before the one who waits for it does.
+  /// `on_failure` gets the message of a call's exception before wait() throws it.
   explicit WorkQueue(std::function<void(const std::string&)> on_failure)
       : on_failure_(std::move(on_failure)) {}
 

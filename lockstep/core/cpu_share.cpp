@@ -11,17 +11,10 @@
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
-
-std::optional<std::string> read_text(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
 
 /// Returns this process's folder below a controller's mount point; an empty controller means
 /// version 2.
@@ -42,18 +35,17 @@ std::string mount_of(const CgroupFiles& files, const std::string& controller) {
   return controller.empty() ? files.mount : concat(files.mount, "/", controller);
 }
 
-/// Reads a file of the own cgroup; inside a container the own folder is often the root of the
-/// mount.
-std::optional<std::string> cgroup_file(const std::string& controller, const std::string& name) {
+/// Reads a file of the own cgroup; empty if there is none. Inside a container the own folder is
+/// often the root of the mount.
+std::string cgroup_file(const std::string& controller, const std::string& name) {
   const CgroupFiles files;
   const std::string mount = mount_of(files, controller);
-  if (const auto text = read_text(mount + own_folder(files, controller) + "/" + name)) return text;
-  return read_text(mount + "/" + name);
+  const std::string text = text_in(mount + own_folder(files, controller) + "/" + name);
+  return text.empty() ? text_in(mount + "/" + name) : text;
 }
 
-std::optional<std::int64_t> number(const std::optional<std::string>& text) {
-  if (!text) return std::nullopt;
-  std::istringstream words(*text);
+std::optional<std::int64_t> number(const std::string& text) {
+  std::istringstream words(text);
   std::int64_t value = 0;
   if (!(words >> value)) return std::nullopt;
   return value;
@@ -61,7 +53,7 @@ std::optional<std::int64_t> number(const std::optional<std::string>& text) {
 
 /// Reads the quota of one cgroup of version 2: `150000 100000`, or `max 100000` for none.
 std::optional<double> quota_of_2(const std::string& folder) {
-  std::istringstream words(read_text(folder + "/cpu.max").value_or(""));
+  std::istringstream words(text_in(folder + "/cpu.max"));
   double quota = 0, period = 0;
   if (words >> quota >> period && period > 0) return quota / period;
   return std::nullopt;
@@ -69,8 +61,8 @@ std::optional<double> quota_of_2(const std::string& folder) {
 
 /// Reads the quota of one cgroup of version 1; -1 means none.
 std::optional<double> quota_of_1(const std::string& folder) {
-  const auto quota = number(read_text(folder + "/cpu.cfs_quota_us"));
-  const auto period = number(read_text(folder + "/cpu.cfs_period_us"));
+  const auto quota = number(text_in(folder + "/cpu.cfs_quota_us"));
+  const auto period = number(text_in(folder + "/cpu.cfs_period_us"));
   if (!quota || !period || *quota <= 0 || *period <= 0) return std::nullopt;
   return static_cast<double>(*quota) / static_cast<double>(*period);
 }
@@ -101,16 +93,6 @@ int within_quota(int cores) {
 
 }  // namespace
 
-std::optional<std::int64_t> keyed_number(const std::string& text, const std::string& key) {
-  std::istringstream lines(text);
-  std::string word;
-  std::int64_t value = 0;
-  while (lines >> word) {
-    if (word == key && lines >> value) return value;
-  }
-  return std::nullopt;
-}
-
 std::optional<double> cgroup_cpu_quota(const CgroupFiles& files) {
   std::optional<double> least;
   for (const std::string controller : {"", "cpu"}) {
@@ -135,11 +117,10 @@ std::optional<std::int64_t> cgroup_memory_limit() {
 }
 
 OomKills oom_kills() {
-  auto events = cgroup_file("", "memory.events");
-  if (!events) events = cgroup_file("memory", "memory.oom_control");
-  const auto host = read_text("/proc/vmstat");
-  return {.in_cgroup = events ? keyed_number(*events, "oom_kill").value_or(0) : 0,
-      .on_host = host ? keyed_number(*host, "oom_kill").value_or(0) : 0};
+  std::string events = cgroup_file("", "memory.events");
+  if (events.empty()) events = cgroup_file("memory", "memory.oom_control");
+  return {.in_cgroup = keyed_number(events, "oom_kill").value_or(0),
+      .on_host = keyed_number(text_in("/proc/vmstat"), "oom_kill").value_or(0)};
 }
 
 std::vector<int> available_cpus() {

@@ -12,15 +12,15 @@ namespace lockstep {
 std::vector<int> available_cpus();
 
 /// Returns how many cores there are to work with: those available to the calling thread, or fewer
-/// where a cgroup's quota allows no more. The number of threads to start where nobody names one.
+/// where a cgroup's quota allows no more. The default number of threads.
 int usable_cpu_count();
 
 /// Returns how many threads may compute on so many of the available cores: one each, or their part
 /// of what a quota allows; at least one.
 int threads_on(int cores);
 
-/// Returns how many threads of this host can run at the same time in this process's cgroup, be they
-/// pinned as they may.
+/// Returns how many threads of this process's cgroup can run at the same time on this host, however
+/// they are pinned.
 int cores_at_once();
 
 /// Returns one of `shares` contiguous parts of the cores; the first parts are one larger when it
@@ -29,10 +29,6 @@ int cores_at_once();
 ///     cpu_share({0, 1, 2, 3, 4}, 0, 2)   // 0 1 2
 ///     cpu_share({0, 1, 2, 3, 4}, 1, 2)   // 3 4
 std::vector<int> cpu_share(const std::vector<int>& cpus, int index, int shares);
-
-/// Finds the value that follows a key in lines of `KEY VALUE`, as the kernel's event files have
-/// them.
-std::optional<std::int64_t> keyed_number(const std::string& text, const std::string& key);
 
 /// Where the kernel tells of cgroups.
 struct CgroupFiles {

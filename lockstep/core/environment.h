@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// No world has more ranks: what an environment says beyond is a slip.
+/// The largest number of ranks that an environment variable may give.
 inline constexpr std::int64_t kMostRanks = 1'000'000;
 
 /// Reads an environment variable. An empty one is an InvalidArgument that names it: `RANK=` in a

@@ -21,8 +21,7 @@ enum class ExitCode {
 /// Returns the exit code that stands for an exception.
 ExitCode exit_code_of(const std::exception& error);
 
-/// The end of the program by a signal that came where there was something to put in order first:
-/// run_program() raises the signal again.
+/// Ends the program by a signal after a clean-up: run_program() raises the signal again.
 class StoppedError : public Error {
  public:
   explicit StoppedError(int signal) : Error("stopped by a signal"), signal_(signal) {}

@@ -72,13 +72,6 @@ bool tell_launcher(const std::string& message) {
   return file.good();
 }
 
-std::string first_line(const char* path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 }  // namespace
 
 FramedText cut_at_frames(std::string_view text) {
@@ -152,7 +145,8 @@ void repair_inherited_state() {
 // Not getrusage(): its maximum goes over exec, so a small program started by a large one has the
 // large one's.
 std::optional<std::int64_t> peak_memory_bytes() {
-  return parse_peak_memory(text_in("/proc/self/status"));
+  const auto kibibytes = keyed_number(text_in("/proc/self/status"), "VmHWM:");
+  return kibibytes ? std::optional(1024 * *kibibytes) : std::nullopt;
 }
 
 double process_cpu_seconds() {
@@ -160,20 +154,6 @@ double process_cpu_seconds() {
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   constexpr double kNano = 1e-9;
   return static_cast<double>(time.tv_sec) + kNano * static_cast<double>(time.tv_nsec);
-}
-
-std::optional<std::int64_t> parse_peak_memory(std::string_view status) {
-  constexpr std::string_view kKey = "\nVmHWM:";
-  constexpr std::int64_t kKibibyte = 1024;  // which the file calls kB
-  const auto key = status.find(kKey);
-  if (key == std::string_view::npos) return std::nullopt;
-  const auto digit = status.find_first_not_of(" \t", key + kKey.size());
-  const auto unit = status.find(" kB\n", key);
-  if (digit == std::string_view::npos || unit < digit || unit == std::string_view::npos)
-    return std::nullopt;
-  const auto kibibytes = parse_number<std::int64_t>(status.substr(digit, unit - digit));
-  if (!kibibytes || *kibibytes < 0) return std::nullopt;
-  return *kibibytes * kKibibyte;
 }
 
 std::string utc_now() {
@@ -216,8 +196,8 @@ std::string temporary_folder() {
 std::string host_identity() {
   struct stat pid_namespace {};
   ::stat("/proc/self/ns/pid", &pid_namespace);
-  return concat(first_line("/proc/sys/kernel/random/boot_id"), " ", pid_namespace.st_ino, " ",
-      ::getuid(), " ", system_variable("LOCKSTEP_TEST_HOST"));
+  return concat(first_line(text_in("/proc/sys/kernel/random/boot_id")), " ", pid_namespace.st_ino,
+      " ", ::getuid(), " ", system_variable("LOCKSTEP_TEST_HOST"));
 }
 
 void report_error(const char* program, const std::exception& error) {

@@ -15,7 +15,7 @@ namespace lockstep {
 /// the next file or socket would take its number, and text for the console would go there.
 void open_standard_streams();
 
-/// Puts right what the program that started this one may have left amiss: closed standard streams,
+/// Repairs what this process may have inherited in a bad state: closed standard streams,
 /// and an ignored SIGCHLD, under which no child can be waited for. A file that reaches the limit of
 /// `ulimit -f` is an error like a full disk from here on, not the end. Call it first in `main`.
 void repair_inherited_state();
@@ -27,9 +27,6 @@ std::optional<std::int64_t> peak_memory_bytes();
 
 /// Returns the seconds for which all threads of this process have kept a core busy.
 double process_cpu_seconds();
-
-/// Finds that number (VmHWM) in the text of a /proc/PID/status.
-std::optional<std::int64_t> parse_peak_memory(std::string_view status);
 
 /// Returns the time now as `2026-01-31T12:00:00.123Z`.
 std::string utc_now();
@@ -71,7 +68,7 @@ std::string without_frames(std::string_view text);
 /// Chooses the folder of the log of frames.
 void keep_frames_in(const std::string& folder);
 
-/// Does that to all that is written to std::cerr, by LibTorch too, while it exists.
+/// Calls without_frames() on all that is written to std::cerr, by LibTorch too, while it exists.
 class FrameFilter : private std::streambuf {
  public:
   FrameFilter();

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include "lockstep/core/error.h"
 
@@ -19,19 +20,12 @@ namespace {
 
 constexpr double kMostSeconds = 30 * 365.25 * 86400;
 
+/// Returns how long a unit is; 0 for a letter that is none.
 double seconds_of(char unit) {
-  switch (unit) {
-    case 'd':
-      return 86400;
-    case 'h':
-      return 3600;
-    case 'm':
-      return 60;
-    case 's':
-      return 1;
-    default:
-      return 0;
-  }
+  constexpr std::pair<char, double> kUnits[] = {{'d', 86400}, {'h', 3600}, {'m', 60}, {'s', 1}};
+  for (const auto& [letter, seconds] : kUnits)
+    if (letter == unit) return seconds;
+  return 0;
 }
 
 [[noreturn]] void refuse(const std::string& text) {
@@ -122,6 +116,18 @@ std::string text_in(const std::filesystem::path& file) {
   text << std::ifstream(file).rdbuf();
   return text.str();
 }
+
+std::optional<std::int64_t> keyed_number(const std::string& text, const std::string& key) {
+  std::istringstream words(text);
+  std::string word;
+  std::int64_t value = 0;
+  while (words >> word) {
+    if (word == key && words >> value) return value;
+  }
+  return std::nullopt;
+}
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 std::string joined(const std::vector<std::string>& words, std::string_view between) {
   std::string text;

@@ -20,6 +20,12 @@ std::optional<Number> parse_number(std::string_view text);
 /// Returns what a file holds, one of /proc too; empty where it cannot be read.
 std::string text_in(const std::filesystem::path& file);
 
+/// Finds the number that follows a key in text such as the kernel's: `KEY VALUE` on each line.
+std::optional<std::int64_t> keyed_number(const std::string& text, const std::string& key);
+
+/// Returns the first line of a text: LibTorch's messages go on with a page of C++ frames.
+std::string first_line(const std::string& text);
+
 /// Returns the words with `between` between them.
 std::string joined(const std::vector<std::string>& words, std::string_view between = ", ");
 
@@ -56,8 +62,8 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
 /// Returns whether a text is UTF-8: no stray or missing bytes, no longer forms, no surrogates.
 bool is_utf8(std::string_view text);
 
-/// Quotes a text from outside for a message: at most its first 100 bytes, with what could disturb a
-/// terminal as `\x1b`.
+/// Quotes an untrusted text for a message: at most its first 100 bytes, with control characters
+/// escaped as `\x1b`.
 std::string printable(std::string_view text);
 
 /// Returns a path as messages show it: what is not printable UTF-8 becomes `\n`, `\t` or `\x` and

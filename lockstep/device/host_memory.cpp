@@ -12,6 +12,7 @@
 #include <c10/util/Exception.h>
 
 #include "lockstep/core/best_fit.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep {
 namespace {
@@ -139,8 +140,6 @@ void install() {
 constexpr const char* kHelp =
     "; take a smaller --batch-size (--grad-accum-steps keeps the step's), --precision bf16-mixed, "
     "or spread the model: --parallel pp";
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // The host's allocator has no type of its own for it.
 bool is_of_host(const std::string& text) {

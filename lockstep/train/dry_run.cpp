@@ -1,10 +1,10 @@
 #include "lockstep/train/dry_run.h"
 
-#include <fstream>
 #include <string>
 #include <system_error>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/device/parameters.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/train/input/datasets.h"
@@ -20,14 +20,7 @@ namespace lockstep {
 namespace {
 
 std::int64_t available_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::string key, unit;
-  std::int64_t kilobytes = 0;
-  while (file >> key >> kilobytes) {
-    if (key == "MemAvailable:") return kilobytes * 1024;
-    std::getline(file, unit);
-  }
-  return 0;
+  return 1024 * keyed_number(text_in("/proc/meminfo"), "MemAvailable:").value_or(0);
 }
 
 void count_parameters(const torch::nn::Module& model, TrainPlan& plan) {

@@ -9,7 +9,6 @@
 
 #include "tests/accelerator/emulated_nccl.h"
 #include "tests/accelerator/late_call.h"
-#include "tests/accelerator/nccl/functions.h"
 #include "tests/accelerator/runtime.h"
 #include "tests/support/places.h"
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -18,7 +17,6 @@
 #include <torch/library.h>
 
 #include "lockstep/comm/device/device_backends.h"
-#include "lockstep/comm/device/nccl_api.h"
 #include "lockstep/device/accelerator.h"
 
 namespace lockstep::emulated {

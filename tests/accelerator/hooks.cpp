@@ -49,9 +49,7 @@ class DeviceAllocator final : public c10::DeviceAllocator {
   bool initialized() override { return true; }
   void emptyCache(c10::MempoolId_t) override {}
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
-    if (data.get() == nullptr) return;
-    Runtime& runtime = Runtime::get();
-    runtime.memory(data.device().index()).record(data.get(), runtime.number_of(stream));
+    Runtime::get().record(data, stream);
   }
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex) override { return {}; }
   void resetAccumulatedStats(c10::DeviceIndex) override {}
@@ -85,11 +83,6 @@ void install_allocators() {
   static PinnedAllocator pinned;
   c10::SetAllocator(c10::kPrivateUse1, &device);
   at::setHostAllocator(c10::kPrivateUse1, &pinned);
-}
-
-void finish_as_host(Mark mark) {
-  streams().finish(mark);
-  Runtime::get().count(&Counts::host_waits);
 }
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
@@ -134,17 +127,14 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return streams().query(end_of(stream));
   }
   void synchronizeStream(const c10::Stream& stream) const override {
-    finish_as_host(end_of(stream));
+    Runtime::get().finish_as_host(end_of(stream));
   }
   void synchronizeDevice(c10::DeviceIndex device) const override {
     Runtime::get().finish(device);
     Runtime::get().count(&Counts::host_waits);
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
-    if (data.get() == nullptr) return;
-    Runtime::get()
-        .memory(data.device().index())
-        .record(data.get(), Runtime::get().number_of(stream));
+    Runtime::get().record(data, stream);
   }
 
   void record(
@@ -161,7 +151,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   void synchronizeEvent(void* event) const override {
     if (event == nullptr) return;
     Runtime::get().let_others_wait_first();
-    finish_as_host(mark_of(event));
+    Runtime::get().finish_as_host(mark_of(event));
   }
   void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
     delete static_cast<Mark*>(event);

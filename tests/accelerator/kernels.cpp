@@ -58,11 +58,6 @@ void queue_copy(std::size_t stream, const Tensor& from, const Tensor& to) {
   });
 }
 
-void finish_as_host(std::size_t stream) {
-  streams().finish(streams().mark(stream));
-  Runtime::get().count(&Counts::host_waits);
-}
-
 /// Returns a tensor of the same memory that does not keep it.
 Tensor address_of(const Tensor& host) {
   return at::from_blob(
@@ -90,7 +85,7 @@ void copy_to_device(const Tensor& from, const Tensor& to, bool non_blocking) {
   const KernelDispatch dispatch;
   queue_copy(stream, from.clone(),
       kernels_view(to));  // as a GPU's driver does with memory that is not pinned
-  if (!non_blocking) finish_as_host(stream);
+  if (!non_blocking) runtime.finish_as_host(streams().mark(stream));
 }
 
 void copy_to_host(const Tensor& from, const Tensor& to, bool non_blocking) {
@@ -102,7 +97,7 @@ void copy_to_host(const Tensor& from, const Tensor& to, bool non_blocking) {
   if (is_queued) {
     keep_pinned(to, stream);
   } else {
-    finish_as_host(stream);
+    runtime.finish_as_host(streams().mark(stream));
   }
 }
 
@@ -135,7 +130,8 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
 }
 
 c10::Scalar value_of(const Tensor& tensor) {
-  finish_as_host(Runtime::get().current(tensor.device().index()));
+  Runtime& runtime = Runtime::get();
+  runtime.finish_as_host(streams().mark(runtime.current(tensor.device().index())));
   const KernelDispatch dispatch;
   return kernels_view(tensor).item();
 }
@@ -144,10 +140,7 @@ c10::Scalar value_of(const Tensor& tensor) {
 bool has_compatible_shallow_copy_type(const Tensor&, const Tensor&) { return true; }
 
 void record_stream(Tensor& tensor, c10::Stream stream) {
-  if (tensor.numel() == 0) return;
-  Runtime& runtime = Runtime::get();
-  runtime.memory(tensor.device().index())
-      .record(tensor.storage().mutable_data(), runtime.number_of(stream));
+  if (tensor.numel() > 0) Runtime::get().record(tensor.storage().mutable_data_ptr(), stream);
 }
 
 // LibTorch's own takes new memory from the device that is current, and moves the bytes as the host.

@@ -168,13 +168,11 @@ Stack Call::targets_of(const Stack& results) const {
 }
 
 Stack Call::results_now() {
-  Streams& streams = Runtime::get().streams();
-  streams.finish(streams.mark(stream()));
-  Runtime::get().count(&Counts::host_waits);
+  Runtime::get().finish_as_host(streams().mark(stream()));
   const Stack values = run(views());
   Stack results;
   for (std::size_t i = 0; i < values.size(); ++i) results.push_back(result_like(values[i], i));
-  streams.enqueue(
+  streams().enqueue(
       stream(), [values, targets = targets_of(results)] { copy_values(values, targets); });
   return results;
 }

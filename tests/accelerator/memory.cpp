@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <sys/mman.h>
 #include <system_error>
 #include <unistd.h>
@@ -30,8 +31,19 @@ std::byte* mapped(int file, int protection) {
   return static_cast<std::byte*>(address);
 }
 
-bool is_idle(Streams& streams, const std::vector<Mark>& busy_until) {
-  return std::ranges::all_of(busy_until, [&](Mark mark) { return streams.is_reached(mark); });
+/// Takes a block that fits and that no stream uses any more; the last one freed first: what uses it
+/// too late is found soonest.
+template <typename Block, typename Fits>
+std::optional<Block> take_freed(std::vector<Block>& freed, Streams& streams, const Fits& fits) {
+  const auto found = std::find_if(freed.rbegin(), freed.rend(), [&](const Block& block) {
+    return fits(block) && std::ranges::all_of(block.busy_until,
+                              [&](Mark mark) { return streams.is_reached(mark); });
+  });
+  if (found == freed.rend()) return std::nullopt;
+  Block block = *found;
+  freed.erase(std::next(found).base());
+  block.busy_until.clear();
+  return block;
 }
 
 }  // namespace
@@ -53,8 +65,9 @@ DeviceMemory::~DeviceMemory() {
 void* DeviceMemory::allocate(std::size_t bytes, std::size_t stream) {
   const std::lock_guard lock(mutex_);
   const std::size_t size = rounded(bytes);
-  std::optional<Block> freed = take_freed(size, stream);
-  Block block = freed ? *std::move(freed) : take_new(size, stream);
+  const std::optional<Block> freed = take_freed(freed_, streams_,
+      [&](const Block& block) { return block.bytes == size && block.stream == stream; });
+  Block block = freed ? *freed : take_new(size, stream);
   std::byte* const kernels_view = inside_ + block.offset;
   streams_.enqueue(stream, [kernels_view, size] { std::memset(kernels_view, kPoison, size); });
   void* const address = outside_ + block.offset;
@@ -87,19 +100,6 @@ void* DeviceMemory::inside(const void* address) const {
   return inside_ + (static_cast<const std::byte*>(address) - outside_);
 }
 
-// The last one freed first: what uses it too late is found soonest.
-std::optional<DeviceMemory::Block> DeviceMemory::take_freed(std::size_t bytes, std::size_t stream) {
-  const auto is_fit = [&](const Block& block) {
-    return block.bytes == bytes && block.stream == stream && is_idle(streams_, block.busy_until);
-  };
-  const auto found = std::find_if(freed_.rbegin(), freed_.rend(), is_fit);
-  if (found == freed_.rend()) return std::nullopt;
-  Block block = *found;
-  freed_.erase(std::next(found).base());
-  block.busy_until.clear();
-  return block;
-}
-
 DeviceMemory::Block DeviceMemory::take_new(std::size_t bytes, std::size_t stream) {
   TORCH_CHECK_WITH(OutOfMemoryError, bytes <= kCapacity - used_,
       "emulated accelerator: tried to allocate ", bytes >> 20, " MiB of ", kCapacity >> 20);
@@ -117,14 +117,9 @@ void* PinnedMemory::allocate(std::size_t bytes) {
 }
 
 PinnedMemory::Block PinnedMemory::block_of(std::size_t bytes) {
-  const auto found = std::find_if(freed_.rbegin(), freed_.rend(), [&](const Block& block) {
-    return block.bytes == bytes && is_idle(streams_, block.busy_until);
-  });
-  if (found != freed_.rend()) {
-    const Block block{found->address, bytes};
-    freed_.erase(std::next(found).base());
-    return block;
-  }
+  const auto freed =
+      take_freed(freed_, streams_, [&](const Block& block) { return block.bytes == bytes; });
+  if (freed) return *freed;
   auto* const address = static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes));
   if (address == nullptr) throw std::bad_alloc();
   return {address, bytes};

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -51,7 +50,6 @@ class DeviceMemory {
     std::vector<Mark> busy_until = {};
   };
 
-  std::optional<Block> take_freed(std::size_t bytes, std::size_t stream);
   Block take_new(std::size_t bytes, std::size_t stream);
 
   Streams& streams_;

@@ -11,6 +11,7 @@
 
 #include "tests/accelerator/memory.h"
 #include "tests/accelerator/streams.h"
+#include <c10/core/Allocator.h>
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
@@ -50,6 +51,19 @@ class Runtime {
 
   /// Returns the number of the calling thread's current stream on a device.
   std::size_t current(c10::DeviceIndex device) { return number_of(current_stream(device)); }
+
+  /// Runs what the mark needs while the host waits.
+  void finish_as_host(Mark mark) {
+    streams_.finish(mark);
+    count(&Counts::host_waits);
+  }
+
+  /// Keeps a device's memory, when it is freed, until the stream has done what was queued on it by
+  /// then.
+  void record(const c10::DataPtr& data, const c10::Stream& stream) {
+    if (data.get() == nullptr) return;
+    memory(data.device().index()).record(data.get(), number_of(stream));
+  }
 
   /// Counts one more, and returns what was counted since the last call, on all threads.
   void count(std::int64_t Counts::*what);

@@ -246,7 +246,7 @@ TEST_P(ContractValues, AZeroKeepsItsSign) {
 }
 
 // A sum of all that a type can hold may pass through one that it cannot.
-TEST_P(ContractValues, SixteenBitsAreReducedInMore) {
+TEST_P(ContractValues, C11SixteenBitsAreReducedInMore) {
   run([](ProcessGroup group) {
     if (!is_ours(group)) return;
     const int size = group.size(), rank = group.rank();

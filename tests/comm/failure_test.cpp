@@ -10,11 +10,10 @@
 #include <signal.h>
 #include <stdexcept>
 #include <string>
-#include <sys/mman.h>
 #include <thread>
 #include <unistd.h>
 
-#include "group_factory.h"
+#include "contract.h"
 #include "tests/support/message_of.h"
 #include "tests/support/shared_flag.h"
 
@@ -26,6 +25,7 @@
 namespace lockstep {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using testing::message_of;
 
@@ -190,27 +190,41 @@ TEST(ThreadFailure, FewerThanOneRankIsRefused) {
   EXPECT_THROW(run_ranks(0, [](ProcessGroup) {}), InvalidArgument);
 }
 
-TEST(ShmFailure, AKilledProcessIsNamedByThoseWhoWait) {
-  auto* seen = static_cast<char*>(
-      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
-  const std::string text = message_of<std::runtime_error>([&] {
-    testing::run_group("shm", 2, [&](ProcessGroup group) {
+class KilledRank : public ::testing::TestWithParam<testing::ContractParameters> {};
+INSTANTIATE_TEST_SUITE_P(Backends, KilledRank,
+    ::testing::Values(testing::ContractParameters{"shm", 2},
+        testing::ContractParameters{"hosts_0011", 4}, testing::ContractParameters{"hosts_0001", 4}),
+    testing::contract_name);
+
+// Each rank in turn dies in the midst of collectives; the limit of the group is a minute.
+TEST_P(KilledRank, EndsTheWaitsOfAll) {
+  const std::string backend = std::get<0>(GetParam());
+  const int size = std::get<1>(GetParam());
+  for (int victim = 0; victim < size; ++victim) {
+    testing::SharedText heard[4];
+    const auto body = [&](ProcessGroup group) {
       const torch::Tensor tensor = group.empty(1 << 20, torch::kFloat).zero_();
       for (int step = 0; step < 1000; ++step) {
-        if (group.rank() == 1 && step == 20) ::raise(SIGKILL);
+        if (group.rank() == victim && step == 5) ::raise(SIGKILL);
         try {
           group.all_reduce(tensor).wait();
         } catch (const CommError& error) {
-          std::string(error.what()).copy(seen, 4000);
-          return;
+          return heard[group.rank()].write(error.what());
         }
       }
-    });
-  });
-  EXPECT_EQ(text, "rank 1: signal 9");
-  EXPECT_THAT(std::string(seen), HasSubstr("rank 1 (process "));
-  EXPECT_THAT(std::string(seen), HasSubstr(") has ended"));
-  ::munmap(seen, 4096);
+    };
+    EXPECT_EQ(message_of<std::runtime_error>([&] { testing::run_group(backend, size, body); }),
+        concat("rank ", victim, ": signal 9"));
+    for (int rank = 0; rank < size; ++rank) {
+      if (rank == victim) continue;
+      EXPECT_THAT(heard[rank].text(), AnyOf(HasSubstr("has ended"), HasSubstr("has left")))
+          << "rank " << rank << " after the end of " << victim;
+      if (backend == "shm") {
+        EXPECT_THAT(heard[rank].text(), HasSubstr(concat("rank ", victim, " (process ")));
+        EXPECT_THAT(heard[rank].text(), HasSubstr(") has ended"));
+      }
+    }
+  }
 }
 
 using host::Exposure;

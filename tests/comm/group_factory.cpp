@@ -1,10 +1,8 @@
 #include "group_factory.h"
 
-#include <cstring>
 #include <exception>
 #include <gtest/gtest.h>
 #include <stdexcept>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/places.h"
+#include "tests/support/shared_flag.h"
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -29,11 +28,6 @@ namespace {
 
 constexpr std::chrono::seconds kTimeout{60};
 
-/// Where a child process leaves the message of its failure.
-struct Failure {
-  char text[2000];
-};
-
 // The hosts that a name such as `hosts_011` gives its first ranks.
 std::vector<std::string> hosts_in(const std::string& backend, int size) {
   std::vector<std::string> hosts;
@@ -49,26 +43,20 @@ ProcessGroup make_group(const std::string& backend, int rank, int size, const St
   if (backend.starts_with("hosts_"))
     return ProcessGroup(
         make_hierarchical_backend(store, rank, hosts_in(backend, size), over_loopback));
-  int round = 0;
-  const auto exchange = [&](const std::string& own) {
-    return exchange_texts(store, concat("test-", ++round), rank, size, own, kTimeout);
-  };
-  return ProcessGroup(ShmBackend::create(rank, size, kTimeout, exchange));
+  return ProcessGroup(ShmBackend::create(store, "test", rank, size, kTimeout));
 }
 
 void run_child(const std::function<ProcessGroup()>& make,
-    const std::function<void(ProcessGroup)>& body, Failure& failure) {
-  std::string text;
+    const std::function<void(ProcessGroup)>& body, SharedText& failure) {
   try {
     ProcessGroup group = make();
     // Gloo connects pair by pair: who left at once would be missed by a rank that still connects.
     group.barrier().wait();
     body(std::move(group));
-    if (::testing::Test::HasFailure()) text = "an expectation failed, see above";
+    if (::testing::Test::HasFailure()) failure.write("an expectation failed, see above");
   } catch (const std::exception& error) {
-    text = error.what();
+    failure.write(error.what());
   }
-  std::strncpy(failure.text, text.c_str(), sizeof(failure.text) - 1);
 }
 
 // fork() copies only the calling thread: LibTorch's thread pools must not have been started in the
@@ -78,15 +66,13 @@ void run_processes(
   char path[] = "/tmp/lockstep-store-XXXXXX";
   const int file = ::mkstemp(path);
   ::close(file);
-  auto* failures =
-      static_cast<Failure*>(::mmap(nullptr, sizeof(Failure) * static_cast<std::size_t>(size),
-          PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  std::vector<SharedText> failures(static_cast<std::size_t>(size));
   std::vector<pid_t> children;
   for (int rank = 0; rank < size; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
       run_child([&] { return make_group(backend, rank, size, file_store(path, size)); }, body,
-          failures[rank]);
+          failures[static_cast<std::size_t>(rank)]);
       ::_exit(0);
     }
     children.push_back(child);
@@ -94,12 +80,12 @@ void run_processes(
   std::string first;
   for (int rank = 0; rank < size; ++rank) {
     int status = 0;
-    ::waitpid(children[static_cast<std::size_t>(rank)], &status, 0);
-    std::string text = failures[rank].text;
+    const auto index = static_cast<std::size_t>(rank);
+    ::waitpid(children[index], &status, 0);
+    std::string text = failures[index].text();
     if (WIFSIGNALED(status)) text = concat("signal ", WTERMSIG(status));
     if (first.empty() && !text.empty()) first = concat("rank ", rank, ": ", text);
   }
-  ::munmap(failures, sizeof(Failure) * static_cast<std::size_t>(size));
   ::unlink(path);
   if (!first.empty()) throw std::runtime_error(first);
 }

@@ -8,9 +8,7 @@
 #include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <string>
-#include <sys/mman.h>
 #include <vector>
 
 #include "group_factory.h"
@@ -120,55 +118,6 @@ TEST(Hierarchical, MessagesWithinAHostGoOnWhileARankWaitsForAnother) {
     sent.wait();
     group.barrier().wait();
   });
-}
-
-/// A text of each rank of a forked group.
-class Notes {
- public:
-  Notes()
-      : texts_(static_cast<char*>(::mmap(
-            nullptr, 4 * kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
-  Notes(const Notes&) = delete;
-  Notes& operator=(const Notes&) = delete;
-  ~Notes() { ::munmap(texts_, 4 * kBytes); }
-
-  void write(int rank, const std::string& text) {
-    text.copy(texts_ + static_cast<std::size_t>(rank) * kBytes, kBytes - 1);
-  }
-  std::string of(int rank) const { return texts_ + static_cast<std::size_t>(rank) * kBytes; }
-
- private:
-  static constexpr std::size_t kBytes = 1024;
-  char* texts_;
-};
-
-// Each rank in turn dies in the midst of collectives; the limit of the group is a minute.
-TEST(Hierarchical, AKilledRankEndsTheWaitsOfAll) {
-  for (const std::string hosts : {"hosts_0011", "hosts_0001"}) {
-    for (int victim = 0; victim < 4; ++victim) {
-      Notes notes;
-      const std::string text = message_of<std::runtime_error>([&] {
-        testing::run_group(hosts, 4, [&](ProcessGroup group) {
-          const torch::Tensor tensor = group.empty(1 << 20, torch::kFloat).zero_();
-          for (int step = 0; step < 1000; ++step) {
-            if (group.rank() == victim && step == 5) ::raise(SIGKILL);
-            try {
-              group.all_reduce(tensor).wait();
-            } catch (const CommError& error) {
-              notes.write(group.rank(), error.what());
-              return;
-            }
-          }
-        });
-      });
-      EXPECT_EQ(text, concat("rank ", victim, ": signal 9"));
-      for (int rank = 0; rank < 4; ++rank) {
-        if (rank == victim) continue;
-        EXPECT_THAT(notes.of(rank), ::testing::AnyOf(HasSubstr("has ended"), HasSubstr("has left")))
-            << hosts << ", rank " << rank << " after the end of " << victim;
-      }
-    }
-  }
 }
 
 TEST(Hierarchical, AnAbortReachesAllHostsAndTheNeighboursHearWhy) {

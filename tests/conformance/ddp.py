@@ -6,12 +6,12 @@ J1: the gradients of test_ddp_grad_div_uneven_inputs on two ranks.
 """
 
 import os
-import sys
 import tempfile
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from formulas import show
 from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as power_sgd
 
 SHAPES = [(6, 4), (3,), (5, 7)]
@@ -82,10 +82,7 @@ def worker(rank, path):
     results.append(("UnevenByInitial", run_uneven(rank, True)))
     results.append(("UnevenByActive", run_uneven(rank, False)))
     if rank == 1:
-        print(f"# Made by tests/conformance/ddp.py with torch {torch.__version__}; do not edit. A line: name and values.")
-        for name, values in results:
-            print(name, *values.tolist())
-        sys.stdout.flush()
+        show((name, values.tolist()) for name, values in results)
     dist.destroy_process_group()
 
 

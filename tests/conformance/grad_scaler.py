@@ -6,16 +6,13 @@ finite or not, and a small training in which one step overflows. See the cases G
 """
 
 import torch
+from formulas import flat, show
 
 INF = float("inf")
 
 
-def state(scaler):
-    return scaler.get_scale(), scaler._get_growth_tracker()
-
-
 def sequence(found_inf, **options):
-    """Returns scale and counter after each update; a gradient is infinite where found_inf has a 1."""
+    """Returns scale and counter after each update, in turn; a gradient is infinite where found_inf has a 1."""
     parameter = torch.zeros(2, requires_grad=True)
     optimizer = torch.optim.SGD([parameter], lr=0.1)
     scaler = torch.amp.GradScaler("cpu", **options)
@@ -25,7 +22,7 @@ def sequence(found_inf, **options):
         parameter.grad = torch.tensor([1.0, INF if found else 1.0])
         scaler.step(optimizer)
         scaler.update()
-        states.append(state(scaler))
+        states += [scaler.get_scale(), scaler._get_growth_tracker()]
     return states
 
 
@@ -62,7 +59,7 @@ def training(bad_step=None, clip=None, accumulate=1, enabled=True):
             scaler.update()
             optimizer.zero_grad()
             scales.append(scaler.get_scale())
-    return scales, [value for parameter in layers.parameters() for value in parameter.flatten().tolist()]
+    return scales, flat(layers.parameters())
 
 
 def two_optimizers():
@@ -84,22 +81,17 @@ def two_optimizers():
     return [scaler.get_scale(), *map(float, steps)]
 
 
-def show(name, values):
-    print(name, *[number for value in values for number in (value if isinstance(value, tuple) else [value])])
-
-
-def main():
-    print(f"# Made by tests/conformance/grad_scaler.py with torch {torch.__version__}; do not edit. A line: name and values.")
-    show("G1", sequence([0, 0, 1, 0, 0, 0, 1, 1], init_scale=4, backoff_factor=0.25, growth_interval=2))
-    show("G2", sequence([0, 0], init_scale=3e38, growth_interval=1))
-    show("Defaults", sequence([1, 0, 0, 1, 0]))
+def rows():
+    yield "G1", sequence([0, 0, 1, 0, 0, 0, 1, 1], init_scale=4, backoff_factor=0.25, growth_interval=2)
+    yield "G2", sequence([0, 0], init_scale=3e38, growth_interval=1)
+    yield "Defaults", sequence([1, 0, 0, 1, 0])
     scales, parameters = training(bad_step=2)
-    show("G6Scales", scales)
-    show("G6Parameters", parameters)
-    show("G7ScaleAndSteps", two_optimizers())
-    show("G8Clipped", training(clip=0.2)[1])
-    show("G8Accumulated", training(accumulate=2)[1])
+    yield "G6Scales", scales
+    yield "G6Parameters", parameters
+    yield "G7ScaleAndSteps", two_optimizers()
+    yield "G8Clipped", training(clip=0.2)[1]
+    yield "G8Accumulated", training(accumulate=2)[1]
 
 
 if __name__ == "__main__":
-    main()
+    show(rows())

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy
 import torch
 import torchvision
+from formulas import words
 
 CLASSES = 10
 # What stands for a tensor's place in the state dictionary where there is none.
@@ -25,11 +26,7 @@ IMAGES, SCORES, DOT = 1000, 1001, 1002
 
 def value(tensor, count):
     """Returns `count` numbers evenly from [0, 1): SplitMix64 of the index and the tensor's place, 53 bits of it."""
-    x = numpy.arange(count, dtype=numpy.uint64) + (numpy.uint64(tensor) << numpy.uint64(40))
-    x += numpy.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
-    return ((x ^ (x >> numpy.uint64(31))) >> numpy.uint64(11)).astype(numpy.float64) * 2.0**-53
+    return (words(count, tensor << 40) >> numpy.uint64(11)).astype(numpy.float64) * 2.0**-53
 
 
 def even(tensor, shape):

@@ -6,6 +6,7 @@ net at steps 0, 100, ..., 1000.
 """
 
 import torch
+from formulas import fill, flat, show
 
 OPTIMIZERS = {
     "Sgd": lambda p: torch.optim.SGD(p, lr=0.1),
@@ -21,16 +22,10 @@ OPTIMIZERS = {
 }
 
 
-def formula(count, start):
-    return torch.sin(torch.arange(count, dtype=torch.float64) ** 2 * 0.37 + start)
-
-
 def long_run(make):
     """Gives all parameters after steps 0, 100, ..., 1000 of learning to make the outputs small."""
     net = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Sigmoid(), torch.nn.Linear(3, 1), torch.nn.Sigmoid()).double()
-    with torch.no_grad():
-        for place, parameter in enumerate(net.parameters()):
-            parameter.copy_(formula(parameter.numel(), place).view_as(parameter) * 0.5)
+    fill(net)
     optimizer = make(net.parameters())
     inputs = torch.arange(1, 7, dtype=torch.float64).view(3, 2) / 10
     seen = []
@@ -39,15 +34,9 @@ def long_run(make):
         net(inputs).sum().backward()
         optimizer.step()
         if step % 100 == 0:
-            seen += torch.cat([parameter.detach().flatten() for parameter in net.parameters()]).tolist()
+            seen += flat(net.parameters())
     return seen
 
 
-def main():
-    print(f"# Made by tests/conformance/optimizers.py with torch {torch.__version__}; do not edit. A line: name and values.")
-    for name, make in OPTIMIZERS.items():
-        print(f"Long{name}", *long_run(make))
-
-
 if __name__ == "__main__":
-    main()
+    show((f"Long{name}", long_run(make)) for name, make in OPTIMIZERS.items())

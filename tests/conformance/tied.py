@@ -5,6 +5,7 @@ Nets with tied weights after five steps: every number of the parameters, each te
 """
 
 import torch
+from formulas import fill, flat, formula, show
 from torch.nn import functional
 
 OPTIMIZERS = {
@@ -13,10 +14,6 @@ OPTIMIZERS = {
     "Adam": lambda p: torch.optim.Adam(p, lr=0.01),
     "AdamW": lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
 }
-
-
-def formula(count, start):
-    return torch.sin(torch.arange(count, dtype=torch.float64) ** 2 * 0.37 + start)
 
 
 class TwoNames(torch.nn.Module):
@@ -72,24 +69,16 @@ def batch(net):
 
 def trained(net, make):
     net.double()
-    with torch.no_grad():
-        for place, parameter in enumerate(net.parameters()):
-            parameter.copy_(formula(parameter.numel(), place).view_as(parameter) * 0.5)
+    fill(net)
     optimizer = make(net.parameters())
     inputs, labels = batch(net)
     for _ in range(5):
         optimizer.zero_grad()
         functional.cross_entropy(net(inputs), labels).backward()
         optimizer.step()
-    return torch.cat([parameter.detach().flatten() for parameter in net.parameters()]).tolist()
-
-
-def main():
-    print(f"# Made by tests/conformance/tied.py with torch {torch.__version__}; do not edit. A line: name and values.")
-    for net in (TwoNames, Words, OneLayerTwice, Chain):
-        for name, make in OPTIMIZERS.items():
-            print(f"{net.__name__}{name}", *trained(net(), make))
+    return flat(net.parameters())
 
 
 if __name__ == "__main__":
-    main()
+    show((f"{net.__name__}{name}", trained(net(), make))
+         for net in (TwoNames, Words, OneLayerTwice, Chain) for name, make in OPTIMIZERS.items())

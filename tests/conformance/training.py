@@ -1,31 +1,26 @@
 #!/usr/bin/env python3
-"""Makes tests/train/training_expected.h with Python: training.py > ../train/training_expected.h.
+"""Makes numbers/training.txt with Python: training.py > numbers/training.txt.
 
 EMA: timm's ModelEmaV3 over a linear layer and a batch norm whose numbers change by formula, and its decays.
 Smoothing: torch's cross_entropy with label_smoothing and its gradient. Decay groups: timm's param_groups_weight_decay.
 """
 
-import textwrap
-
 import timm
 import torch
+from formulas import flat, formula, show
 from timm.optim import param_groups_weight_decay
 from timm.utils import ModelEmaV3
 
 EMA_SETTINGS = {"": {"decay": 0.9}, "Warmup": {"decay": 0.9, "use_warmup": True}}
 
 
-def formula(count, start):
-    return torch.sin(torch.arange(count, dtype=torch.float64) ** 2 * 0.37 + start)
-
-
 def small_net():
     net = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)).double()
-    fill(net, 0)
+    fill_state(net, 0)
     return net
 
 
-def fill(net, step):
+def fill_state(net, step):
     """Gives every number of the state its value of this step."""
     with torch.no_grad():
         for place, tensor in enumerate(net.state_dict().values()):
@@ -39,9 +34,9 @@ def ema(settings):
     net = small_net()
     average = ModelEmaV3(net, **settings)
     for step in range(1, 7):
-        fill(net, step)
+        fill_state(net, step)
         average.update(net, step=step)
-    return torch.cat([tensor.double().flatten() for tensor in average.module.state_dict().values()])
+    return flat(average.module.state_dict().values())
 
 
 def decays(settings):
@@ -65,26 +60,16 @@ def decay_groups():
     return [[parameter.numel() for parameter in group["params"]] for group in groups]
 
 
-def show(name, values, type_name="double"):
-    numbers = ", ".join(repr(value) for value in values)
-    print(textwrap.fill(f"inline const std::vector<{type_name}> k{name} = {{{numbers}}};", 100,
-                        subsequent_indent="    ", break_long_words=False, break_on_hyphens=False) + "\n")
-
-
-def main():
-    print("#pragma once\n")
-    print(f"// Made by tests/conformance/training.py with torch {torch.__version__}, timm {timm.__version__}; do not edit.\n")
-    print("#include <cstdint>\n#include <vector>\n\n// clang-format off\nnamespace lockstep::testing {\n")
+def rows():
     for name, settings in EMA_SETTINGS.items():
-        show(f"Ema{name}", ema(settings).tolist())
-        show(f"EmaDecays{name}", decays(settings))
+        yield f"Ema{name}", ema(settings)
+        yield f"EmaDecays{name}", decays(settings)
     for name, smoothing in {"Smoothed": 0.1, "Unsmoothed": 0.0}.items():
-        show(name, smoothed(smoothing))
+        yield name, smoothed(smoothing)
     without, with_decay = decay_groups()
-    show("ElementsWithoutDecay", without, "std::int64_t")
-    show("ElementsWithDecay", with_decay, "std::int64_t")
-    print("}  // namespace lockstep::testing")
+    yield "ElementsWithoutDecay", without
+    yield "ElementsWithDecay", with_decay
 
 
 if __name__ == "__main__":
-    main()
+    show(rows(), f"torch {torch.__version__}, timm {timm.__version__}")

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy
 import torch
+from formulas import words
 from PIL import Image
 from timm.data import auto_augment, create_transform
 from timm.data.random_erasing import RandomErasing
@@ -31,15 +32,6 @@ SIZES = [(32, 32), (33, 17), (5, 7), (3, 3), (2, 3), (1, 1), (64, 40)]
 DRAWS = 40000
 
 
-def words(count, start):
-    """Returns `count` even words of 64 bits: SplitMix64 of the index."""
-    x = numpy.arange(count, dtype=numpy.uint64) + numpy.uint64(start)
-    x += numpy.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
-    return x ^ (x >> numpy.uint64(31))
-
-
 def folded(x):
     """Goes up to 255 and down again."""
     x = x % 511
@@ -50,7 +42,7 @@ def image(content, width, height, channels):
     """Makes an image by a formula of the place (x, y, c) and of the element's index, i."""
     i = numpy.arange(width * height * channels).reshape(height, width, channels)
     c, x, y = i % channels, i // channels % width, i // channels // width
-    noise = (words(i.size, 0) >> numpy.uint64(56)).astype(numpy.int64).reshape(i.shape)
+    noise = (words(i.size) >> numpy.uint64(56)).astype(numpy.int64).reshape(i.shape)
     values = {
         "noise": noise,
         "ramps": folded(7 * x + 3 * y + 85 * c),

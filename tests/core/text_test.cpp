@@ -36,6 +36,18 @@ TEST(ParseNumber, KnowsNoInfinityAndNoNan) {
     EXPECT_EQ(parse_number<double>(text), std::nullopt) << text;
 }
 
+TEST(KeyedNumber, IsThatBehindItsKey) {
+  const std::string events = "low 0\nhigh 0\nmax 17\noom 3\noom_kill 2\noom_group_kill 0\n";
+  EXPECT_EQ(keyed_number(events, "oom_kill"), 2);
+  EXPECT_EQ(keyed_number(events, "oom"), 3);
+  EXPECT_EQ(keyed_number(events, "none"), std::nullopt);
+  EXPECT_EQ(keyed_number("", "oom"), std::nullopt);
+  const std::string status = "VmPeak:\t  900 kB\nVmHWM:\t     512 kB\nVmRSS:\t 1 kB\n";
+  EXPECT_EQ(keyed_number(status, "VmHWM:"), 512);
+  for (const char* cut : {"VmHWM:", "VmHWM:\tmany kB\n", "VmHWM:\t99999999999999999999 kB\n"})
+    EXPECT_EQ(keyed_number(cut, "VmHWM:"), std::nullopt) << cut;
+}
+
 TEST(Joined, PutsTheSeparatorBetweenWordsOnly) {
   EXPECT_EQ(joined({}), "");
   EXPECT_EQ(joined({"one"}), "one");

@@ -1,24 +1,36 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <gtest/gtest.h>
 #include <new>
+#include <string>
 #include <sys/mman.h>
 #include <thread>
 
 namespace lockstep::testing {
 
+/// Memory that threads and forked processes share.
+template <typename Content>
+class SharedMemory {
+ public:
+  SharedMemory()
+      : content_(new (::mmap(nullptr, sizeof(Content), PROT_READ | PROT_WRITE,
+            MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Content{}) {}
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  ~SharedMemory() { ::munmap(content_, sizeof(Content)); }
+
+  Content& operator*() const { return *content_; }
+
+ private:
+  Content* content_;
+};
+
 /// A flag that threads and forked processes share.
 class SharedFlag {
  public:
-  SharedFlag()
-      : flag_(new (::mmap(nullptr, sizeof(std::atomic<bool>), PROT_READ | PROT_WRITE,
-            MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::atomic<bool>(false)) {}
-  SharedFlag(const SharedFlag&) = delete;
-  SharedFlag& operator=(const SharedFlag&) = delete;
-  ~SharedFlag() { ::munmap(flag_, sizeof(std::atomic<bool>)); }
-
   void raise() { *flag_ = true; }
 
   /// Waits until it is raised; the test fails if that takes minutes.
@@ -29,7 +41,17 @@ class SharedFlag {
   }
 
  private:
-  std::atomic<bool>* flag_;
+  SharedMemory<std::atomic<bool>> flag_;
+};
+
+/// A text that a forked process writes, which is cut if it is long; empty at first.
+class SharedText {
+ public:
+  void write(const std::string& text) { text.copy((*letters_).data(), (*letters_).size() - 1); }
+  std::string text() const { return (*letters_).data(); }
+
+ private:
+  SharedMemory<std::array<char, 2000>> letters_;
 };
 
 }  // namespace lockstep::testing

@@ -20,8 +20,8 @@
 
 #include "lockstep/comm/device/device_backends.h"
 #include "lockstep/comm/device/nccl_api.h"
-#include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/host_tensor.h"
 
@@ -206,7 +206,7 @@ void Channel::close(std::chrono::milliseconds patience) try {
   }
   abort("the group was closed");
 } catch (const std::exception& error) {
-  abort(first_line(error));
+  abort(first_line(error.what()));
 }
 
 bool Channel::is_finalized(Clock::time_point deadline) {
@@ -292,7 +292,7 @@ void Channel::watch(std::chrono::milliseconds timeout) {
     look();
     if (reason_.empty()) forget_ended();
   } catch (const std::exception& error) {
-    return give_up(concat(name_, ": ", device_.str(), " failed: ", first_line(error)));
+    return give_up(concat(name_, ": ", device_.str(), " failed: ", first_line(error.what())));
   }
   if (under_way_.empty() || Clock::now() - under_way_.front()->began <= timeout) return;
   give_up(concat(name_, ": ", under_way_.front()->what, " on ", device_.str(), " timed out after ",
@@ -342,45 +342,24 @@ using torch::Tensor;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(200);
 
 Type type_of(const char* collective, const Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case torch::kChar:
-      return Type::kInt8;
-    case torch::kByte:
-      return Type::kUint8;
-    case torch::kInt:
-      return Type::kInt32;
-    case torch::kLong:
-      return Type::kInt64;
-    case torch::kHalf:
-      return Type::kFloat16;
-    case torch::kFloat:
-      return Type::kFloat32;
-    case torch::kDouble:
-      return Type::kFloat64;
-    case torch::kBFloat16:
-      return Type::kBfloat16;
-    default:
-      throw InvalidArgument(concat(collective, ": NCCL does not reduce numbers of type ",
-          c10::toString(tensor.scalar_type()), "; convert them, or reduce them on the host"));
-  }
+  constexpr std::pair<at::ScalarType, Type> kTypes[] = {{torch::kChar, Type::kInt8},
+      {torch::kByte, Type::kUint8}, {torch::kInt, Type::kInt32}, {torch::kLong, Type::kInt64},
+      {torch::kHalf, Type::kFloat16}, {torch::kFloat, Type::kFloat32},
+      {torch::kDouble, Type::kFloat64}, {torch::kBFloat16, Type::kBfloat16}};
+  for (const auto& [ours, theirs] : kTypes)
+    if (ours == tensor.scalar_type()) return theirs;
+  throw InvalidArgument(concat(collective, ": NCCL does not reduce numbers of type ",
+      c10::toString(tensor.scalar_type()), "; convert them, or reduce them on the host"));
 }
 
 nccl::Operation operation_of(const char* collective, ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return nccl::Operation::kSum;
-    case ReduceOp::kMean:
-      return nccl::Operation::kMean;
-    case ReduceOp::kProduct:
-      return nccl::Operation::kProduct;
-    case ReduceOp::kMin:
-      return nccl::Operation::kMin;
-    case ReduceOp::kMax:
-      return nccl::Operation::kMax;
-    default:
-      throw InvalidArgument(
-          concat(collective, ": NCCL has no bitwise operations; reduce on the host"));
-  }
+  using enum nccl::Operation;
+  constexpr std::pair<ReduceOp, nccl::Operation> kOperations[] = {{ReduceOp::kSum, kSum},
+      {ReduceOp::kMean, kMean}, {ReduceOp::kProduct, kProduct}, {ReduceOp::kMin, kMin},
+      {ReduceOp::kMax, kMax}};
+  for (const auto& [ours, theirs] : kOperations)
+    if (ours == op) return theirs;
+  throw InvalidArgument(concat(collective, ": NCCL has no bitwise operations; reduce on the host"));
 }
 
 std::size_t count_of(const Tensor& tensor) { return static_cast<std::size_t>(tensor.numel()); }

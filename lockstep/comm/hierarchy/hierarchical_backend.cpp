@@ -398,11 +398,8 @@ std::shared_ptr<Backend> share_memory(
   const auto& neighbours = nodes.ranks_of(nodes.node_of(rank));
   const int size = static_cast<int>(neighbours.size());
   if (size == 1) return std::make_shared<SingleBackend>();
-  const int index = nodes.index_of(rank);
-  return ShmBackend::create(index, size, timeout, [&, round = 0](const std::string& text) mutable {
-    const std::string topic = concat("node-", neighbours.front(), "-", ++round);
-    return exchange_texts(store, topic, index, size, text, timeout);
-  });
+  return ShmBackend::create(
+      store, concat("node-", neighbours.front()), nodes.index_of(rank), size, timeout);
 }
 
 // The ranks of another node know nothing of a failure on this one.

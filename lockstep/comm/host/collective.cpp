@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include <c10/util/SmallVector.h>
 
@@ -134,28 +135,15 @@ void broadcast(
 }  // namespace
 
 std::optional<reduce::Element> reduce_element(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return reduce::Element::kFloat;
-    case at::kDouble:
-      return reduce::Element::kDouble;
-    case at::kHalf:
-      return reduce::Element::kHalf;
-    case at::kBFloat16:
-      return reduce::Element::kBFloat16;
-    case at::kChar:
-      return reduce::Element::kInt8;
-    case at::kByte:
-      return reduce::Element::kUInt8;
-    case at::kShort:
-      return reduce::Element::kInt16;
-    case at::kInt:
-      return reduce::Element::kInt32;
-    case at::kLong:
-      return reduce::Element::kInt64;
-    default:
-      return std::nullopt;
-  }
+  using reduce::Element;
+  constexpr std::pair<at::ScalarType, Element> kElements[] = {{at::kFloat, Element::kFloat},
+      {at::kDouble, Element::kDouble}, {at::kHalf, Element::kHalf},
+      {at::kBFloat16, Element::kBFloat16}, {at::kChar, Element::kInt8},
+      {at::kByte, Element::kUInt8}, {at::kShort, Element::kInt16}, {at::kInt, Element::kInt32},
+      {at::kLong, Element::kInt64}};
+  for (const auto& [name, element] : kElements)
+    if (name == type) return element;
+  return std::nullopt;
 }
 
 Chunk share_of(const Chunk& chunk, int rank, int size) {
@@ -170,17 +158,13 @@ bool Collective::at_once(int size) const {
   return input_bytes() * static_cast<std::size_t>(size) <= kMostBytes;
 }
 
-std::size_t Collective::message_bytes(int size) const {
-  const bool gathers = kind == Kind::kAllGather || kind == Kind::kGather;
-  return input_bytes() * static_cast<std::size_t>(gathers ? size : 1);
-}
-
 // Below, a core's second cache holds it; from where results stream, no core's share of a third one
 // does, so whoever reads the result finds it in memory in any case.
 reduce::Traffic Collective::traffic(int size) const {
   constexpr std::size_t kAhead = 2048, kAheadFrom = std::size_t{4} << 20,
                         kStreamsFrom = std::size_t{32} << 20;
-  const std::size_t bytes = message_bytes(size);
+  const bool gathers = kind == Kind::kAllGather || kind == Kind::kGather;
+  const std::size_t bytes = input_bytes() * static_cast<std::size_t>(gathers ? size : 1);
   return {bytes >= kAheadFrom ? kAhead : 0, bytes >= kStreamsFrom};
 }
 

@@ -36,8 +36,6 @@ struct Collective {
   std::size_t input_bytes() const {
     return static_cast<std::size_t>(elements) * static_cast<std::size_t>(pieces) * element_bytes();
   }
-  /// Returns the size of the larger tensor of a rank.
-  std::size_t message_bytes(int size) const;
   /// Returns how the work treats the caches: a large message is not in them.
   reduce::Traffic traffic(int size) const;
   /// Returns whether the root of a broadcast writes a part into the tensors of the others, where it

@@ -37,18 +37,8 @@ void RankEngines::poll_others(const Engine& engine) {
   }
 }
 
-namespace {
-
-bool has_ended(const FileDescriptor& process) {
-  pollfd entry{process.get(), POLLIN, 0};
-  return ::poll(&entry, 1, 0) == 1;
-}
-
-}  // namespace
-
 // A pidfd becomes readable when its process ends, and never means a later one of the same number.
-PeerWatch::PeerWatch(const SharedRegion& region, const std::vector<int>& processes)
-    : region_(region), processes_(processes) {
+PeerWatch::PeerWatch(const std::vector<int>& processes) : processes_(processes) {
   for (const int process : processes) {
     watched_.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, process, 0)));
     if (!watched_.back() && errno != ESRCH)
@@ -58,9 +48,9 @@ PeerWatch::PeerWatch(const SharedRegion& region, const std::vector<int>& process
 
 std::string PeerWatch::lost(int rank) const {
   const auto index = static_cast<std::size_t>(rank);
-  if (!watched_[index] || has_ended(watched_[index]))
-    return concat("rank ", rank, " (process ", processes_[index], ") has ended");
-  return region_.slot(rank).left.load() != 0 ? concat("rank ", rank, " has left the group") : "";
+  pollfd process{watched_[index].get(), POLLIN, 0};
+  const bool has_ended = !watched_[index] || ::poll(&process, 1, 0) == 1;
+  return has_ended ? concat("rank ", rank, " (process ", processes_[index], ") has ended") : "";
 }
 
 namespace {
@@ -450,7 +440,8 @@ std::vector<int> Engine::missing() const {
 }
 
 std::string Engine::lost(int rank) const {
-  if (watch_) return watch_->lost(rank);
+  const std::string ended = watch_ ? watch_->lost(rank) : "";
+  if (!ended.empty()) return ended;
   return region_->slot(rank).left.load() != 0 ? concat("rank ", rank, " has left the group") : "";
 }
 

@@ -61,17 +61,16 @@ class RankEngines {
   std::atomic<std::size_t> count_ = 0;
 };
 
-/// Watches which ranks of the region are gone: left in good order, or died as processes.
+/// Watches the processes of ranks.
 class PeerWatch {
  public:
-  /// Watches the ranks' processes. Throws std::system_error if that is not possible here.
-  PeerWatch(const SharedRegion& region, const std::vector<int>& processes);
+  /// Throws std::system_error if processes cannot be watched here.
+  explicit PeerWatch(const std::vector<int>& processes);
 
-  /// Returns how the rank was lost, in words; nothing while it is alive.
+  /// Returns a message if the rank's process has ended; empty while it runs.
   std::string lost(int rank) const;
 
  private:
-  const SharedRegion& region_;
   std::vector<int> processes_;
   std::vector<FileDescriptor> watched_;
 };
@@ -147,9 +146,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   const std::shared_ptr<RankEngines>& engines_of_rank() const { return rank_engines_; }
 
   /// Watches the ranks' processes from now on.
-  void watch(const std::vector<int>& processes) {
-    watch_ = std::make_unique<PeerWatch>(*region_, processes);
-  }
+  void watch(const std::vector<int>& processes) { watch_ = std::make_unique<PeerWatch>(processes); }
 
   /// Advances what is under way unless another thread does.
   void poll_if_free();

@@ -32,7 +32,6 @@ class Mapping {
   ~Mapping();
 
   std::byte* data() const { return data_; }
-  std::size_t bytes() const { return bytes_; }
 
  private:
   Mapping(int flags, int descriptor, std::size_t bytes);
@@ -72,7 +71,7 @@ class Alarm {
     return done() || sleep(longest);
   }
 
-  /// Wakes who sleeps. The caller has passed a fence since it published what it rings for.
+  /// Wakes the sleeper. The caller must pass a fence after it has published its news.
   void ring() {
     if (is_set_.load(std::memory_order_relaxed) != 0) wake();
   }
@@ -127,7 +126,7 @@ struct alignas(128) RankSlot {
   alignas(64) std::atomic<std::uint64_t> collective;
   std::atomic<std::int32_t> kind;   ///< and its kind
   std::atomic<std::int32_t> core;   ///< the core it last ran on, plus one
-  std::atomic<std::uint32_t> left;  ///< the rank has gone in good order
+  std::atomic<std::uint32_t> left;  ///< the rank has left normally
   alignas(64) Alarm alarm;          ///< that any rank rings; see SharedRegion::alarm()
 
   Arrival& arrival(std::uint64_t round) { return arrivals[round % kRounds]; }

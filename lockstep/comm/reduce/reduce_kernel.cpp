@@ -157,61 +157,34 @@ using Half = InFloat<half_to_float, float_to_half>;
 using BFloat16 = InFloat<bfloat16_to_float, float_to_bfloat16>;
 
 struct Sum {
-  template <typename V>
-  static V combine(V a, V b) {
-    return a + b;
-  }
+  static auto combine(auto a, auto b) { return a + b; }
 };
 struct Product {
-  template <typename V>
-  static V combine(V a, V b) {
-    return a * b;
-  }
+  static auto combine(auto a, auto b) { return a * b; }
 };
 // A NaN on any rank must show on all: `a != a` keeps the one that is already there.
 struct Min {
-  template <typename V>
-  static V combine(V a, V b) {
-    return ((a < b) | (a != a)) ? a : b;
-  }
+  static auto combine(auto a, auto b) { return ((a < b) | (a != a)) ? a : b; }
 };
 struct Max {
-  template <typename V>
-  static V combine(V a, V b) {
-    return ((a > b) | (a != a)) ? a : b;
-  }
+  static auto combine(auto a, auto b) { return ((a > b) | (a != a)) ? a : b; }
 };
 struct And {
-  template <typename V>
-  static V combine(V a, V b) {
-    return a & b;
-  }
+  static auto combine(auto a, auto b) { return a & b; }
 };
 struct Or {
-  template <typename V>
-  static V combine(V a, V b) {
-    return a | b;
-  }
+  static auto combine(auto a, auto b) { return a | b; }
 };
 struct Xor {
-  template <typename V>
-  static V combine(V a, V b) {
-    return a ^ b;
-  }
+  static auto combine(auto a, auto b) { return a ^ b; }
 };
 
 struct Keep {
-  template <typename V>
-  V operator()(V vector) const {
-    return vector;
-  }
+  auto operator()(auto vector) const { return vector; }
 };
 struct Divide {
   float count;
-  template <typename V>
-  V operator()(V vector) const {
-    return vector / (V{} + count);
-  }
+  auto operator()(auto vector) const { return vector / (decltype(vector){} + count); }
 };
 
 template <typename Codec, typename Op, typename Finish>

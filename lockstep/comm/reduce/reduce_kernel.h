@@ -10,7 +10,7 @@ namespace lockstep::reduce {
 /// The element types that the host's collectives can reduce.
 enum class Element { kFloat, kDouble, kHalf, kBFloat16, kInt8, kUInt8, kInt16, kInt32, kInt64 };
 
-/// The way of a loop through the caches.
+/// A loop's use of the caches.
 struct Traffic {
   /// Bytes that inputs are asked for ahead: the processor itself stops at the end of each page.
   std::size_t ahead = 0;

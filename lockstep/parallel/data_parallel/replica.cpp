@@ -16,6 +16,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/parallel/data_parallel/scatter.h"
 #include "lockstep/parallel/place/place.h"
 
@@ -144,9 +145,6 @@ std::string describe_culprit(const torch::nn::Module& module) {
   if (path.empty()) return concat("the module (", module.name(), ")");
   return concat("sub-module ", path, " (", module.named_modules()[path]->name(), ")");
 }
-
-/// Returns the first line: the rest of LibTorch's messages says where in its sources they arise.
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 bool have_equal_modes(const std::vector<std::shared_ptr<torch::nn::Module>>& a,
     const std::vector<std::shared_ptr<torch::nn::Module>>& b) {

@@ -1,7 +1,5 @@
 // NCCL's functions on the emulated streams; nccl_api.h says what each takes.
 
-#include "tests/accelerator/nccl/functions.h"
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -14,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/accelerator/emulated_nccl.h"
 #include "tests/accelerator/nccl/ring.h"
 #include "tests/accelerator/runtime.h"
 #include <ATen/ops/empty.h>

@@ -5,12 +5,10 @@
 #include <functional>
 #include <gmock/gmock.h>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "tests/accelerator/emulated_nccl.h"
-#include "tests/accelerator/runtime.h"
+#include "tests/accelerator/ways/on_devices.h"
 #include <ATen/Context.h>
 
 #include "lockstep/comm/device/device_backends.h"
@@ -39,11 +37,12 @@ std::vector<std::string> trials_of(const std::vector<DeviceFinding>& findings) {
   return trials;
 }
 
-class DeviceCheck : public ::testing::TestWithParam<bool> {};
+class DeviceCheck : public OverEngines {
+ protected:
+  std::string engine() const { return nccl_ ? "by NCCL 2.14.9" : "by way of the host"; }
+};
 
 TEST_P(DeviceCheck, PassesEveryTrialOnDevicesThatWork) {
-  std::optional<UseEmulatedNccl> nccl;
-  if (GetParam()) nccl.emplace();
   allow_tf32(false, true);  // as LibTorch has it, which is more than the tolerance
   const at::Context& context = at::globalContext();
   const auto found = findings(
@@ -58,26 +57,20 @@ TEST_P(DeviceCheck, PassesEveryTrialOnDevicesThatWork) {
           "pp over ranks", "ddp+pp"}));
   for (const DeviceFinding& finding : found) {
     const bool names_engine = finding.what.find("collectives") != std::string::npos;
-    const std::string engine = GetParam() ? "by NCCL 2.14.9" : "by way of the host";
     if (finding.what.ends_with("arithmetic")) {
       EXPECT_THAT(finding.detail, HasSubstr("GFLOP/s in products")) << finding.what;
     } else {
-      EXPECT_EQ(finding.detail, names_engine ? engine : "") << finding.what;
+      EXPECT_EQ(finding.detail, names_engine ? engine() : "") << finding.what;
     }
   }
 }
 
 TEST_P(DeviceCheck, PassesWithADeviceThatIsAlone) {
-  std::optional<UseEmulatedNccl> nccl;
-  if (GetParam()) nccl.emplace();
-  install();
-  const auto found =
-      check_devices({torch::Device(c10::kPrivateUse1, 0)}, [](const DeviceFinding&) {});
+  const auto found = check_devices({device_at(0)}, [](const DeviceFinding&) {});
   EXPECT_THAT(found, Each(Field(&DeviceFinding::failure, IsEmpty())));
   std::map<std::string, std::string> engines;
   for (const DeviceFinding& finding : found) engines[finding.what] = finding.detail;
-  EXPECT_EQ(engines.at("emulated:0: collectives of one rank"),
-      GetParam() ? "by NCCL 2.14.9" : "by way of the host");
+  EXPECT_EQ(engines.at("emulated:0: collectives of one rank"), engine());
   EXPECT_EQ(engines.at("emulated:0 twice: collectives"), "by way of the host");
   EXPECT_THAT(trials_of(found),
       IsSupersetOf({"emulated:0 twice: dp", "emulated:0 twice: mp",
@@ -90,7 +83,7 @@ TEST(DeviceCheckOfFew, SaysWhatItCannotShow) {
   EXPECT_EQ(not_tried_on(4), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(OverNcclAndTheHost, DeviceCheck, ::testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Engines, DeviceCheck, kEngines, name_of_engine);
 
 TEST(DeviceCheckFailure, IsSaidOfTheTrialsThatMeetItAndTheRestGoesOn) {
   register_device_backend(

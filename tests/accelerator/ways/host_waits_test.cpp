@@ -6,15 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "tests/accelerator/emulated_nccl.h"
-#include "tests/accelerator/runtime.h"
+#include "tests/accelerator/ways/trained_way.h"
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 
 #include "lockstep/train/profile/operator_recorder.h"
 #include "lockstep/train/record/meter.h"
-#include "lockstep/train/strategy/devices.h"
 #include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/strategy/replica.h"
 
@@ -24,16 +22,14 @@ namespace {
 constexpr int kSteps = 4;
 constexpr std::int64_t kImages = 8;
 
-struct Way {
-  const char* name;
-  Parallel parallel = Parallel::kSerial;
-  int ranks = 1;   ///< threads
-  int places = 1;  ///< of each
-  Precision precision = Precision::k32;
+struct CountedWay {
+  TrainedWay way;
   Counts step = {};  ///< of all ranks
 };
 
-std::ostream& operator<<(std::ostream& out, const Way& way) { return out << way.name; }
+std::ostream& operator<<(std::ostream& out, const CountedWay& counted) {
+  return out << counted.way;
+}
 
 at::Tensor pinned(const at::Tensor& tensor) {
   return at::empty_like(tensor, tensor.options().pinned_memory(true)).copy_(tensor);
@@ -44,7 +40,7 @@ Batch random_images() {
       pinned(at::randint(10, {kImages}, at::TensorOptions(torch::kLong)))};
 }
 
-TrainOptions options_of(const Way& way) {
+TrainOptions options_of(const TrainedWay& way) {
   TrainOptions options;
   options.model = "mnist-small";
   options.parallel = way.parallel;
@@ -59,17 +55,8 @@ TrainOptions options_of(const Way& way) {
   return options;
 }
 
-std::vector<Place> places_of(const Way& way, int rank) {
-  std::vector<Place> places;
-  for (int place = 0; place < way.places; ++place) {
-    const auto number = static_cast<c10::DeviceIndex>(rank * way.places + place);
-    places.push_back({torch::Device(c10::kPrivateUse1, number), {}});
-  }
-  return places;
-}
-
-std::unique_ptr<Replica> replica_of(const Way& way, const ProcessGroup& world) {
-  const std::vector<Place> places = places_of(way, world.rank());
+std::unique_ptr<Replica> replica_of(const TrainedWay& way, const ProcessGroup& world) {
+  const auto places = run_places(way, c10::kPrivateUse1, world.rank());
   const ProcessGroup group = world.with_devices(devices_of(places));
   const TrainOptions options = options_of(way);
   const Layout layout = plan_layout(options, group.size());
@@ -84,7 +71,7 @@ void make_steps(Replica& replica, Meter& meter, int count) {
 }
 
 // Returns what the steps after the first two came to, in the mean of a step.
-Counts counts_of(const Way& way) {
+Counts counts_of(const TrainedWay& way) {
   install();
   const UseEmulatedNccl nccl;
   Counts counts;
@@ -104,10 +91,10 @@ Counts counts_of(const Way& way) {
   return counts;
 }
 
-class HostWaits : public ::testing::TestWithParam<Way> {};
+class HostWaits : public ::testing::TestWithParam<CountedWay> {};
 
 TEST_P(HostWaits, AStepWaitsForNothingAndCopiesTheBatchOnly) {
-  const Counts counts = counts_of(GetParam()), &step = GetParam().step;
+  const Counts counts = counts_of(GetParam().way), &step = GetParam().step;
   EXPECT_GT(counts.kernels + counts.copies_to_device, 0);
   EXPECT_EQ(counts.host_waits, 0);
   EXPECT_EQ(counts.copies_to_host, 0);
@@ -116,27 +103,38 @@ TEST_P(HostWaits, AStepWaitsForNothingAndCopiesTheBatchOnly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, HostWaits,
-    ::testing::Values(
-        Way{"serial", Parallel::kSerial, 1, 1, Precision::k32, {.copies_to_device = 2}},
-        Way{"ddp", Parallel::kDdp, 2, 1, Precision::k32, {.copies_to_device = 4}},
-        Way{"dp", Parallel::kDp, 1, 2, Precision::k32,
-            {.copies_to_device = 2, .copies_between_devices = 5}},
+    ::testing::Values(CountedWay{{"serial"}, {.copies_to_device = 2}},
+        CountedWay{{"ddp", Parallel::kDdp, 2}, {.copies_to_device = 4}},
+        CountedWay{
+            {"dp", Parallel::kDp, 1, 2}, {.copies_to_device = 2, .copies_between_devices = 5}},
         // An activation and its gradient for each of two micro-batches, and the labels.
-        Way{"pp", Parallel::kPp, 1, 2, Precision::k32,
-            {.copies_to_device = 2, .copies_between_devices = 5}},
-        Way{"pp_over_ranks", Parallel::kPp, 2, 1, Precision::k32, {.copies_to_device = 4}},
-        Way{"ddp_pp", Parallel::kDdpPp, 2, 2, Precision::k32,
+        CountedWay{
+            {"pp", Parallel::kPp, 1, 2}, {.copies_to_device = 2, .copies_between_devices = 5}},
+        CountedWay{{"pp_over_ranks", Parallel::kPp, 2}, {.copies_to_device = 4}},
+        CountedWay{{"ddp_pp", Parallel::kDdpPp, 2, 2},
             {.copies_to_device = 4, .copies_between_devices = 10}},
-        Way{"serial_in_half", Parallel::kSerial, 1, 1, Precision::k16Mixed,
-            {.copies_to_device = 2}},
-        Way{"ddp_in_half", Parallel::kDdp, 2, 1, Precision::k16Mixed, {.copies_to_device = 4}},
-        Way{"dp_in_half", Parallel::kDp, 1, 2, Precision::k16Mixed,
+        CountedWay{
+            {.name = "serial_in_half", .precision = Precision::k16Mixed}, {.copies_to_device = 2}},
+        CountedWay{{.name = "ddp_in_half",
+                       .parallel = Parallel::kDdp,
+                       .ranks = 2,
+                       .precision = Precision::k16Mixed},
+            {.copies_to_device = 4}},
+        CountedWay{{.name = "dp_in_half",
+                       .parallel = Parallel::kDp,
+                       .places = 2,
+                       .precision = Precision::k16Mixed},
             {.copies_to_device = 2, .copies_between_devices = 5}},
         // The scale goes to the last stage, its inverse and the decision to the second, what that
         // found to the first.
-        Way{"pp_in_half", Parallel::kPp, 1, 2, Precision::k16Mixed,
+        CountedWay{{.name = "pp_in_half",
+                       .parallel = Parallel::kPp,
+                       .places = 2,
+                       .precision = Precision::k16Mixed},
             {.copies_to_device = 2, .copies_between_devices = 10}}),
-    [](const ::testing::TestParamInfo<Way>& way) { return std::string(way.param.name); });
+    [](const ::testing::TestParamInfo<CountedWay>& counted) {
+      return std::string(counted.param.way.name);
+    });
 
 // Those that are recorded alone: what an operator calls in turn is its own time.
 std::int64_t waits_for_two_operators(std::optional<c10::DeviceType> awaited) {

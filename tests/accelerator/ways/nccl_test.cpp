@@ -7,11 +7,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "tests/accelerator/emulated_nccl.h"
-#include "tests/accelerator/runtime.h"
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
-#include <torch/types.h>
+#include "tests/accelerator/ways/on_devices.h"
 
 #include "lockstep/comm/device/nccl_api.h"
 #include "lockstep/comm/process_group.h"
@@ -28,36 +24,31 @@ using ::testing::ThrowsMessage;
 constexpr auto kShort = std::chrono::milliseconds(300);
 
 /// NCCL on the emulated streams, with functions that a test may change.
-class ChangedNccl {
- public:
-  ChangedNccl() : before(nccl::api()), now(before) { nccl::use_api(&now); }
+class NcclOfTests : public ::testing::Test {
+ protected:
+  NcclOfTests() {
+    install();
+    nccl::use_api(&functions_);
+  }
 
- private:
   UseEmulatedNccl nccl_;
-
- public:
-  const nccl::Api before;
-  nccl::Api now;
+  nccl::Api functions_ = kNcclFunctions;
 };
 
-torch::Device own_device(const ProcessGroup& world) {
-  return {c10::kPrivateUse1, static_cast<c10::DeviceIndex>(world.rank())};
-}
+using NcclConnections = NcclOfTests;
+using NcclWatchdog = NcclOfTests;
 
-at::Tensor numbers_of(const ProcessGroup& world, double value) {
-  return at::full({100}, value, at::TensorOptions(torch::kFloat).device(own_device(world)));
+at::Tensor numbers_of(const ProcessGroup& group, double value) {
+  return filled(device_of(group), value, 100);
 }
 
 // A ring has no end where somebody receives first.
-TEST(NcclConnections, RanksThatAllSendFirstDoNotWaitForEachOther) {
-  install();
-  const UseEmulatedNccl nccl;
+TEST_F(NcclConnections, RanksThatAllSendFirstDoNotWaitForEachOther) {
   for (const int ranks : {2, 3, 4}) {
-    run_ranks(ranks, [&](const ProcessGroup& world) {
-      const ProcessGroup group = world.with_device(own_device(world));
-      const int next = (world.rank() + 1) % ranks, before = (world.rank() + ranks - 1) % ranks;
-      const at::Tensor received = numbers_of(world, -1);
-      Work sending = group.send(numbers_of(world, world.rank()), next);
+    on_devices(ranks, [&](const ProcessGroup& group) {
+      const int next = (group.rank() + 1) % ranks, before = (group.rank() + ranks - 1) % ranks;
+      const at::Tensor received = numbers_of(group, -1);
+      Work sending = group.send(numbers_of(group, group.rank()), next);
       group.recv(received, before).wait();
       sending.wait();
       EXPECT_EQ(received.mean().item<double>(), before);
@@ -65,12 +56,10 @@ TEST(NcclConnections, RanksThatAllSendFirstDoNotWaitForEachOther) {
   }
 }
 
-TEST(NcclConnections, AFirstCallThatNobodyMeetsTimesOut) {
-  install();
-  const UseEmulatedNccl nccl;
+TEST_F(NcclConnections, AFirstCallThatNobodyMeetsTimesOut) {
   run_ranks(2, [](const ProcessGroup& world) {
     world.set_timeout(kShort);
-    const ProcessGroup group = world.with_device(own_device(world));
+    const ProcessGroup group = world.with_device(device_of(world));
     world.set_timeout(std::chrono::minutes(1));
     if (world.rank() == 0) {
       Work sending = group.send(numbers_of(world, 1), 1);
@@ -82,34 +71,27 @@ TEST(NcclConnections, AFirstCallThatNobodyMeetsTimesOut) {
 }
 
 // The second call waits for the first one, and so would what ends it, if it took the same lock.
-TEST(NcclConnections, AnotherThreadMayAbortACallThatWaits) {
-  install();
-  const UseEmulatedNccl nccl;
-  run_ranks(2, [](const ProcessGroup& world) {
-    const ProcessGroup group = world.with_device(own_device(world));
-    if (world.rank() == 0) {
-      Work first = group.send(numbers_of(world, 1), 1);
+TEST_F(NcclConnections, AnotherThreadMayAbortACallThatWaits) {
+  on_devices(2, [](const ProcessGroup& group) {
+    if (group.rank() == 0) {
+      Work first = group.send(numbers_of(group, 1), 1);
       const std::jthread other([&] {
         std::this_thread::sleep_for(kShort);
         group.abort("the other thread has seen enough");
       });
-      EXPECT_THAT([&] { group.send(numbers_of(world, 2), 1).wait(); },
+      EXPECT_THAT([&] { group.send(numbers_of(group, 2), 1).wait(); },
           ThrowsMessage<CommError>(HasSubstr("the other thread has seen enough")));
     }
   });
 }
 
-TEST(NcclConnections, ARankThatDoesNotJoinIsWaitedForOnlySoLong) {
-  install();
-  ChangedNccl nccl;
-  static const nccl::Api* before;
-  before = &nccl.before;
-  nccl.now.init_rank = [](Communicator** made, int ranks, UniqueId id, int rank, Config* config) {
-    return rank == 1 ? Result{2} : before->init_rank(made, ranks, id, rank, config);
+TEST_F(NcclConnections, ARankThatDoesNotJoinIsWaitedForOnlySoLong) {
+  functions_.init_rank = [](Communicator** made, int ranks, UniqueId id, int rank, Config* config) {
+    return rank == 1 ? Result{2} : kNcclFunctions.init_rank(made, ranks, id, rank, config);
   };
   run_ranks(2, [](const ProcessGroup& world) {
     world.set_timeout(kShort);
-    const auto connect = [&] { (void)world.with_device(own_device(world)); };
+    const auto connect = [&] { (void)world.with_device(device_of(world)); };
     if (world.rank() == 0) {
       EXPECT_THAT(connect,
           ThrowsMessage<TimeoutError>(AllOf(HasSubstr("rank 0 of 2 on emulated:0 could not join"),
@@ -122,40 +104,32 @@ TEST(NcclConnections, ARankThatDoesNotJoinIsWaitedForOnlySoLong) {
 
 // As if the others came much later: until then no kernel of NCCL's is there that the memory waits
 // for.
-TEST(NcclConnections, WhatAFirstCallReadsMayBeGivenAwayBeforeTheOthersCome) {
-  install();
-  const UseEmulatedNccl nccl;
-  run_ranks(2, [](const ProcessGroup& world) {
-    const ProcessGroup group = world.with_device(own_device(world));
-    const at::Tensor all = at::zeros({200}, own_device(world));
-    Work work = group.all_gather(all, numbers_of(world, 7));
-    Runtime::get().finish(own_device(world).index());
-    const at::Tensor next = numbers_of(world, 99);  // where the input was, if it is free
-    world.barrier().wait();
+TEST_F(NcclConnections, WhatAFirstCallReadsMayBeGivenAwayBeforeTheOthersCome) {
+  on_devices(2, [](const ProcessGroup& group) {
+    const at::Tensor all = filled(device_of(group), 0, 200);
+    Work work = group.all_gather(all, numbers_of(group, 7));
+    Runtime::get().finish(device_of(group).index());
+    const at::Tensor next = numbers_of(group, 99);  // where the input was, if it is free
+    group.barrier().wait();
     work.wait();
     EXPECT_TRUE(all.cpu().eq(7).all().item<bool>());
   });
 }
 
-TEST(NcclWatchdog, ADeviceThatFailsEndsTheGroupAndNotTheProcess) {
-  install();
-  ChangedNccl nccl;
+TEST_F(NcclWatchdog, ADeviceThatFailsEndsTheGroupAndNotTheProcess) {
   static std::atomic<bool> is_broken;
-  static const nccl::Api* before;
   is_broken = false;
-  before = &nccl.before;
-  nccl.now.async_error = [](Communicator* own, Result* error) {
+  functions_.async_error = [](Communicator* own, Result* error) {
     if (is_broken) throw std::runtime_error("an illegal address");
-    return before->async_error(own, error);
+    return kNcclFunctions.async_error(own, error);
   };
-  run_ranks(2, [](const ProcessGroup& world) {
-    const ProcessGroup group = world.with_device(own_device(world));
-    const at::Tensor tensor = numbers_of(world, 1);
+  on_devices(2, [](const ProcessGroup& group) {
+    const at::Tensor tensor = numbers_of(group, 1);
     group.all_reduce(tensor).wait();
-    world.barrier().wait();
+    group.barrier().wait();
     is_broken = true;
     std::this_thread::sleep_for(2 * kShort);
-    world.barrier().wait();
+    group.barrier().wait();
     is_broken = false;
     EXPECT_THAT([&] { group.all_reduce(tensor).wait(); },
         ThrowsMessage<CommError>(HasSubstr(" failed: an illegal address")));
@@ -165,34 +139,23 @@ TEST(NcclWatchdog, ADeviceThatFailsEndsTheGroupAndNotTheProcess) {
 std::atomic<int> left, given_up;
 
 // Who gives up takes away what the other ranks may still read.
-void count_ends(ChangedNccl& nccl) {
-  static const nccl::Api* before;
-  before = &nccl.before;
-  left = given_up = 0;
-  nccl.now.destroy = [](Communicator* own) { return ++left, before->destroy(own); };
-  nccl.now.abort = [](Communicator* own) { return ++given_up, before->abort(own); };
-}
+class NcclEnds : public NcclOfTests {
+ protected:
+  NcclEnds() {
+    left = given_up = 0;
+    functions_.destroy = [](Communicator* own) { return ++left, kNcclFunctions.destroy(own); };
+    functions_.abort = [](Communicator* own) { return ++given_up, kNcclFunctions.abort(own); };
+  }
+};
 
-TEST(NcclEnds, ALastCallMayStillBeReadByOthersSoNothingIsAborted) {
-  install();
-  ChangedNccl nccl;
-  count_ends(nccl);
-  run_ranks(2, [](const ProcessGroup& world) {
-    const ProcessGroup group = world.with_device(own_device(world));
-    group.all_reduce(numbers_of(world, 1)).wait();
-  });
+TEST_F(NcclEnds, ALastCallMayStillBeReadByOthersSoNothingIsAborted) {
+  on_devices(2, [](const ProcessGroup& group) { group.all_reduce(numbers_of(group, 1)).wait(); });
   EXPECT_EQ(given_up, 0);
   EXPECT_EQ(left, 6) << "three communicators of each rank";
 }
 
-TEST(NcclEnds, AGroupThatFailedIsAborted) {
-  install();
-  ChangedNccl nccl;
-  count_ends(nccl);
-  run_ranks(2, [](const ProcessGroup& world) {
-    const ProcessGroup group = world.with_device(own_device(world));
-    group.abort("enough");
-  });
+TEST_F(NcclEnds, AGroupThatFailedIsAborted) {
+  on_devices(2, [](const ProcessGroup& group) { group.abort("enough"); });
   EXPECT_EQ(given_up, 6);
   EXPECT_EQ(left, 0);
 }

@@ -7,14 +7,11 @@
 #include <gmock/gmock.h>
 #include <latch>
 #include <optional>
-#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "tests/accelerator/emulated_nccl.h"
-#include "tests/accelerator/runtime.h"
-#include <ATen/ops/full.h>
+#include "tests/accelerator/ways/on_devices.h"
 #include <ATen/ops/rand.h>
 #include <c10/core/StreamGuard.h>
 #include <torch/nn/modules/container/functional.h>
@@ -65,18 +62,9 @@ bool can_run_in_time(const c10::Stream& stream) {
   return can_run(stream);
 }
 
-const torch::Device kUpper(c10::kPrivateUse1, 0), kLower(c10::kPrivateUse1, 1);
-
-at::Tensor thousand_of(double value, torch::Device device) {
-  return at::full({1000}, value, at::TensorOptions(torch::kFloat).device(device));
-}
+const torch::Device kUpper = device_at(0), kLower = device_at(1);
 
 Payload payload_of(const at::Tensor& tensor) { return {ValueForm::kTensor, {tensor}, 0}; }
-
-std::vector<float> read_back(const at::Tensor& tensor) {
-  const at::Tensor host = tensor.cpu();
-  return {host.const_data_ptr<float>(), host.const_data_ptr<float>() + host.numel()};
-}
 
 /// Two stages of one process, for whose threads the test does what they do.
 class CopiesBetweenPlaces : public ::testing::Test {
@@ -84,7 +72,7 @@ class CopiesBetweenPlaces : public ::testing::Test {
   CopiesBetweenPlaces() { install(); }
 
   void send(const Address& address, double value, torch::Device from) {
-    links_.send(address, payload_of(thousand_of(value, from)));
+    links_.send(address, payload_of(filled(from, value)));
   }
   at::Tensor receive(const Address& address) { return links_.receive(address).values.at(0); }
 
@@ -108,7 +96,7 @@ TEST_F(CopiesBetweenPlaces, WaitForNoOtherComputing) {
     const at::Tensor come = receive(address);
     ASSERT_EQ(come.device(), to);
     ASSERT_TRUE(can_run(current_stream(to)));
-    EXPECT_THAT(read_back(come), Each(3));
+    EXPECT_THAT(values_of(come), Each(3));
   }
 }
 
@@ -118,7 +106,7 @@ TEST_F(CopiesBetweenPlaces, AreNoPartOfWhatTheSenderComputes) {
   const at::Tensor come = receive(kActivation);
   const void* const memory = Runtime::get().memory(kLower.index()).inside(come.const_data_ptr());
   EXPECT_TRUE(std::isnan(*static_cast<const float*>(memory))) << "it has been copied already";
-  EXPECT_THAT(read_back(come), Each(3));
+  EXPECT_THAT(values_of(come), Each(3));
 }
 
 TEST_F(CopiesBetweenPlaces, WaitForWhatIsSent) {
@@ -127,7 +115,7 @@ TEST_F(CopiesBetweenPlaces, WaitForWhatIsSent) {
   const at::Tensor come = receive(kActivation);
   EXPECT_FALSE(can_run(current_stream(kLower)));
   computing.open();
-  EXPECT_THAT(read_back(come), Each(3));
+  EXPECT_THAT(values_of(come), Each(3));
 }
 
 TEST_F(CopiesBetweenPlaces, LaterOnesAreNotWaitedFor) {
@@ -140,9 +128,9 @@ TEST_F(CopiesBetweenPlaces, LaterOnesAreNotWaitedFor) {
 
 TEST_F(CopiesBetweenPlaces, WhatIsSentMayBeGivenAwayAtOnce) {
   send(kActivation, 3, kUpper);
-  const at::Tensor next = thousand_of(99, kUpper);  // where it was, if that is free
+  const at::Tensor next = filled(kUpper, 99);  // where it was, if that is free
   ASSERT_TRUE(can_run(current_stream(kUpper)));
-  EXPECT_THAT(read_back(receive(kActivation)), Each(3));
+  EXPECT_THAT(values_of(receive(kActivation)), Each(3));
 }
 
 TEST_F(CopiesBetweenPlaces, WhatHasComeStaysWhileItIsComputedWith) {
@@ -150,26 +138,26 @@ TEST_F(CopiesBetweenPlaces, WhatHasComeStaysWhileItIsComputedWith) {
   const at::Tensor sum = receive(kActivation) + 1;  // computed when somebody asks for it
   send(kNext, 99, kUpper);
   const c10::StreamGuard own(Runtime::get().make_stream(kLower.index()));
-  EXPECT_THAT(read_back(receive(kNext)), Each(99));
+  EXPECT_THAT(values_of(receive(kNext)), Each(99));
   wait_for(current_stream(kLower), c10::Stream(c10::Stream::DEFAULT, kLower));
-  EXPECT_THAT(read_back(sum), Each(4));
+  EXPECT_THAT(values_of(sum), Each(4));
 }
 
 // The last stage scales the loss while the first one goes on, and the other way round.
 TEST(ScaleOfTheLoss, IsWhereTheLossIsBeforeTheStep) {
   install();
   nn::GradScaler scaler(nn::GradScalerOptions().init_scale(2), ProcessGroup(), kUpper);
-  EXPECT_THAT(read_back(scaler.scale(thousand_of(3, kLower))), Each(6));
+  EXPECT_THAT(values_of(scaler.scale(filled(kLower, 3))), Each(6));
   scaler.update(4);
   Gate upper(current_stream(kUpper));
-  const at::Tensor scaled = scaler.scale(thousand_of(3, kLower));
+  const at::Tensor scaled = scaler.scale(filled(kLower, 3));
   EXPECT_TRUE(can_run(current_stream(kLower)));
   upper.open();
   const Gate lower(current_stream(kLower));
-  const at::Tensor next = scaler.scale(thousand_of(5, kLower));
+  const at::Tensor next = scaler.scale(filled(kLower, 5));
   EXPECT_TRUE(can_run(current_stream(kUpper)));
   const c10::StreamGuard own(Runtime::get().make_stream(kLower.index()));
-  EXPECT_THAT(read_back(scaled), Each(12));
+  EXPECT_THAT(values_of(scaled), Each(12));
 }
 
 /// A layer that calls a function with the number of the micro-batch.
@@ -217,14 +205,14 @@ TEST(PipelineOnDevices, AStageNeedsOfTheOtherOnlyWhatItTakes) {
   EXPECT_NEAR(loss.item<double>(), expected, 1e-5);
 }
 
-class MessagesOfStages : public ::testing::TestWithParam<const char*> {};
+using MessagesOfStages = OverEngines;
 
 constexpr Address kToMiddle{Direction::kForward, 1, 0}, kNextToMiddle{Direction::kForward, 1, 1},
     kToLast{Direction::kForward, 2, 0};
 
 // One message on each way: ranks wait for each other where they meet for the first time.
 void connect_stages(GroupLinks& links, int rank, torch::Device device) {
-  if (rank == 0) links.send(kToMiddle, payload_of(thousand_of(0, device)));
+  if (rank == 0) links.send(kToMiddle, payload_of(filled(device, 0)));
   if (rank == 1) links.send(kToLast, links.receive(kToMiddle));
   if (rank == 2) links.receive(kToLast);
   links.flush();
@@ -233,19 +221,16 @@ void connect_stages(GroupLinks& links, int rank, torch::Device device) {
 // The middle one of three stages computes with a micro-batch, by a kernel that does not end, and
 // will then send it on: the next one comes meanwhile, and not into the memory of the first.
 TEST_P(MessagesOfStages, WaitForNoOtherComputing) {
-  install();
-  std::optional<UseEmulatedNccl> nccl;
-  if (GetParam() == std::string("nccl")) nccl.emplace();
-  run_ranks(3, [](const ProcessGroup& world) {
-    const int rank = world.rank();
-    const torch::Device device(c10::kPrivateUse1, static_cast<c10::DeviceIndex>(rank));
-    GroupLinks links(world.with_device(device), device);
+  on_devices(3, [](const ProcessGroup& group) {
+    const int rank = group.rank();
+    const torch::Device device = device_of(group);
+    GroupLinks links(group, device);
     connect_stages(links, rank, device);
     std::optional<Gate> computing;
     at::Tensor next;
     if (rank == 0) {
-      links.send(kToMiddle, payload_of(thousand_of(3, device)));
-      links.send(kNextToMiddle, payload_of(thousand_of(99, device)));
+      links.send(kToMiddle, payload_of(filled(device, 3)));
+      links.send(kNextToMiddle, payload_of(filled(device, 99)));
       links.flush();
     } else if (rank == 1) {
       at::Tensor come = links.receive(kToMiddle).values.at(0);
@@ -254,22 +239,21 @@ TEST_P(MessagesOfStages, WaitForNoOtherComputing) {
       come.reset();
       next = links.receive(kNextToMiddle).values.at(0);
     }
-    world.barrier().wait();
+    group.barrier().wait();
     if (rank == 0)
       EXPECT_TRUE(can_run_in_time(current_stream(device))) << "what it has sent has come";
-    world.barrier().wait();
+    group.barrier().wait();
     if (rank == 1) {
       computing->open();
       links.flush();
-      EXPECT_THAT(read_back(next), Each(99));
+      EXPECT_THAT(values_of(next), Each(99));
     }
-    if (rank == 2) EXPECT_THAT(read_back(links.receive(kToLast).values.at(0)), Each(4));
-    world.barrier().wait();
+    if (rank == 2) EXPECT_THAT(values_of(links.receive(kToLast).values.at(0)), Each(4));
+    group.barrier().wait();
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, MessagesOfStages, ::testing::Values("nccl", "staged"),
-    [](const ::testing::TestParamInfo<const char*>& engine) { return std::string(engine.param); });
+INSTANTIATE_TEST_SUITE_P(Engines, MessagesOfStages, kEngines, name_of_engine);
 
 }  // namespace
 }  // namespace lockstep::emulated

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <stdexcept>
 
-#include "tests/train/training_expected.h"
+#include "tests/support/expected_numbers.h"
 #include <ATen/ops/arange.h>
 #include <ATen/ops/sin.h>
 #include <ATen/ops/zeros.h>
@@ -56,6 +56,10 @@ std::vector<double> numbers(const std::vector<torch::Tensor>& tensors) {
   return all;
 }
 
+std::vector<double> of_timm(const std::string& name) {
+  return testing::expected_numbers("training.txt", name);
+}
+
 void expect_averages(const EmaSettings& settings, const std::vector<double>& expected) {
   const ChangingState state;
   ModelEma ema(state.tensors, settings);
@@ -67,8 +71,8 @@ void expect_averages(const EmaSettings& settings, const std::vector<double>& exp
 }
 
 TEST(ModelEma, AveragesAreThoseOfTimm) {
-  expect_averages({.decay = 0.9}, testing::kEma);
-  expect_averages({.decay = 0.9, .warmup = true}, testing::kEmaWarmup);
+  expect_averages({.decay = 0.9}, of_timm("Ema"));
+  expect_averages({.decay = 0.9, .warmup = true}, of_timm("EmaWarmup"));
 }
 
 TEST(ModelEma, DecaysAreThoseOfTimm) {
@@ -76,8 +80,8 @@ TEST(ModelEma, DecaysAreThoseOfTimm) {
     std::vector<double> decays;
     for (const std::int64_t number : {1, 2, 3, 10, 31, 32, 33, 1000})
       decays.push_back(ema_decay({.decay = 0.9, .warmup = warmup}, number));
-    EXPECT_THAT(decays,
-        Pointwise(DoubleNear(1e-15), warmup ? testing::kEmaDecaysWarmup : testing::kEmaDecays));
+    EXPECT_THAT(
+        decays, Pointwise(DoubleNear(1e-15), of_timm(warmup ? "EmaDecaysWarmup" : "EmaDecays")));
   }
 }
 
@@ -90,9 +94,9 @@ TEST(ModelEma, LendsTheAveragesAndTakesThemBack) {
   }
   const auto own = numbers(state.tensors);
   ema.with_averages(
-      [&] { EXPECT_THAT(numbers(state.tensors), Pointwise(DoubleNear(1e-14), testing::kEma)); });
+      [&] { EXPECT_THAT(numbers(state.tensors), Pointwise(DoubleNear(1e-14), of_timm("Ema"))); });
   EXPECT_EQ(numbers(state.tensors), own);
-  EXPECT_THAT(numbers(ema.averages()), Pointwise(DoubleNear(1e-14), testing::kEma));
+  EXPECT_THAT(numbers(ema.averages()), Pointwise(DoubleNear(1e-14), of_timm("Ema")));
   EXPECT_TRUE(state.tensors[0].requires_grad());
 }
 

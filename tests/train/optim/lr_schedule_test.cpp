@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 
-#include "tests/train/optim/lr_schedule_expected.h"
+#include "tests/support/expected_numbers.h"
 
 #include "lockstep/core/error.h"
 
@@ -19,6 +19,10 @@ using ::testing::DoubleNear;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Pointwise;
+
+std::vector<double> of_pytorch(const std::string& name) {
+  return testing::expected_numbers("lr_schedules.txt", name);
+}
 
 std::vector<double> rates(const LrSchedule& schedule, std::size_t steps) {
   std::vector<double> result;
@@ -34,58 +38,58 @@ void expect_rates(const LrSchedule& schedule, const std::vector<double>& expecte
 
 TEST(LrSchedule, O5StepAndMultistep) {
   const LrSchedule step{.kind = LrScheduleKind::kStep, .lr = 0.1, .interval = 2, .rate = 0.5};
-  expect_rates(step, testing::kStepShort);
+  expect_rates(step, of_pytorch("StepShort"));
   expect_rates(step, {0.1, 0.1, 0.05, 0.05, 0.025, 0.025});
   const LrSchedule several{.kind = LrScheduleKind::kMultistep, .lr = 0.1, .milestones = {2, 5}};
-  expect_rates(several, testing::kMultistepShort);
+  expect_rates(several, of_pytorch("MultistepShort"));
   expect_rates(several, {0.1, 0.1, 0.01, 0.01, 0.01, 0.001});
 }
 
 TEST(LrSchedule, O6ExponentialAndWarmupAlone) {
   const LrSchedule exponential{.kind = LrScheduleKind::kExponential, .lr = 0.1, .rate = 0.9};
-  expect_rates(exponential, testing::kExponentialShort);
+  expect_rates(exponential, of_pytorch("ExponentialShort"));
   expect_rates(exponential, {0.1, 0.09, 0.081, 0.0729, 0.06561});
   const LrSchedule warmup{.lr = 0.1, .warmup = 3, .warmup_lr = 0.025};
-  expect_rates(warmup, testing::kLinearShort);
+  expect_rates(warmup, of_pytorch("LinearShort"));
   expect_rates(warmup, {0.025, 0.05, 0.075, 0.1, 0.1});
 }
 
 TEST(LrSchedule, O7CosineWithAndWithoutWarmup) {
   LrSchedule cosine{.kind = LrScheduleKind::kCosine, .lr = 0.1, .length = 4};
-  expect_rates(cosine, testing::kCosineShort);
+  expect_rates(cosine, of_pytorch("CosineShort"));
   cosine.warmup = 2;
   cosine.warmup_lr = 0.025;
-  expect_rates(cosine, testing::kWarmupCosineShort);
+  expect_rates(cosine, of_pytorch("WarmupCosineShort"));
   EXPECT_NEAR(lr_at(cosine, 3), 0.085355, 1e-6);
 }
 
 TEST(LrSchedule, O8OneCycle) {
   const LrSchedule cycle{.kind = LrScheduleKind::kOneCycle, .lr = 1, .length = 8};
-  expect_rates(cycle, testing::kOneCycleShort);
+  expect_rates(cycle, of_pytorch("OneCycleShort"));
   EXPECT_THAT(rates(cycle, 8),
       Pointwise(DoubleNear(1e-6),
           {0.04, 0.819275, 0.971942, 0.811746, 0.555984, 0.283061, 0.076642, 0.000004}));
 }
 
 TEST(LrSchedule, LongSequencesAreThoseOfPyTorch) {
-  expect_rates(
-      {.kind = LrScheduleKind::kStep, .lr = 0.1, .interval = 7, .rate = 0.3}, testing::kStepLong);
+  expect_rates({.kind = LrScheduleKind::kStep, .lr = 0.1, .interval = 7, .rate = 0.3},
+      of_pytorch("StepLong"));
   expect_rates(
       {.kind = LrScheduleKind::kMultistep, .lr = 0.1, .milestones = {3, 4, 20, 41}, .rate = 0.2},
-      testing::kMultistepLong);
-  expect_rates(
-      {.kind = LrScheduleKind::kExponential, .lr = 0.1, .rate = 0.93}, testing::kExponentialLong);
+      of_pytorch("MultistepLong"));
+  expect_rates({.kind = LrScheduleKind::kExponential, .lr = 0.1, .rate = 0.93},
+      of_pytorch("ExponentialLong"));
   expect_rates({.kind = LrScheduleKind::kCosine, .lr = 0.1, .min_lr = 0.004, .length = 50},
-      testing::kCosineLong);
+      of_pytorch("CosineLong"));
   expect_rates({.kind = LrScheduleKind::kPolynomial, .lr = 0.1, .length = 40, .power = 1.7},
-      testing::kPolynomialLong);
+      of_pytorch("PolynomialLong"));
   expect_rates({.kind = LrScheduleKind::kOneCycle,
                    .lr = 0.6,
                    .length = 57,
                    .pct_start = 0.4,
                    .div_factor = 10,
                    .final_div_factor = 200},
-      testing::kOneCycleLong);
+      of_pytorch("OneCycleLong"));
 }
 
 TEST(LrSchedule, AScheduleBeginsWhenTheWarmupEnds) {
@@ -95,14 +99,14 @@ TEST(LrSchedule, AScheduleBeginsWhenTheWarmupEnds) {
                    .warmup_lr = 0.001,
                    .interval = 7,
                    .rate = 0.3},
-      testing::kWarmupStepLong);
+      of_pytorch("WarmupStepLong"));
   expect_rates({.kind = LrScheduleKind::kPolynomial,
                    .lr = 0.1,
                    .warmup = 5,
                    .warmup_lr = 0.01,
                    .length = 40,
                    .power = 0.5},
-      testing::kWarmupPolynomialLong);
+      of_pytorch("WarmupPolynomialLong"));
 }
 
 TEST(LrSchedule, StaysAtItsLastRateAfterItsEnd) {
@@ -170,17 +174,17 @@ void expect_plateau(
 
 TEST(LrPlateau, FallsWhenLossesStopFalling) {
   expect_plateau(
-      testing::kPlateauLosses, {.factor = 0.5, .patience = 3}, testing::kPlateauOfLosses);
-  expect_plateau(testing::kPlateauLosses,
+      of_pytorch("PlateauLosses"), {.factor = 0.5, .patience = 3}, of_pytorch("PlateauOfLosses"));
+  expect_plateau(of_pytorch("PlateauLosses"),
       {.patience = 2, .cooldown = 4, .min_lr = 1e-4, .threshold = 0.02},
-      testing::kPlateauWithCooldown);
+      of_pytorch("PlateauWithCooldown"));
 }
 
 TEST(LrPlateau, FallsWhenAccuraciesStopRising) {
   std::vector<double> accuracies;
-  for (const double loss : testing::kPlateauLosses) accuracies.push_back(1 - loss);
+  for (const double loss : of_pytorch("PlateauLosses")) accuracies.push_back(1 - loss);
   expect_plateau(accuracies, {.factor = 0.5, .patience = 1, .larger_is_better = true},
-      testing::kPlateauOfAccuracies);
+      of_pytorch("PlateauOfAccuracies"));
 }
 
 TEST(LrPlateau, ABetterValueMustDifferByTheThreshold) {
@@ -193,7 +197,7 @@ TEST(LrPlateau, ABetterValueMustDifferByTheThreshold) {
 }
 
 TEST(LrPlateau, DoesNotFallByNextToNothing) {
-  expect_plateau(std::vector<double>(40, 1.0), {.patience = 0}, testing::kPlateauToNothing);
+  expect_plateau(std::vector<double>(40, 1.0), {.patience = 0}, of_pytorch("PlateauToNothing"));
 }
 
 TEST(LrPlateau, WhatIsNotFiniteIsNoImprovement) {
@@ -206,14 +210,14 @@ TEST(LrPlateau, WhatIsNotFiniteIsNoImprovement) {
 
 TEST(LrPlateau, AStateThatWasKeptContinuesTheSequence) {
   const PlateauRule rule{.factor = 0.5, .patience = 3};
-  const auto& losses = testing::kPlateauLosses;
+  const auto losses = of_pytorch("PlateauLosses"), expected = of_pytorch("PlateauOfLosses");
   PlateauState state{.lr = 0.1};
   for (std::size_t i = 0; i < 25; ++i) state = after_evaluation(state, losses[i], rule);
   PlateauState kept{
       .lr = state.lr, .best = state.best, .bad = state.bad, .cooldown_left = state.cooldown_left};
   for (std::size_t i = 25; i < losses.size(); ++i) {
     kept = after_evaluation(kept, losses[i], rule);
-    EXPECT_NEAR(kept.lr, testing::kPlateauOfLosses[i], 1e-15) << i;
+    EXPECT_NEAR(kept.lr, expected[i], 1e-15) << i;
   }
 }
 
