@@ -7,16 +7,14 @@ Two ranks exchange gradients by Gloo over the loopback; then one and two ranks o
 root). Times are those of the kernel's scheduler, over some seconds of the run.
 """
 
-import argparse
 import os
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
-from commands import SharedTime, cpu_model, seconds_of_step, steps_alone
+from commands import SharedTime, parser_of, seconds_of_step, setting, steps_alone
 
-ROOT = Path(__file__).resolve().parent.parent
 STEPS, LINES = 150, 5
 GLOO = ("gloo_tcp_loop", "pt_gloo_runloop")
 ROWS = {
@@ -82,11 +80,10 @@ def measure(lockstep, row, seconds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
+    parser = parser_of(__doc__)
     parser.add_argument("--seconds", type=float, default=6, help="to look at each run")
     arguments = parser.parse_args()
-    print(f"{cpu_model()}, {os.cpu_count()} cores, {time.strftime('%d %B %Y')}; ms of a step, and of a core that a rank takes in it\n")
+    print(f"{setting()}; ms of a step, and of a core that a rank takes in it\n")
     print("| | step | computes | Gloo | other threads | other programs |\n|---|---|---|---|---|---|", flush=True)
     for row in ROWS:
         busy = SharedTime()
