@@ -81,27 +81,9 @@ constexpr double kGiga = 1e-9;
 
 }  // namespace
 
-const char* name_of(Collective collective) {
-  switch (collective) {
-    case Collective::kAllReduce:
-      return "all_reduce";
-    case Collective::kReduce:
-      return "reduce";
-    case Collective::kBroadcast:
-      return "broadcast";
-    case Collective::kAllGather:
-      return "all_gather";
-    case Collective::kReduceScatter:
-      return "reduce_scatter";
-    case Collective::kAllToAll:
-      return "all_to_all";
-  }
-  throw std::logic_error("a collective without a name");
-}
-
 std::optional<Collective> find_collective(const std::string& name) {
-  for (const Collective each : kCollectives) {
-    if (name == name_of(each)) return each;
+  for (const auto& each : names_of(Collective{})) {
+    if (name == each.name) return each.value;
   }
   return std::nullopt;
 }

@@ -37,32 +37,16 @@ void check_cell(const StudyCell& cell, const std::string& where) {
   }
 }
 
-/// Returns the values of a name in the samples that worked.
-std::vector<double> values_of(const CellResult& cell, const std::string& name) {
-  std::vector<double> values;
-  for (const Sample& sample : cell.samples) {
-    const auto found = sample.values.find(name);
-    if (sample.worked() && found != sample.values.end()) values.push_back(found->second);
-  }
-  return values;
-}
-
-std::set<std::string> value_names(const CellResult& cell) {
-  std::set<std::string> names;
+std::map<std::string, Estimate> estimates_of(const CellResult& cell) {
+  std::map<std::string, std::vector<double>> by_name;
   for (const Sample& sample : cell.samples) {
     if (!sample.worked()) continue;
-    for (const auto& [name, value] : sample.values) names.insert(name);
+    for (const auto& [name, value] : sample.values) by_name[name].push_back(value);
   }
-  return names;
-}
-
-std::map<std::string, Estimate> estimates_of(const CellResult& cell) {
   std::map<std::string, Estimate> estimates;
-  for (const std::string& name : value_names(cell)) {
-    const std::vector<double> values = values_of(cell, name);
-    const auto is_finite = [](double value) { return std::isfinite(value); };
-    if (!std::all_of(values.begin(), values.end(), is_finite)) continue;
-    estimates.emplace(name, estimate_median(values));
+  for (const auto& [name, values] : by_name) {
+    if (std::ranges::all_of(values, [](double value) { return std::isfinite(value); }))
+      estimates.emplace(name, estimate_median(values));
   }
   return estimates;
 }

@@ -44,7 +44,7 @@ Words gradient_flags(const plan::Way& way) {
   if (way.accumulated > 1) add_words(words, words_of("--grad-accum-steps", way.accumulated));
   if (way.is_sharded) add_words(words, words_of("--shard-optimizer"));
   if (way.sent_as != plan::SentAs::kAsTheyAre)
-    add_words(words, words_of("--comm-hook", lockstep::name_of(way.sent_as)));
+    add_words(words, words_of("--comm-hook", name_of(way.sent_as)));
   const plan::Way usual;
   if (way.bucket_bytes != usual.bucket_bytes) {
     constexpr double kMebi = 1 << 20;
@@ -130,7 +130,7 @@ MeasuredCell cell_of(const MeasureRequest& request, MeasuredAs as, int batch, bo
   MeasuredCell cell{.as = as,
       .batch = batch,
       .has_profile = has_profile,
-      .cell = training_cell(request, concat("profile-", lockstep::name_of(as), "-b", batch),
+      .cell = training_cell(request, concat("profile-", name_of(as), "-b", batch),
           as == MeasuredAs::kAlone ? 1 : 2, training(request, steps, flags))};
   // On the cores of two.
   if (as == MeasuredAs::kCrowd) cell.cell.places = kCrowdedRanks;

@@ -1,6 +1,7 @@
 #include "bench/planning/plan_section.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -86,9 +87,12 @@ double picked_rate(const plan::Answer& answer) {
   return choice != nullptr ? choice->prediction.samples_per_second() : 0;
 }
 
-std::string of_pick(const ScenarioRow& row, std::string (*text)(const Choice&)) {
-  const Choice* const choice = picked(*row.answer);
-  return choice != nullptr ? text(*choice) : kNone;
+// What a function says of the choice that a scenario picks.
+auto of_pick(std::string (*text)(const Choice&)) {
+  return [text](const ScenarioRow& row) {
+    const Choice* const choice = picked(*row.answer);
+    return choice != nullptr ? text(*choice) : kNone;
+  };
 }
 
 std::string machines_of(const Choice& choice) {
@@ -113,8 +117,8 @@ page::Table choices_table(const plan::Answer& answer) {
       .number("samples/s", rate_of);
   if (answer.question.samples > 0) table.number("time", time_of);
   if (answer.question.machine.price > 0) table.number("cost", cost_of);
-  table.number("speed-up", [](const Choice& choice) { return ratio_text(choice.speed_up); })
-      .number("efficiency", [](const Choice& choice) { return percent_text(choice.efficiency); })
+  table.number("speed-up", &Choice::speed_up, ratio_text)
+      .number("efficiency", &Choice::efficiency, percent_text)
       .number("waiting",
           [](const Choice& choice) {
             return percent_text(choice.prediction.idle / choice.prediction.seconds);
@@ -148,17 +152,16 @@ page::Table scenarios_table(const PlanReport& report) {
     rows.push_back({each.text, &each.answer, picked_rate(report.answer)});
   TableOf<ScenarioRow> table("plan-what-if", "What if");
   table.name("change", &ScenarioRow::text)
-      .name("takes", [](const ScenarioRow& row) { return of_pick(row, way_of); })
-      .number("nodes x places", [](const ScenarioRow& row) { return of_pick(row, machines_of); })
-      .number("step [ms]", [](const ScenarioRow& row) { return of_pick(row, step_of); })
-      .number("samples/s", [](const ScenarioRow& row) { return of_pick(row, rate_of); })
+      .name("takes", of_pick(way_of))
+      .number("nodes x places", of_pick(machines_of))
+      .number("step [ms]", of_pick(step_of))
+      .number("samples/s", of_pick(rate_of))
       .number("over as asked", [](const ScenarioRow& row) -> std::string {
         const double rate = picked_rate(*row.answer);
         return rate > 0 && row.base_rate > 0 ? ratio_text(rate / row.base_rate) : kNone;
       });
   if (report.answer.question.samples > 0) {
-    table.number("time", [](const ScenarioRow& row) { return of_pick(row, time_of); })
-        .number("cost", [](const ScenarioRow& row) { return of_pick(row, cost_of); });
+    table.number("time", of_pick(time_of)).number("cost", of_pick(cost_of));
   }
   return table.of(rows);
 }
@@ -170,12 +173,11 @@ page::Table confirmed_table(const PlanReport& report) {
   return TableOf<ConfirmedRow>("plan-confirmed", "Trained for some steps on this machine")
       .name("way", [](const ConfirmedRow& row) { return way_of(*row.choice); })
       .number("predicted [ms]", [](const ConfirmedRow& row) { return step_of(*row.choice); })
+      .number("measured [ms]", &ConfirmedRow::seconds, milliseconds_text)
       .number(
-          "measured [ms]", [](const ConfirmedRow& row) { return milliseconds_text(row.seconds); })
-      .number("prediction off by",
-          [](const ConfirmedRow& row) {
-            return percent_text(row.choice->prediction.seconds / row.seconds - 1);
-          })
+          "prediction off by",
+          [](const ConfirmedRow& row) { return row.choice->prediction.seconds / row.seconds - 1; },
+          percent_text)
       .of(rows);
 }
 
@@ -246,10 +248,11 @@ std::vector<UseRow> rows_of(const plan::Prediction& prediction, const RankProfil
 page::Table beside_table(const plan::Prediction& prediction, const RunProfile& profile) {
   return TableOf<UseRow>("plan-beside", "The step as predicted, and as a run made it [ms]")
       .name("use", &UseRow::use)
-      .number("predicted", [](const UseRow& row) { return milliseconds_text(row.predicted); })
-      .number("measured", [](const UseRow& row) { return milliseconds_text(row.measured); })
-      .number("difference",
-          [](const UseRow& row) { return milliseconds_text(row.predicted - row.measured); })
+      .number("predicted", &UseRow::predicted, milliseconds_text)
+      .number("measured", &UseRow::measured, milliseconds_text)
+      .number(
+          "difference", [](const UseRow& row) { return row.predicted - row.measured; },
+          milliseconds_text)
       .notes({concat("predicted of the busiest place by ", describe(prediction.way),
           ", measured of the busiest thread of rank 0; a profile makes a step somewhat longer")})
       .of(rows_of(prediction, profile.ranks.front()));
@@ -344,24 +347,9 @@ void add_steps(const PlanReport& report, page::Section& section) {
   }
 }
 
-// In the colours of a profile.
-StepPhase phase_of(Use use) {
-  switch (use) {
-    case Use::kInput:
-      return StepPhase::kInput;
-    case Use::kForward:
-      return StepPhase::kForward;
-    case Use::kBackward:
-      return StepPhase::kBackward;
-    case Use::kCommunication:
-      return StepPhase::kCommunication;
-    case Use::kOptimizer:
-      return StepPhase::kOptimizer;
-    case Use::kRest:
-      break;
-  }
-  return StepPhase::kOther;
-}
+// In the colours of a profile; in the order of the uses.
+constexpr std::array<StepPhase, plan::kUses> kPhases{StepPhase::kInput, StepPhase::kForward,
+    StepPhase::kBackward, StepPhase::kCommunication, StepPhase::kOptimizer, StepPhase::kOther};
 
 Json choice_json(const plan::Choice& choice) {
   const plan::Prediction& prediction = choice.prediction;
@@ -443,7 +431,7 @@ plot::Timeline timeline_of(const plan::Prediction& prediction, const std::string
   for (const plan::TimedTask& task : prediction.tasks) {
     if (task.end <= task.start) continue;
     timeline.boxes.push_back({.row = task.lane,
-        .kind = static_cast<std::size_t>(phase_of(task.use)),
+        .kind = static_cast<std::size_t>(kPhases[static_cast<std::size_t>(task.use)]),
         .begin = 1e3 * task.start,
         .end = 1e3 * task.end,
         .name = task.name});

@@ -426,8 +426,9 @@ std::optional<double> of_bound(const Cell& cell) {
 page::Table speed_up_table(const Cells& cells) {
   return table_of("speed-up", "How many times as fast as a single place")
       .estimate("speed-up", "interval", over_single, ratio_text)
-      .number("bubble", [](const Cell& cell) { return percent_text(bound_of(cell).idle); })
-      .number("bound", [](const Cell& cell) { return ratio_text(bound_over_single(cell)); })
+      .number(
+          "bubble", [](const Cell& cell) { return bound_of(cell).idle; }, percent_text)
+      .number("bound", bound_over_single, ratio_text)
       .number("of the bound", of_bound<over_single>, percent_text)
       .number("by its micro-batches", of_bound<over_micro_batches>, percent_text)
       .number("of both's cores", over_both, ratio_text)

@@ -86,6 +86,8 @@ std::string cell_text(const std::string& text, NumberText) { return text.empty()
 
 std::string cell_text(int value, NumberText) { return std::to_string(value); }
 
+std::string cell_text(double value, NumberText number) { return number(value); }
+
 std::string cell_text(const std::optional<double>& value, NumberText number) {
   return value ? number(*value) : kNone;
 }

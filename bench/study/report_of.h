@@ -35,6 +35,7 @@ inline constexpr const char* kNone = "-";
 /// Return the text of a table's cell; of an estimate its median.
 std::string cell_text(const std::string& text, NumberText number = nullptr);
 std::string cell_text(int value, NumberText number = nullptr);
+std::string cell_text(double value, NumberText number);
 std::string cell_text(const std::optional<double>& value, NumberText number);
 std::string cell_text(const std::optional<Estimate>& estimate, NumberText number);
 
@@ -67,7 +68,8 @@ auto value_in(const Row& row, const Value& value) {
 ///         .estimate("here [s]", "interval [s]", run_seconds)
 ///         .of(cells);
 ///
-/// A value is what value_in() finds: a text, an int, an optional number or an optional Estimate.
+/// A value is what value_in() finds: a text, an int, a number, an optional one or an optional
+/// Estimate.
 template <class Row>
 class TableOf {
  public:

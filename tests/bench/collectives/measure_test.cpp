@@ -33,7 +33,11 @@ class SpoilingBackend : public ThreadBackend {
   }
 };
 
-std::vector<Collective> all() { return {kCollectives.begin(), kCollectives.end()}; }
+std::vector<Collective> all() {
+  std::vector<Collective> collectives;
+  for (const auto& each : names_of(Collective{})) collectives.push_back(each.value);
+  return collectives;
+}
 
 // What ranks of threads find wrong; "nothing" if all is well.
 std::string fault_of(int ranks, const std::function<void(const ProcessGroup&)>& body) {
