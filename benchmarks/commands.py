@@ -63,6 +63,27 @@ def seconds_of_step(run):
     return statistics.median([line["step_ms"] / 1e3 for line in lines if line["split"] == "train" and line["rank"] == 0][1:])
 
 
+def stat_of(process):
+    """Returns what the kernel says of a process, a folder of /proc, from its state on: then the parent, the group, the session."""
+    return (process / "stat").read_text().rpartition(")")[2].split()
+
+
+def variables_of(process):
+    return (process / "environ").read_bytes().split(b"\0")
+
+
+def processes_where(holds):
+    """Returns the processes for which this holds, looked at in their folders of /proc; one that ends meanwhile is none."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if holds(process):
+                found.append(int(process.name))
+        except OSError:
+            pass
+    return found
+
+
 def cpu_model():
     lines = Path("/proc/cpuinfo").read_text().split("\n")
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())

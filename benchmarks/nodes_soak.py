@@ -33,7 +33,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from commands import parser_of
+from commands import parser_of, stat_of
 from faults import checks
 from recovery_nodes import free_port, kill, members, ranks_in
 from resume import outcome, sets
@@ -223,7 +223,7 @@ class ElasticRun(Run):
         found = collections.defaultdict(list)
         for entry in Path("/proc").glob("[0-9]*"):
             try:
-                node = launchers.get(int((entry / "stat").read_text().rpartition(")")[2].split()[1]))
+                node = launchers.get(int(stat_of(entry)[1]))
                 words = (entry / "environ").read_text().split("\0") if node is not None else []
             except (OSError, ValueError):  # it has ended, or its name is cut within a letter
                 continue

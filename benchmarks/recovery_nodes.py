@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 import recovery
-from commands import ROOT, parser_of
+from commands import ROOT, parser_of, processes_where, stat_of, variables_of
 
 
 
@@ -71,16 +71,8 @@ def last_step(path):
 
 def ranks_in(launcher):
     """Returns the ranks that this launcher has started."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            variables = (entry / "environ").read_bytes().split(b"\0")
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == launcher and any(each.startswith(b"RANK=") for each in variables):
-                found.append(int(entry.name))
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-    return found
+    return processes_where(lambda process: int(stat_of(process)[1]) == launcher
+                           and any(variable.startswith(b"RANK=") for variable in variables_of(process)))
 
 
 def kill(process, number=signal.SIGKILL):
@@ -92,14 +84,7 @@ def kill(process, number=signal.SIGKILL):
 
 def members(mark):
     """Returns all processes that have this word in their environment: what a round started, and what that started in turn."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-    return found
+    return processes_where(lambda process: mark.encode() in variables_of(process))
 
 
 def end(nodes, mark):

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from commands import SharedTime, parser_of, seconds_of_step, setting, steps_alone
+from commands import SharedTime, parser_of, processes_where, seconds_of_step, setting, steps_alone, variables_of
 
 STEPS, LINES = 150, 5
 GLOO = ("gloo_tcp_loop", "pt_gloo_runloop")
@@ -35,15 +35,9 @@ def command_of(lockstep, row, folder):
 
 def ranks_with(mark):
     """Returns the processes that compute, of those that have this in their environment."""
-    ranks = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            named = (process / "comm").read_text().strip() == "lockstep-train"
-            if named and mark.encode() in (process / "environ").read_bytes() and len(list((process / "task").iterdir())) > 2:
-                ranks.append(process)
-        except OSError:  # it has ended
-            pass
-    return ranks
+    computing = processes_where(lambda process: (process / "comm").read_text().strip() == "lockstep-train"
+                                and mark.encode() in variables_of(process) and len(list((process / "task").iterdir())) > 2)
+    return [Path(f"/proc/{process}") for process in computing]
 
 
 def seconds_by_use(rank):
