@@ -265,11 +265,6 @@ bool is_fair(const Panel& panel) {
   return !panel.oversubscribed() && first_where(ways(), has_number) != nullptr;
 }
 
-std::string about_ranks(const Cells& cells) {
-  const int least = least_oversubscribed(cells, &Cell::ranks);
-  return least == 0 ? "" : about_oversubscribed(concat(least, " ranks"));
-}
-
 // Ranks that wait poll, and lose most where others take their cores.
 std::string about_load(const Cells& cells) {
   constexpr double kQuiet = 0.1;
@@ -302,7 +297,8 @@ page::Conclusion conclusion(const Cells& cells) {
   }
   const std::string answer = in_one(answers);
   remarks.insert(remarks.end(),
-      {all.explained(), about_load(cells), about_ranks(cells), about_missing(results_of(cells)),
+      {all.explained(), about_load(cells), about_crowd(cells, &Cell::ranks, "ranks"),
+          about_missing(results_of(cells)),
           "No figures of collectives were published by the studies, so ours stand beside Gloo's."});
   return {
       .answer =

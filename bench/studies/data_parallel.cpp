@@ -118,10 +118,7 @@ std::optional<Estimate> speed_up(const Cell& cell) {
   return ratio_of(sibling(cell, 1, "serial"), &cell, kSecondEpoch);
 }
 
-std::optional<double> efficiency(const Cell& cell) {
-  const auto found = speed_up(cell);
-  return found ? std::optional(found->median / cell.places) : std::nullopt;
-}
+std::optional<double> efficiency(const Cell& cell) { return share_of(speed_up(cell), cell.places); }
 
 // How many times as long as one of ddp a second epoch of dp takes.
 std::optional<Estimate> dp_over_ddp(const Cell& dp) {
@@ -340,9 +337,8 @@ struct Panel {
 
   // What a reader must know who sees nothing but the picture.
   std::string note(const std::string& beginning = "") const {
-    const int over = least_oversubscribed(cells, &Cell::places);
     return concat(beginning, medians_note(most_rounds(cells, kSecondEpoch)),
-        over == 0 ? "" : concat(" From ", over, " places on oversubscribed."),
+        oversubscribed_from(cells, &Cell::places, "places"),
         extrapolated_text(least_epoch_share(cells)));
   }
 };

@@ -419,8 +419,7 @@ page::Table time_table(const Cells& cells) {
 
 template <std::optional<Estimate> (*kFaster)(const Cell&)>
 std::optional<double> of_bound(const Cell& cell) {
-  const auto faster = kFaster(cell);
-  return faster ? std::optional(faster->median / bound_over_single(cell)) : std::nullopt;
+  return share_of(kFaster(cell), bound_over_single(cell));
 }
 
 page::Table speed_up_table(const Cells& cells) {

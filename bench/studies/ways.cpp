@@ -423,11 +423,6 @@ std::string about_rounds(const Cells& cells, const Best& best) {
       " were left out of later rounds: ", fewer, " of ", cells.size(), ".");
 }
 
-std::string about_crowd(const Cells& cells) {
-  const int over = least_oversubscribed(cells, &Cell::places);
-  return over == 0 ? "" : about_oversubscribed(concat(over, " places"));
-}
-
 std::string about_sureness(const Best& best) {
   Verdict verdict;
   if (best.second != nullptr) verdict.add(ratio_of(best.first, best.second, kRate));
@@ -439,7 +434,7 @@ page::Conclusion conclusion(const Cells& cells) {
   const Best best = best_of(cells);
   std::vector<std::string> remarks = left_out(cells);
   remarks.push_back(not_measured(cells));
-  remarks.push_back(about_crowd(cells));
+  remarks.push_back(about_crowd(cells, &Cell::places, "places"));
   if (best.first == nullptr)
     return {.answer = "No cell has a number and cores of its own.", .remarks = remarks};
   remarks.insert(remarks.begin(),

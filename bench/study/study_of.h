@@ -76,6 +76,19 @@ int least_oversubscribed(const Cells& cells, Coordinate coordinate) {
   return least;
 }
 
+/// Says from how many of these, such as `places`, a figure shows cells that had to share cores;
+/// empty if none had.
+template <class Cells, class Coordinate>
+std::string oversubscribed_from(const Cells& cells, Coordinate coordinate, const char* what) {
+  const int least = least_oversubscribed(cells, coordinate);
+  return least == 0 ? "" : concat(" From ", least, ' ', what, " on oversubscribed.");
+}
+
+/// Returns the median of an estimate, if there is one, as a share of this.
+inline std::optional<double> share_of(const std::optional<Estimate>& estimate, double whole) {
+  return estimate ? std::optional(estimate->median / whole) : std::nullopt;
+}
+
 /// Returns the largest number of samples that a value has in any cell.
 template <class Cells>
 int most_rounds(const Cells& cells, const std::string& value) {
