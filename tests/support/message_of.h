@@ -20,6 +20,17 @@ std::string message_of(const Call& call) {
   return "";
 }
 
+/// Returns the message of the Exception that the call throws; empty without one.
+template <typename Exception, typename Call>
+std::string complaint_of(const Call& call) {
+  try {
+    call();
+  } catch (const Exception& error) {
+    return error.what();
+  }
+  return "";
+}
+
 /// Expects that a text has each of these parts.
 inline void expect_parts(const std::string& text, const std::vector<std::string>& parts) {
   for (const std::string& part : parts)

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/bench/experiment/shell_study.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 #include "bench/experiment/sample.h"
@@ -180,12 +181,7 @@ TEST_F(RunStudy, TellsHowFarItIs) {
 TEST_F(RunStudy, RefusesSamplesOfOtherWork) {
   runner_.run(shell_study({value_cell("a", 1)}, 1));
   const auto complaint = [&](const Study& study) {
-    try {
-      runner_.run(study);
-      return std::string();
-    } catch (const InvalidArgument& error) {
-      return std::string(error.what());
-    }
+    return lockstep::testing::complaint_of<InvalidArgument>([&] { runner_.run(study); });
   };
   EXPECT_THAT(complaint(shell_study({value_cell("a", 2)}, 1)),
       HasSubstr(

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/bench/experiment/shell_study.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
@@ -15,6 +16,7 @@
 namespace lockstep::bench {
 namespace {
 
+using lockstep::testing::complaint_of;
 using lockstep::testing::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -42,12 +44,7 @@ Sample full_sample() {
 
 /// Says what is wrong with a line; "" if nothing is.
 std::string complaint(const std::string& text) {
-  try {
-    parse_sample(text, "f: line 3");
-    return "";
-  } catch (const DataError& error) {
-    return error.what();
-  }
+  return complaint_of<DataError>([&] { parse_sample(text, "f: line 3"); });
 }
 
 TEST(SampleJson, ComesBackAsItWas) {
@@ -184,12 +181,7 @@ TEST(SampleLog, NamesTheLineThatWasTorn) {
 
 TEST(SampleLog, RefusesDamageThatNoKillMakes) {
   const auto complaint = [](const std::string& text) {
-    try {
-      parse_samples(text, "s.jsonl");
-      return std::string();
-    } catch (const DataError& error) {
-      return std::string(error.what());
-    }
+    return complaint_of<DataError>([&] { parse_samples(text, "s.jsonl"); });
   };
   const std::string good = text_of_samples(1);
   EXPECT_THAT(complaint("{\n" + good), HasSubstr("s.jsonl: line 1: offset"));
