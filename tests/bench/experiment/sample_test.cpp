@@ -17,12 +17,12 @@ namespace lockstep::bench {
 namespace {
 
 using lockstep::testing::complaint_of;
+using lockstep::testing::contents;
 using lockstep::testing::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::names;
-using testing::text_of;
 
 Sample full_sample() {
   return {.study = "data-parallel",
@@ -168,7 +168,7 @@ TEST(SampleLog, CutsATornLineOffWhereverItIsTorn) {
     ASSERT_EQ(log.samples().size(), whole) << size;
     EXPECT_EQ(log.torn().empty(), size % line == 0 || lacks_newline_only) << size;
     log.append(sample_of("d", 1));
-    ASSERT_EQ(text_of(path), text.substr(0, whole * line) + to_json(sample_of("d", 1)) + "\n");
+    ASSERT_EQ(contents(path), text.substr(0, whole * line) + to_json(sample_of("d", 1)) + "\n");
   }
 }
 
@@ -211,7 +211,7 @@ TEST(SampleLog, AFullDiskLeavesWholeLines) {
     ::signal(SIGXFSZ, SIG_IGN);
     SampleLog log(path);
     log.append(sample_of("a", 1));
-    const rlimit limit{text_of(path).size() + 20, RLIM_INFINITY};
+    const rlimit limit{contents(path).size() + 20, RLIM_INFINITY};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     try {
       log.append(sample_of("a", 2));
@@ -223,7 +223,7 @@ TEST(SampleLog, AFullDiskLeavesWholeLines) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 7);
-  EXPECT_EQ(text_of(path), to_json(sample_of("a", 1)) + "\n");
+  EXPECT_EQ(contents(path), to_json(sample_of("a", 1)) + "\n");
 }
 
 TEST(Latest, KeepsTheLastOfARound) {
