@@ -73,7 +73,7 @@ void prepare_studies(BenchCommand& command) {
   }
 }
 
-// What cannot begin leaves nothing that would stand in the way of the next try.
+// A bench that could not begin leaves no file that would block the next try.
 void take_back(const fs::path& output, bool made) {
   std::error_code ignored;
   fs::remove(output / bench::kRequestFile, ignored);

@@ -121,7 +121,7 @@ class Runner {
     return true;
   }
 
-  /// Nobody knows how many samples a study takes that asks before each round.
+  /// The number of samples is not known of a study that decides before each round.
   void announce(std::span<const Turn> rest, std::size_t number) const {
     std::optional<double> seconds;
     if (!study_.worth) seconds = seconds_left(study_, log_.samples(), rest);

@@ -48,7 +48,7 @@ class Watched {
     SampleEnd end;
     while (!has_ended(end)) wait();
     end.seconds = watch_.seconds();
-    // What still holds the pipes is no part of the sample.
+    // A process that still holds the pipes is no part of the sample.
     while (output_.read(console_)) {
     }
     output_.close(console_);

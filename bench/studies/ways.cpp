@@ -32,7 +32,7 @@ constexpr double kLimit = 30 * 60;       // seconds; of a slow net a single step
 constexpr int kMostRounds = 20;
 constexpr double kMuch = 0.1;  // of the time: worth a word
 
-// Whoever runs a training has less to start and to understand with an earlier one.
+// From the way that is simplest to start and to understand.
 constexpr const char* kFromSimple[] = {"serial", "dp", "ddp", "mp", "pp", "ddp+mp", "ddp+pp"};
 
 std::vector<int> places_of(const StudyOptions& options) {
@@ -88,7 +88,7 @@ void add_way(std::vector<Point>& grid, Point point, const StudyOptions& options)
   }
 }
 
-// One place comes first, as the others are compared with it, and then what is most unlike it.
+// One place comes first, since the others are compared with it; then the most places.
 void add_ways(std::vector<Point>& grid, Point point, const StudyOptions& options) {
   std::vector<int> places = places_of(options);
   std::reverse(places.begin(), places.end());

@@ -29,7 +29,7 @@ std::string cell_note(const CellResult& result, const std::string& value);
 /// Returns the reasons that cell_note() cuts, in full: a line for each cell.
 std::vector<std::string> whole_reasons(const std::vector<CellResult>& results);
 
-/// Stands in a table's cell that has no value.
+/// The text of a table's cell without a value.
 inline constexpr const char* kNone = "-";
 
 /// Return the text of a table's cell; of an estimate its median.
@@ -59,8 +59,7 @@ auto value_in(const Row& row, const Value& value) {
   }
 }
 
-/// A table whose columns are declared one by one: what is above a column, and how its value is
-/// found in a row.
+/// A table whose columns are declared one by one: its head, and how its value is found in a row.
 ///
 ///     TableOf<Cell>("ddp-scaling-epochs", "Epochs")
 ///         .name("started by", &Cell::launcher)
