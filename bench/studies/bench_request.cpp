@@ -129,10 +129,8 @@ const std::vector<StudyEntry>& study_catalogue() {
 }
 
 const StudyEntry* find_study(const std::string& name) {
-  const auto& all = study_catalogue();
-  const auto found = std::find_if(
-      all.begin(), all.end(), [&](const StudyEntry& entry) { return entry.name == name; });
-  return found == all.end() ? nullptr : &*found;
+  return first_where(
+      study_catalogue(), [&](const StudyEntry& entry) { return entry.name == name; });
 }
 
 std::vector<Study> BenchRequest::make() const {
