@@ -120,7 +120,7 @@ void check_programs(const std::vector<bench::Study>& studies) {
   for (const bench::Study& study : studies)
     for (const bench::StudyCell& cell : study.cells)
       for (const auto& [verb, program] : programs)
-        if (std::find(cell.command.begin(), cell.command.end(), verb) != cell.command.end())
+        if (std::ranges::find(cell.command, verb) != cell.command.end())
           sibling_program("bench", program);
 }
 

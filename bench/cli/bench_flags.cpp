@@ -131,7 +131,7 @@ void refuse_grid_flags(const GivenFlags& given) {
 
 void check_schedules(const WaysRequest& ways) {
   const auto has = [&](const char* way) {
-    return std::find(ways.ways.begin(), ways.ways.end(), way) != ways.ways.end();
+    return std::ranges::find(ways.ways, way) != ways.ways.end();
   };
   check(ways.schedules.empty() || has("pp") || has("ddp+pp"), "bench: --schedule ",
       joined(ways.schedules, ","), " is for pp and ddp+pp, which are not among --ways ",
@@ -295,14 +295,13 @@ void check_taken(const std::string& data, const std::vector<std::string>& studie
     known.insert(known.end(), names.begin(), names.end());
   }
   const std::string name = bench::data_name(data);
-  check(std::find(known.begin(), known.end(), name) != known.end(), "bench: --data: ", name,
-      " is not a set of ", studies.size() == 1 ? studies.front() : "these studies",
-      did_you_mean(name, known));
+  check(std::ranges::find(known, name) != known.end(), "bench: --data: ", name, " is not a set of ",
+      studies.size() == 1 ? studies.front() : "these studies", did_you_mean(name, known));
 }
 
 bool any_study(const bench::BenchRequest& request, bool (*holds)(const bench::StudyEntry& study)) {
-  return std::any_of(request.studies.begin(), request.studies.end(),
-      [&](const std::string& study) { return holds(*bench::find_study(study)); });
+  return std::ranges::any_of(
+      request.studies, [&](const std::string& study) { return holds(*bench::find_study(study)); });
 }
 
 // The quick grid trains another net, which such a file does not fit.
@@ -341,7 +340,7 @@ void check_devices(const bench::BenchRequest& request) {
       joined(request.studies, ","));
   const std::vector<std::string> devices = split(request.options.device, ',');
   for (const std::string& device : devices)
-    check(!device.empty() && std::count(devices.begin(), devices.end(), device) == 1,
+    check(!device.empty() && std::ranges::count(devices, device) == 1,
         "bench: --device names each type once: ", request.options.device);
 }
 
@@ -374,7 +373,7 @@ void resolve_bench(
 std::string bench_help() { return bench_table().help(); }
 
 std::optional<BenchCommand> parse_bench(const std::vector<std::string>& arguments) {
-  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  const auto end = std::ranges::find(arguments, "--");
   const GivenFlags given = bench_table().parse({arguments.begin(), end});
   if (given.asks_help) return std::nullopt;
   BenchCommand command;

@@ -16,8 +16,7 @@ bool is_file_name(const std::string& id) {
            (letter >= '0' && letter <= '9') || letter == '.' || letter == '_' || letter == '-';
   };
   constexpr std::size_t kLongest = 200;  // a name of a file may have 255 bytes
-  return !id.empty() && id.front() != '.' && id.size() <= kLongest &&
-         std::all_of(id.begin(), id.end(), fits);
+  return !id.empty() && id.front() != '.' && id.size() <= kLongest && std::ranges::all_of(id, fits);
 }
 
 void check_cell(const StudyCell& cell, const std::string& where) {
@@ -62,8 +61,8 @@ std::string reason_of(const CellResult& cell) {
 
 CellResult result_of(const StudyCell& cell, std::vector<Sample> samples) {
   CellResult result{.cell = cell, .samples = std::move(samples), .estimates = {}, .reason = {}};
-  std::sort(result.samples.begin(), result.samples.end(),
-      [](const Sample& a, const Sample& b) { return a.round < b.round; });
+  std::ranges::sort(
+      result.samples, [](const Sample& a, const Sample& b) { return a.round < b.round; });
   result.estimates = estimates_of(result);
   result.reason = reason_of(result);
   for (const Sample& sample : result.samples) {
@@ -118,8 +117,8 @@ std::vector<int> CellResult::outlier_rounds(const std::string& value) const {
 }
 
 std::string CellResult::setting(const std::string& name) const {
-  const auto found = std::find_if(
-      cell.settings.begin(), cell.settings.end(), [&](const Setting& s) { return s.name == name; });
+  const auto found =
+      std::ranges::find_if(cell.settings, [&](const Setting& s) { return s.name == name; });
   return found == cell.settings.end() ? "" : found->value;
 }
 

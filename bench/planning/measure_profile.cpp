@@ -206,7 +206,7 @@ std::vector<MeasuredCell> profile_cells(const MeasureRequest& request, bool is_a
   std::vector<MeasuredCell> cells;
   const auto& left_out = request.left_out;
   const auto add = [&](MeasuredAs as, int batch) {
-    if (std::find(left_out.begin(), left_out.end(), as) != left_out.end()) return;
+    if (std::ranges::find(left_out, as) != left_out.end()) return;
     cells.push_back(cell_of(request, as, batch, measured(as).is_profiled && !is_again));
   };
   const bool has_pairs = 2 * request.cores_a_place <= request.cores;
@@ -214,7 +214,7 @@ std::vector<MeasuredCell> profile_cells(const MeasureRequest& request, bool is_a
   for (const int batch : request.batches) {
     add(MeasuredAs::kAlone, batch);
     if (has_pairs) add(MeasuredAs::kPair, batch);
-    if (!has_pairs || std::find(some.begin(), some.end(), batch) == some.end()) continue;
+    if (!has_pairs || std::ranges::find(some, batch) == some.end()) continue;
     add(MeasuredAs::kThreads, batch);
     add(MeasuredAs::kStages, batch);
     if (batch != some[some.size() / 2]) continue;

@@ -220,8 +220,8 @@ double computing(const LaneProfile& lane) {
 // Of a pipeline's threads the main one only waits for the others.
 const LaneProfile& busiest(const RankProfile& rank) {
   check(!rank.lanes.empty(), "plan: --beside: the profile has no threads");
-  return *std::max_element(
-      rank.lanes.begin(), rank.lanes.end(), [](const LaneProfile& one, const LaneProfile& other) {
+  return *std::ranges::max_element(
+      rank.lanes, [](const LaneProfile& one, const LaneProfile& other) {
         return computing(one) < computing(other);
       });
 }
@@ -303,8 +303,8 @@ std::string title_of(const plan::Answer& answer) { return concat("Plan: ", answe
 // For batch sizes that were not measured.
 std::string about_batches(const plan::Answer& answer) {
   const auto& points = answer.profile.layers.front().forward.points();
-  const auto count = std::count_if(answer.choices.begin(), answer.choices.end(),
-      [](const Choice& choice) { return choice.prediction.is_extrapolated; });
+  const auto count = std::ranges::count_if(
+      answer.choices, [](const Choice& choice) { return choice.prediction.is_extrapolated; });
   if (!answer.profile.is_measured || points.empty() || count == 0) return "";
   const double least = points.front().batch, most = points.back().batch;
   return concat("Batches of ", least, least == most ? "" : concat(" to ", most),
@@ -383,8 +383,8 @@ std::vector<const plan::Choice*> best_of_kinds(const plan::Answer& answer) {
   std::vector<const Choice*> best;
   for (const Choice& choice : answer.choices) {
     const std::string kind = kind_of(choice.prediction.way);
-    const bool is_there = std::any_of(best.begin(), best.end(),
-        [&](const Choice* each) { return kind_of(each->prediction.way) == kind; });
+    const bool is_there = std::ranges::any_of(
+        best, [&](const Choice* each) { return kind_of(each->prediction.way) == kind; });
     if (choice.fits() && !is_there) best.push_back(&choice);
   }
   return best;
@@ -415,9 +415,9 @@ std::optional<std::size_t> pick_of(
   const auto rate = [&](const Confirmed& each) {
     return answer.choices[each.choice].prediction.batch / each.step_seconds;
   };
-  return std::max_element(confirmed.begin(), confirmed.end(),
-      [&](const Confirmed& one, const Confirmed& other) { return rate(one) < rate(other); })
-      ->choice;
+  return std::ranges::max_element(confirmed, [&](const Confirmed& one, const Confirmed& other) {
+    return rate(one) < rate(other);
+  })->choice;
 }
 
 plot::Timeline timeline_of(const plan::Prediction& prediction, const std::string& id) {
@@ -444,8 +444,8 @@ std::string verdict_of(const PlanReport& report) {
   if (report.confirmed.empty()) return plan::verdict_of(report.answer);
   plan::Answer confirmed = report.answer;
   confirmed.pick = pick_of(report.answer, report.confirmed);
-  const auto measured = std::find_if(report.confirmed.begin(), report.confirmed.end(),
-      [&](const Confirmed& each) { return each.choice == confirmed.pick; });
+  const auto measured = std::ranges::find_if(
+      report.confirmed, [&](const Confirmed& each) { return each.choice == confirmed.pick; });
   return concat(plan::verdict_of(confirmed, measured->step_seconds), " It was the fastest of ",
       report.confirmed.size(), " that were trained for some steps here.");
 }

@@ -37,7 +37,7 @@ double seconds_of(const JsonFields& fields, const char* key) {
 std::string word_of(
     const JsonFields& fields, const char* key, const std::vector<std::string>& known) {
   const std::string word = fields.items().contains(key) ? fields.text(key) : "";
-  const bool is_known = std::find(known.begin(), known.end(), word) != known.end();
+  const bool is_known = std::ranges::find(known, word) != known.end();
   if (fields.items().contains(key) && !is_known) fields.refuse(key, "be one of " + joined(known));
   return word;
 }
@@ -118,7 +118,7 @@ std::string median_text(const std::vector<ResultsLine>& lines, double ResultsLin
 std::string marks_of(const std::vector<ResultsLine>& lines) {
   std::vector<std::string> marks;
   const auto any = [&](bool ResultsLine::*mark) {
-    return std::any_of(lines.begin(), lines.end(), [&](const auto& line) { return line.*mark; });
+    return std::ranges::any_of(lines, [&](const auto& line) { return line.*mark; });
   };
   if (any(&ResultsLine::oversubscribed)) marks.emplace_back("oversubscribed");
   if (any(&ResultsLine::extrapolated)) marks.emplace_back("extrapolated");

@@ -112,8 +112,7 @@ struct Panel {
   }
 
   bool oversubscribed() const {
-    return std::any_of(
-        ways.begin(), ways.end(), [](const auto& each) { return each.second.oversubscribed; });
+    return std::ranges::any_of(ways, [](const auto& each) { return each.second.oversubscribed; });
   }
 
   /// Estimates the seconds of a call.
@@ -172,7 +171,7 @@ struct Panel {
 std::vector<Panel> panels_of(const Cells& cells) {
   std::vector<Panel> panels;
   for (const Cell& cell : cells) {
-    auto found = std::find_if(panels.begin(), panels.end(), [&](const Panel& each) {
+    auto found = std::ranges::find_if(panels, [&](const Panel& each) {
       return each.collective == cell.collective && each.ranks == cell.ranks;
     });
     if (found == panels.end()) {

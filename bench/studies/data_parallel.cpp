@@ -143,8 +143,7 @@ std::optional<double> published_speed_up(const Cell& cell) {
 std::vector<std::string> models_of(const Cells& cells) {
   std::vector<std::string> models;
   for (const Cell& cell : cells) {
-    if (std::find(models.begin(), models.end(), cell.model) == models.end())
-      models.push_back(cell.model);
+    if (std::ranges::find(models, cell.model) == models.end()) models.push_back(cell.model);
   }
   return models;
 }
@@ -346,7 +345,7 @@ struct Panel {
 std::vector<Panel> panels(const Cells& cells) {
   std::vector<Panel> all;
   for (const Cell& cell : cells) {
-    auto found = std::find_if(all.begin(), all.end(), [&](const Panel& panel) {
+    auto found = std::ranges::find_if(all, [&](const Panel& panel) {
       return panel.model == cell.model && panel.repeat == cell.repeat;
     });
     if (found == all.end()) found = all.insert(found, Panel{cell.model, cell.repeat, {}});

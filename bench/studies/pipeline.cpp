@@ -236,7 +236,7 @@ Pointers fair_pipelines_of_the_study(const Cells& cells) {
 }
 
 const Cell* fastest(const Pointers& cells) {
-  const auto found = std::min_element(cells.begin(), cells.end(),
+  const auto found = std::ranges::min_element(cells,
       [](const Cell* a, const Cell* b) { return a->median(kRunSeconds) < b->median(kRunSeconds); });
   return found == cells.end() ? nullptr : *found;
 }

@@ -49,7 +49,7 @@ std::string note_of_sample(const SampleRow& row, const std::vector<SampleColumn>
       sample.not_measurable, sample.failure.empty() ? "" : "failed: " + sample.failure};
   for (const auto& [name, head] : values) {
     const auto rounds = row.result->outlier_rounds(name);
-    const bool is_outlier = std::find(rounds.begin(), rounds.end(), sample.round) != rounds.end();
+    const bool is_outlier = std::ranges::find(rounds, sample.round) != rounds.end();
     if (is_outlier) parts.push_back("outlier: " + head);
   }
   return noted(parts);

@@ -213,7 +213,7 @@ class BarsOf {
   void add(plot::Figure& figure, const Row& row) const {
     const std::string name = category_(row);
     auto& names = figure.x.categories;
-    auto found = std::find(names.begin(), names.end(), name);
+    auto found = std::ranges::find(names, name);
     if (found == names.end()) found = names.insert(names.end(), name);
     const auto x = static_cast<double>(found - names.begin());
     for (std::size_t i = 0; i < points_.size(); ++i) {

@@ -38,7 +38,7 @@ struct Measured : Point {
 /// Returns the first cell for which this holds; nullptr if there is none.
 template <class Cells, class Holds>
 auto first_where(const Cells& cells, Holds holds) -> decltype(&cells.front()) {
-  const auto found = std::find_if(cells.begin(), cells.end(), holds);
+  const auto found = std::ranges::find_if(cells, holds);
   return found == cells.end() ? nullptr : &*found;
 }
 

@@ -256,8 +256,8 @@ std::string about_nothing(const Answer& answer) {
   if (answer.choices.empty())
     return concat("Nothing is possible: ",
         answer.impossible.empty() ? "no way was asked for" : answer.impossible.front().reason, ".");
-  const auto least = std::min_element(
-      answer.choices.begin(), answer.choices.end(), [](const Choice& one, const Choice& other) {
+  const auto least =
+      std::ranges::min_element(answer.choices, [](const Choice& one, const Choice& other) {
         return one.lacking_bytes < other.lacking_bytes;
       });
   return concat("Nothing fits: ", describe(least->prediction.way), " comes nearest and lacks ",
@@ -322,7 +322,7 @@ Answer answer(const ModelProfile& profile, const Question& question) {
     for (const int places : question.places)
       add_choices(machine_of(question, nodes, places), answer);
   }
-  std::stable_sort(answer.choices.begin(), answer.choices.end(), is_better);
+  std::ranges::stable_sort(answer.choices, is_better);
   compare_with_one_place(answer);
   answer.pick = pick_among(answer.choices);
   return answer;
@@ -337,8 +337,8 @@ std::vector<std::size_t> pareto_front(const Answer& answer) {
     const Choice& own = answer.choices[i];
     if (!own.fits()) continue;
     // Choices are sorted by their rates: all that come before are faster.
-    const bool is_beaten = std::any_of(front.begin(), front.end(),
-        [&](std::size_t other) { return money(answer.choices[other]) <= money(own); });
+    const bool is_beaten = std::ranges::any_of(
+        front, [&](std::size_t other) { return money(answer.choices[other]) <= money(own); });
     if (!is_beaten) front.push_back(i);
   }
   std::reverse(front.begin(), front.end());
