@@ -14,18 +14,14 @@ large matrix product, and a share of it counts the arithmetic of direct convolut
 be above 1.
 """
 
-import argparse
-import json
 import os
 import statistics
 import time
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 
-from commands import output_of, cpu_model, SharedTime, training_rate
+from commands import ROOT, SharedTime, bold_ratio, cpu_model, last_json, output_of, parser_of, records_in, training_rate
 
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass
@@ -69,9 +65,8 @@ GPU_ROWS = {
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--peer-python", required=True, help="a Python that can import torch 2.15, torchvision and timm")
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help=f"all of the device, unless given: {', '.join(ROWS)}")
     parser.add_argument("--rounds", type=int, default=3)
@@ -102,8 +97,7 @@ def peer(arguments, row, setting):
     command += ["--batches", str(row.batches), "--ranks", str(ranks), "--threads", str(threads)]
     command += ["--device", arguments.device, "--precision", arguments.precision]
     command += [*row.peer_flags.split(), *(["--compile"] if compiled else [])]
-    lines = [line for line in output_of(command).split("\n") if line.startswith("{")]
-    record = json.loads(lines[-1])
+    record = records_in(output_of(command))[-1]
     return record["images_per_s"], record["flops_per_image"]
 
 
@@ -137,7 +131,7 @@ print(json.dumps([name, rate(lambda: a @ a, flops), rate(lambda: h @ h, flops), 
 
 def machine(arguments):
     """Returns a GPU's name and the peaks of the device, by large products and a large copy in the peer's library."""
-    return json.loads(output_of([arguments.peer_python, "-c", ROOF, arguments.device]))
+    return last_json(output_of([arguments.peer_python, "-c", ROOF, arguments.device]))
 
 
 def measure(arguments, name, row, roof):
@@ -147,12 +141,11 @@ def measure(arguments, name, row, roof):
         own.append(ours(arguments, row))
         speed, flops = peer(arguments, row, setting)
         others.append(speed)
-    pairs = [a / b for a, b in zip(own, others)]
     ours_median, peers_median = statistics.median(own), statistics.median(others)
     ranks, threads, compiled = setting
     print(f"| {name} | {ours_median:,.4g} ({ours_median * flops / roof:.2f}) | {peers_median:,.4g} ({peers_median * flops / roof:.2f}), "
           f"{ranks} x {threads}{', compiled' if compiled else ''} "
-          f"| **{ours_median / peers_median:.2f}** ({min(pairs):.2f} to {max(pairs):.2f}) | {busy.of_others():.0%} |", flush=True)
+          f"| {bold_ratio(own, others)} | {busy.of_others():.0%} |", flush=True)
 
 
 def main():

@@ -7,12 +7,13 @@
 #include "lockstep/data/transforms/augment.h"
 
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <functional>
 #include <iostream>
 #include <map>
 #include <vector>
+
+#include "pipeline/machine_load.h"
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
@@ -68,10 +69,8 @@ std::vector<Bytes> files_of(const Bytes& bytes) {
 
 using Transform = std::function<void(std::int64_t sample, const data::SampleKey& key)>;
 
-// Of the processor's own time, which other programs on a busy machine disturb least.
-double cpu_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
-
-// Goes through the samples again and again, another epoch each time; the first one warms up.
+// Of the processor's own time, which other programs on a busy machine disturb least. Goes through
+// the samples again and again, another epoch each time; the first one warms up.
 void time_epochs(std::int64_t samples, double seconds, const Transform& transform) {
   const auto run_epoch = [&](std::int64_t epoch) {
     for (std::int64_t i = 0; i < samples; ++i)

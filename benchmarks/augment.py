@@ -10,18 +10,14 @@ time), so other programs on a busy core are not counted. Needs a Python with tor
 and Lockstep built by ./dev build. The machine's load is printed beside each figure.
 """
 
-import argparse
-import json
 import os
-import platform
 import statistics
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-MALLOC = {"MALLOC_MMAP_THRESHOLD_": "1073741824", "MALLOC_TRIM_THRESHOLD_": "1073741824", "MALLOC_TOP_PAD_": "67108864"}
+from commands import ROOT, cpu_model, last_json, output_of, parser_of, ratio_of
+
+MALLOC = ("MALLOC_MMAP_THRESHOLD_=1073741824", "MALLOC_TRIM_THRESHOLD_=1073741824", "MALLOC_TOP_PAD_=67108864")
 
 # Run by the peer's Python, which has numpy and Pillow. Octaves of noise make pictures that compress like photographs.
 MAKE_IMAGES = """
@@ -52,22 +48,16 @@ with open(sys.argv[1] + "/jpegs", "wb") as file:
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__, "augment_benchmark")
     parser.add_argument("--peer-python", required=True, help="a Python that can import timm 1.0.31 and Pillow 12")
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/augment_benchmark"))
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=2, help="of each measurement")
     parser.add_argument("--core", default="0", help="the core that all run on")
     return parser.parse_args()
 
 
-def images_per_second(command, core, environment=None):
-    done = subprocess.run(
-        ["taskset", "-c", core, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})})
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return json.loads(done.stdout.strip().split("\n")[-1])["images_per_second"]
+def images_per_second(command, core, variables=()):
+    return last_json(output_of(["taskset", "-c", core, "env", "OMP_NUM_THREADS=1", *variables, *command]))["images_per_second"]
 
 
 def compare(arguments, name, flags):
@@ -82,21 +72,15 @@ def compare(arguments, name, flags):
     for side, values in rates.items():
         print(f"  {side:20} {statistics.median(values):9.1f} images/s ({min(values):.1f} to {max(values):.1f})")
     best = max(("timm", "timm, malloc tuned"), key=lambda side: statistics.median(rates[side]))
-    pairs = [own / other for own, other in zip(rates["lockstep"], rates[best])]
-    ratio = statistics.median(rates["lockstep"]) / statistics.median(rates[best])
-    print(f"  ratio of medians to {best}: {ratio:.2f}; by round {min(pairs):.2f} to {max(pairs):.2f}", flush=True)
-
-
-def cpu_model():
-    lines = Path("/proc/cpuinfo").read_text().split("\n")
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    ratio, least, most = ratio_of(rates["lockstep"], rates[best])
+    print(f"  ratio of medians to {best}: {ratio:.2f}; by round {least:.2f} to {most:.2f}", flush=True)
 
 
 def main():
     arguments = parse_arguments()
     print(f"{cpu_model()}, core {arguments.core} of {os.cpu_count()}")
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([arguments.peer_python, "-c", MAKE_IMAGES, folder], check=True)
+        output_of([arguments.peer_python, "-c", MAKE_IMAGES, folder])
         jpegs = Path(folder, "jpegs").stat().st_size / 64 / 1024
         compare(arguments, "32 x 32 to 32 x 32", ["--pixels", f"{folder}/pixels"])
         flags = ["--jpegs", f"{folder}/jpegs", "--output", "224"]

@@ -15,23 +15,19 @@ begin with the peer's weights, and the loss of each step is compared: the same s
 losses until rounding has grown. Without --peer-python only Lockstep trains.
 """
 
-import argparse
-import json
 import os
 import statistics
 import sys
 import tempfile
 from pathlib import Path
 
-from commands import output_of
+from commands import ROOT, last_json, output_of, parser_of, records_in
 
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--peer-python", help="a Python that can import torch, torchvision and timm")
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     parser.add_argument("--train", type=int, default=5000, help="training images")
     parser.add_argument("--test", type=int, default=2000, help="test images")
     parser.add_argument("--classes", type=int, default=10, help="of the 100 classes; more classes need more images")
@@ -84,26 +80,22 @@ def peer_command(arguments, data, seed):
 
 
 def train_lockstep(arguments, data, seed, run):
-    summary = json.loads(output_of(lockstep_command(arguments, data, seed, run)).strip().split("\n")[-1])
+    summary = last_json(output_of(lockstep_command(arguments, data, seed, run)))
     return [(epoch["val_accuracy"], epoch["train_loss"], epoch["train_seconds"]) for epoch in summary["epochs"]]
 
 
-def records_of(text):
-    return [json.loads(line) for line in text.split("\n") if line.startswith("{")]
-
-
 def train_peer(arguments, data, seed):
-    epochs = records_of(output_of(peer_command(arguments, data, seed)))
+    epochs = records_in(output_of(peer_command(arguments, data, seed)))
     return [(epoch["test_accuracy"], epoch["train_loss"], epoch["seconds"]) for epoch in epochs]
 
 
 def compare_steps(arguments, data, seed, folder):
     start, run = f"{folder}/start.pth", f"{folder}/steps"
     steps = ["--steps", str(arguments.steps), "--initial-weights", start]
-    peer = [record["loss"] for record in records_of(output_of(peer_command(arguments, data, seed) + steps))]
+    peer = [record["loss"] for record in records_in(output_of(peer_command(arguments, data, seed) + steps))]
     output_of(lockstep_command(arguments, data, seed, run)
               + ["--pretrained", start, "--max-steps", str(arguments.steps), "--log-interval", "1"])
-    lines = records_of(Path(f"{run}/metrics.jsonl").read_text())
+    lines = records_in(Path(f"{run}/metrics.jsonl").read_text())
     own = [line["loss"] for line in lines if line["split"] == "train"]
     if len(own) != arguments.steps or len(peer) != arguments.steps:
         sys.exit(f"{len(own)} steps of Lockstep and {len(peer)} of PyTorch instead of {arguments.steps}")

@@ -1,5 +1,6 @@
 """Runs the programs that a benchmark compares, and tells what else ran meanwhile."""
 
+import argparse
 import json
 import os
 import platform
@@ -11,6 +12,15 @@ import tempfile
 import time
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def parser_of(script, program="lockstep"):
+    """Returns the parser of a script's flags, with its text as the help and --lockstep, the program that it runs."""
+    parser = argparse.ArgumentParser(description=script, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin" / program))
+    return parser
+
 
 def output_of(command):
     """Returns what a command prints; ends the benchmark with the last of its errors when it fails."""
@@ -20,12 +30,22 @@ def output_of(command):
     return done.stdout
 
 
+def last_json(printed):
+    """Returns the JSON in the last line of what a command printed."""
+    return json.loads(printed.strip().split("\n")[-1])
+
+
+def records_in(text):
+    """Returns the JSON objects among the lines of a text."""
+    return [json.loads(line) for line in text.split("\n") if line.startswith("{")]
+
+
 def training_rate(command, samples):
     """Runs `lockstep train` of two epochs with this many samples each; returns the samples a second of the second one."""
     with tempfile.TemporaryDirectory() as folder:
         quiet = ["--val-interval", "never", "--snapshot-interval", "never", "--progress", "none", "--json"]
         printed = output_of([*command, "--data", "mock", "--epochs", "2", *quiet, "--output", f"{folder}/run"])
-    last = json.loads(printed.strip().split("\n")[-1])["epochs"][-1]
+    last = last_json(printed)["epochs"][-1]
     if last["samples"] != samples:
         sys.exit(f"not the same work: {last['samples']} samples an epoch, not {samples}")
     return samples / last["train_seconds"]
@@ -43,9 +63,58 @@ def seconds_of_step(run):
     return statistics.median([line["step_ms"] / 1e3 for line in lines if line["split"] == "train" and line["rank"] == 0][1:])
 
 
+def stat_of(process):
+    """Returns what the kernel says of a process, a folder of /proc, from its state on: then the parent, the group, the session."""
+    return (process / "stat").read_text().rpartition(")")[2].split()
+
+
+def variables_of(process):
+    return (process / "environ").read_bytes().split(b"\0")
+
+
+def processes_where(holds):
+    """Returns the processes for which this holds, looked at in their folders of /proc; one that ends meanwhile is none."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if holds(process):
+                found.append(int(process.name))
+        except OSError:
+            pass
+    return found
+
+
 def cpu_model():
     lines = Path("/proc/cpuinfo").read_text().split("\n")
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def setting(*more):
+    """Returns the first line of a report: the machine, what else is given, the day."""
+    return ", ".join([cpu_model(), f"{os.cpu_count()} cores", *more, time.strftime("%d %B %Y")])
+
+
+def with_range(values, form):
+    """Returns the median with the least and the largest value, each in this format."""
+    return f"{statistics.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
+
+
+def ratio_of(over, under):
+    """Returns the ratio of medians, and the least and the largest of the ratios of each round."""
+    pairs = [a / b for a, b in zip(over, under)]
+    return statistics.median(over) / statistics.median(under), min(pairs), max(pairs)
+
+
+def bold_ratio(over, under):
+    """Returns that as a cell of a table."""
+    ratio, least, most = ratio_of(over, under)
+    return f"**{ratio:.2f}** ({least:.2f} to {most:.2f})"
+
+
+def aligned(rows):
+    """Returns rows of words as a text with columns of equal width, all but the first to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return "\n".join("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)
 
 
 def busy_seconds():

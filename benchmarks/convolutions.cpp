@@ -8,8 +8,8 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <functional>
+#include <iostream>
 #include <string>
 #include <vector>
 
@@ -20,13 +20,16 @@
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/randn.h>
 
+#include "bench/statistics/median.h"
 #include "lockstep/core/exit_code.h"
-#include "lockstep/core/text.h"
+#include "lockstep/core/stopwatch.h"
 #include "lockstep/flags/flag_table.h"
 #include "lockstep/nn/conv/winograd.h"
 
 namespace lockstep::benchmark {
 namespace {
+
+using bench::median;
 
 struct Layer {
   const char* net;
@@ -44,31 +47,6 @@ struct Options {
   int rounds = 9;
   bool in_bf16 = false;
 };
-
-const FlagTable<Options>& flags() {
-  static const FlagTable<Options> kTable(
-      {.verb = "convolutions_benchmark",
-          .usage = "convolutions_benchmark [flags]",
-          .description = "Times convolutions of ours and of oneDNN.\n",
-          .footer = ""},
-      {{"Flags",
-          {flag("--threads", "N", "threads of each", &Options::threads).from(1).to(1024),
-              flag("--rounds", "N", "that are measured", &Options::rounds).from(1).to(10'000),
-              flag("--bf16", "", "images and weights are bf16", &Options::in_bf16)}}});
-  return kTable;
-}
-
-double seconds(bool of_cpu) {
-  timespec now{};
-  ::clock_gettime(of_cpu ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 /// One pass of a layer, by both.
 struct Pass {
@@ -100,9 +78,10 @@ std::vector<Pass> passes_of(const Layer& layer, at::ScalarType type) {
 }
 
 double timed(const std::function<at::Tensor()>& run, bool of_cpu) {
-  const double start = seconds(of_cpu);
+  const double cpu = cpu_seconds();
+  const Stopwatch watch;
   const at::Tensor result = run();
-  return seconds(of_cpu) - start;
+  return of_cpu ? cpu_seconds() - cpu : watch.seconds();
 }
 
 void report(const Layer& layer, const Pass& pass) {
@@ -136,10 +115,15 @@ void measure(const Layer& layer, const Options& options) {
 }
 
 int run(int count, char** values) {
-  const GivenFlags given = flags().parse(std::vector<std::string>(values + 1, values + count));
-  if (given.asks_help) return std::fputs(flags().help().c_str(), stdout) < 0 ? 1 : 0;
-  Options options;
-  flags().read(options, given);
+  const FlagTable<Options> table({"convolutions_benchmark", "convolutions_benchmark [flags]",
+                                     "Times convolutions of ours and of oneDNN.\n", ""},
+      {{"Flags",
+          {flag("--threads", "N", "threads of each", &Options::threads).from(1).to(1024),
+              flag("--rounds", "N", "that are measured", &Options::rounds).from(1).to(10'000),
+              flag("--bf16", "", "images and weights are bf16", &Options::in_bf16)}}});
+  const auto request = table.request({values + 1, values + count}, std::cout);
+  if (!request) return 0;
+  const Options& options = *request;
   const at::NoGradGuard no_grad;
   at::set_num_threads(options.threads);
   const MachineLoad load;

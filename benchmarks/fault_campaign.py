@@ -12,7 +12,6 @@ without the disturbance ends with 0, and the results equal those of a run that w
 and each failure with its command line; ends with code 1 if there is one.
 """
 
-import argparse
 import os
 import signal
 import subprocess
@@ -23,21 +22,20 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from commands import aligned, parser_of
 from faults import cases, checks, phases
 from resume import outcome, sets, victims
 
-ROOT = Path(__file__).resolve().parent.parent
 TRAIN_IMAGES, TEST_IMAGES = 132, 3000
 RESUME_SECONDS = 300  # a whole run, on a busy machine
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--cases", type=int, default=500, help="how many cases to draw [500]")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="numbers of cases, separated by commas: of those drawn only these are run")
     parser.add_argument("--patience", type=float, default=10, help="seconds from the signal to the end of the run [10]")
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     parser.add_argument("--output", help="a folder in which to keep the runs that failed")
     return parser.parse_args()
 
@@ -176,9 +174,7 @@ def table(results, column, names):
             failed = sum(bool(result.complaints) for result in found)
             row.append(f"{len(found)}" + (f" ({failed} bad)" if failed else "") if found else "-")
         lines.append(row)
-    widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
-    return "\n".join("  ".join(cell.rjust(width) if place else cell.ljust(width)
-                               for place, (cell, width) in enumerate(zip(line, widths))) for line in lines)
+    return aligned(lines)
 
 
 def show(results, arguments):

@@ -12,29 +12,26 @@ The bound: whatever the algorithm, a host must receive the other one's sums, so 
 sends just that. A ring through all four ranks crosses each link with 2 * 3 / 4 of n, so Gloo cannot have more than 2/3 of the bound.
 """
 
-import argparse
 import json
 import os
 import statistics
 import tempfile
 from pathlib import Path
 
-import commands
+from commands import SharedTime, cpu_model, output_of, parser_of, with_range
 
-ROOT = Path(__file__).resolve().parent.parent
 BACKENDS = ("hierarchical", "gloo")
 BITS = {"1gbit": 1e9, "10gbit": 1e10}
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rates", default="1gbit,10gbit,none", help="of each host's link, both ways")
     parser.add_argument("--sizes", default="1,4,16,100", help="of messages, in millions of bytes")
     parser.add_argument("--op", default="all_reduce", help="a collective of `lockstep collectives`")
     parser.add_argument("--rounds", type=int, default=3, help="in each of which every backend is measured")
     parser.add_argument("--iterations", type=int, default=5, help="repeats in a round")
     parser.add_argument("--memory", default="group", help="group, as DDP's buckets have, or ordinary")
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     return parser.parse_args()
 
 
@@ -46,7 +43,7 @@ def seconds_of(arguments, rate, backend, size):
         ranks = [*hosts, "--nproc-per-node", "2", "--no-pin", "--", arguments.lockstep, "collectives", "--op", arguments.op]
         message = ["--backend", backend, "--min-bytes", str(size), "--max-bytes", str(size), "--memory", arguments.memory]
         repeats = ["--warmup", "2", "--iterations", str(arguments.iterations), "--output", f"{folder}/sweep"]
-        commands.output_of([*ranks, *message, *repeats])
+        output_of([*ranks, *message, *repeats])
         return json.loads(Path(f"{folder}/sweep/collectives.jsonl").read_text())["repeat_seconds"]
 
 
@@ -64,13 +61,13 @@ def median_of(rounds):
 
 
 def shown(rounds):
-    values = sorted(value * 1e3 for repeats in rounds for value in repeats)
-    return f"{statistics.median(values):.3g} ms ({values[0]:.3g} to {values[-1]:.3g})"
+    values = [value * 1e3 for repeats in rounds for value in repeats]
+    return with_range(values, ".3g").replace(" (", " ms (")
 
 
 def row(arguments, rate, megabytes):
     size = int(float(megabytes) * 1e6)
-    load = commands.SharedTime()
+    load = SharedTime()
     rounds = measure(arguments, rate, size)
     ours, flat = rounds["hierarchical"], rounds["gloo"]
     by_round = sorted(statistics.median(b) / statistics.median(a) for a, b in zip(ours, flat))
@@ -82,7 +79,7 @@ def row(arguments, rate, megabytes):
 
 def main():
     arguments = parse_arguments()
-    print(f"{commands.cpu_model()}, {os.cpu_count()} cores, {arguments.op}, {arguments.memory} memory")
+    print(f"{cpu_model()}, {os.cpu_count()} cores, {arguments.op}, {arguments.memory} memory")
     head = ["link", "MB", "hierarchical", "share of the bound", "Gloo", "share", "Gloo's / hierarchical (by round)", "other programs"]
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for rate in arguments.rates.split(","):

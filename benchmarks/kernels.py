@@ -10,18 +10,15 @@ ranks they are those of the clock. Each run's first steps are left out. Needs Lo
 convolutions.cpp times the layers alone.
 """
 
-import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import tempfile
 from pathlib import Path
 
-from commands import output_of
+from commands import cpu_model, output_of, parser_of, ratio_of
 
-ROOT = Path(__file__).resolve().parent.parent
 # Batch, image size, steps that are measured.
 NETS = {
     "resnet18-cifar": (64, 32, 8),
@@ -32,8 +29,7 @@ FIRST_STEPS = 2
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
+    parser = parser_of(__doc__)
     parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--ranks", type=int, default=1)
@@ -77,14 +73,8 @@ def compare(arguments, net):
             values.append(rate(arguments, net, kernels))
     for kernels, values in rates.items():
         print(f"{net:15} {kernels:8} {statistics.median(values):8.2f} images/s ({min(values):.2f} to {max(values):.2f})")
-    pairs = [own / other for own, other in zip(rates["own"], rates["libtorch"])]
-    ratio = statistics.median(rates["own"]) / statistics.median(rates["libtorch"])
-    print(f"{net:15} ratio of medians {ratio:.2f}; by pair {min(pairs):.2f} to {max(pairs):.2f}", flush=True)
-
-
-def cpu_model():
-    lines = Path("/proc/cpuinfo").read_text().split("\n")
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    ratio, least, most = ratio_of(rates["own"], rates["libtorch"])
+    print(f"{net:15} ratio of medians {ratio:.2f}; by pair {least:.2f} to {most:.2f}", flush=True)
 
 
 def main():

@@ -9,24 +9,20 @@ what the peer does is in peers/mnist_ddp.py. Prints the accuracy of each run, bo
 standard error). Needs a Python with torch 2.15 and Lockstep built by ./dev build.
 """
 
-import argparse
 import gzip
-import json
 import os
 import shutil
 import statistics
 import tempfile
 from pathlib import Path
 
-from commands import cpu_model, output_of
+from commands import ROOT, cpu_model, last_json, output_of, parser_of, records_in
 
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--peer-python", required=True, help="a Python that can import torch 2.15")
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     parser.add_argument("--data", default="/usr/share/datasets/fashion-mnist", help="the folder of the four files")
     parser.add_argument("--model", choices=["small", "large"], default="small")
     parser.add_argument("--train", type=int, default=60000, help="images to train on")
@@ -55,14 +51,14 @@ def accuracy_of_lockstep(arguments, seed, data, run):
     command = [arguments.lockstep, "train", "--model", f"mnist-{arguments.model}", "--data", f"fashion-mnist:{data}"]
     command += ["--parallel", "ddp", "--nproc-per-node", "2", "--batch-size", "128", "--precision", arguments.precision]
     command += ["--epochs", str(arguments.epochs), "--seed", seed, "--progress", "none", "--json", "--output", run]
-    last = json.loads(output_of(command).strip().split("\n")[-1])["epochs"][-1]
+    last = last_json(output_of(command))["epochs"][-1]
     return last["samples"], last["val_accuracy"]
 
 
 def accuracy_of_peer(arguments, seed, data):
     command = [arguments.peer_python, str(ROOT / "benchmarks/peers/mnist_ddp.py"), "--model", arguments.model]
     command += ["--epochs", str(arguments.epochs), "--precision", arguments.precision, "--seed", seed, "--data", str(data)]
-    last = json.loads([line for line in output_of(command).split("\n") if line.startswith("{")][-1])
+    last = records_in(output_of(command))[-1]
     return last["samples"], last["test_accuracy"]
 
 

@@ -10,25 +10,17 @@ Lockstep built by ./dev build. Each run's first epoch is printed separately and 
 costs. The share of the machine's CPU time that other programs used is printed beside each run.
 """
 
-import argparse
-import json
 import os
-import platform
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from commands import ROOT, SharedTime, cpu_model, last_json, output_of, parser_of, records_in
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--peer-python", required=True, help="a Python that can import torch 2.15")
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     parser.add_argument("--model", choices=["small", "large"], default="small")
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--epochs", type=int, default=3)
@@ -37,27 +29,10 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def busy_seconds():
-    """Returns the CPU seconds that the whole machine has spent on anything but idling."""
-    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
-    idle = fields[3] + fields[4]
-    return (sum(fields[:8]) - idle) / os.sysconf("SC_CLK_TCK")
-
-
-def own_seconds():
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
-
-
 def run(command):
     """Runs a command; returns its stdout and the share of the machine that other programs used meanwhile."""
-    busy, own, start = busy_seconds(), own_seconds(), time.monotonic()
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wall = time.monotonic() - start
-    if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
-    others = (busy_seconds() - busy) - (own_seconds() - own)
-    return done.stdout, max(0.0, others) / (wall * os.cpu_count())
+    shared = SharedTime()
+    return output_of(command), shared.of_others()
 
 
 def run_lockstep(arguments):
@@ -68,7 +43,7 @@ def run_lockstep(arguments):
         if arguments.limit:
             command += ["--limit-train-batches", str(arguments.limit // 256)]
         output, others = run(command)
-    summary = json.loads(output.strip().split("\n")[-1])
+    summary = last_json(output)
     return {
         "seconds": [epoch["train_seconds"] for epoch in summary["epochs"]],
         "samples": summary["epochs"][0]["samples"],
@@ -83,7 +58,7 @@ def run_peer(arguments):
     if arguments.limit:
         command += ["--limit", str(arguments.limit)]
     output, others = run(command)
-    epochs = [json.loads(line) for line in output.split("\n") if line.startswith("{")]
+    epochs = records_in(output)
     accuracies = [epoch["test_accuracy"] for epoch in epochs if epoch.get("test_accuracy") is not None]
     return {
         "seconds": [epoch["seconds"] for epoch in epochs],
@@ -96,11 +71,6 @@ def run_peer(arguments):
 def show(name, result):
     seconds = " ".join(f"{value:7.3f}" for value in result["seconds"])
     print(f"{name:8}  epochs {seconds} s   accuracy {result['accuracy']:.4f}   others {result['others']:5.1%}", flush=True)
-
-
-def cpu_model():
-    lines = Path("/proc/cpuinfo").read_text().split("\n")
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def main():

@@ -20,7 +20,6 @@ on the number of ranks: all its epochs, each sample of each once but for padding
 refused, or find no world, and its folder stay as it was.
 """
 
-import argparse
 import collections
 import json
 import os
@@ -34,11 +33,11 @@ import tempfile
 import time
 from pathlib import Path
 
+from commands import parser_of, stat_of
 from faults import checks
 from recovery_nodes import free_port, kill, members, ranks_in
 from resume import outcome, sets
 
-ROOT = Path(__file__).resolve().parent.parent
 NODES = 2
 LONGEST_SECONDS = 300  # of a run, and ten times as long as one that nobody disturbs for each kill
 MOST_SECONDS_BETWEEN = {"snapshots": 2, "rescues": 4}  # kills; a rescue pays after half a second of training
@@ -66,7 +65,7 @@ int fsync(int file) {
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--kills-a-run", type=int, default=10, help="at most; drawn from 1 [10]")
     parser.add_argument("--goodput", type=float, default=0, help="instead: minutes of a training with a failure a minute")
@@ -74,7 +73,6 @@ def parse_arguments():
     parser.add_argument("--no-spares", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="with --elastic: a folder for the logs of runs that differ")
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     return parser.parse_args()
 
 
@@ -108,8 +106,11 @@ class Run:
                 kill(process)
             time.sleep(0.02)
 
+    def log_of(self, node):
+        return self.folder / "errors"
+
     def start(self, node):
-        with (self.folder / "errors").open("ab") as errors:
+        with self.log_of(node).open("ab") as errors:
             self.launchers[node] = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
                                                     env=self.environment, start_new_session=True, cwd=self.folder)
         self.starts += 1
@@ -181,11 +182,11 @@ class ElasticRun(Run):
             for line in lines.decode(errors="replace").splitlines():
                 self.note(f"{name}: {line}")
 
+    def log_of(self, node):
+        return self.folder / f"node {node}"
+
     def start(self, node):
-        with (self.folder / f"node {node}").open("ab") as errors:
-            self.launchers[node] = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
-                                                    env=self.environment, start_new_session=True, cwd=self.folder)
-        self.starts += 1
+        super().start(node)
         self.note(f"node {node} starts as {self.launchers[node].pid}")
 
     def tail(self):
@@ -222,7 +223,7 @@ class ElasticRun(Run):
         found = collections.defaultdict(list)
         for entry in Path("/proc").glob("[0-9]*"):
             try:
-                node = launchers.get(int((entry / "stat").read_text().rpartition(")")[2].split()[1]))
+                node = launchers.get(int(stat_of(entry)[1]))
                 words = (entry / "environ").read_text().split("\0") if node is not None else []
             except (OSError, ValueError):  # it has ended, or its name is cut within a letter
                 continue

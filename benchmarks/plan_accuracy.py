@@ -18,7 +18,6 @@ FOLDER keeps profiles, links and what was trained: the same command goes on wher
 planner that was changed because of some cases is judged by others: another --seed.
 """
 
-import argparse
 import os
 import statistics
 import sys
@@ -26,19 +25,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from commands import cpu_model, output_of
+from commands import cpu_model, output_of, parser_of
 from plan_cases.drawn import MODELS, RATES, draw_cases, draw_questions, name_of
 from plan_cases.picture import scatter
 from plan_cases.planned import pick_of, predict
 from plan_cases.trained import Trainings
 
-ROOT = Path(__file__).resolve().parent.parent
 GOOD = 0.05  # what a pick may lose
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
+    parser = parser_of(__doc__)
     parser.add_argument("--cases", type=int, default=120)
     parser.add_argument("--questions", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3, help="of measuring a model and training its cases")

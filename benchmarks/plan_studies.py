@@ -8,14 +8,12 @@ net with their shares of the arithmetic, scaled to what the study measured on on
 and the error of each other row. What the link is taken for stands beside it.
 """
 
-import argparse
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from commands import last_json, output_of, parser_of
+
 FAR = 1 << 20
 # Seconds in which Python starts the kernels of one forward of ResNet50: its latency for one image on a V100, in NVIDIA's
 # DeepLearningExamples of 2019. The backward pass needs as long, without Python but with twice the kernels.
@@ -117,10 +115,7 @@ class Planner:
         file = self.folder / "profile.json"
         file.write_text(json.dumps(profile))
         command = [self.lockstep, "plan", "--profile", str(file), "--json", *map(str, flags)]
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(done.stderr)
-        return json.loads(done.stdout.strip().split("\n")[-1])["choices"][0]["step_seconds"]
+        return last_json(output_of(command))["choices"][0]["step_seconds"]
 
 
 def title(text):
@@ -205,9 +200,7 @@ def pipeline(planner):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
-    arguments = parser.parse_args()
+    arguments = parser_of(__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         planner = Planner(arguments.lockstep, folder)
         for study in (data_parallel, throughput, ddp_scaling, scale_out, pipeline):

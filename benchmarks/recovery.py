@@ -10,7 +10,6 @@ random moment, waits for the first step of the next attempt, and ends the run. B
 same way: by the line that rank 0 writes after a step. What the peer does is in peers/mnist_restart.py.
 """
 
-import argparse
 import json
 import os
 import random
@@ -22,19 +21,19 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from commands import ROOT, parser_of
+
 INTERVAL = 50
 LONGEST_SECONDS = 120
 TAIL_BYTES = 4096  # more than one line
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--peer-python", help="a Python that can import torch")
     parser.add_argument("--peer-flags", default="", help="of peers/mnist_restart.py")
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     return parser.parse_args()
 
 
@@ -56,25 +55,28 @@ def peer_side(arguments, folder):
     return command, folder / "steps.jsonl", "mnist_restart.py"
 
 
-def last_line(path):
-    """Returns restart and step of the newest complete line; (-1, 0) before there is one."""
+def last_record(path):
+    """Returns what the newest complete line holds; None before there is one."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL_BYTES))
             text = file.read()
     except FileNotFoundError:
-        return -1, 0
+        return None
     lines = text[:text.rfind(b"\n") + 1].splitlines()
-    if not lines:
-        return -1, 0
-    line = json.loads(lines[-1])
-    return line["restart"], line["step"]
+    return json.loads(lines[-1]) if lines else None
 
 
-def wait_for(process, path, condition):
-    """Checks every millisecond; raises RuntimeError when the run has ended or it takes too long."""
+def last_line(path):
+    """Returns restart and step of that line; (-1, 0) before there is one."""
+    record = last_record(path)
+    return (record["restart"], record["step"]) if record else (-1, 0)
+
+
+def wait_for(process, path, condition, look=last_line):
+    """Looks every millisecond; raises RuntimeError when the process has ended or it takes too long."""
     begin = time.monotonic()
-    while not condition(last_line(path)):
+    while not condition(look(path)):
         if process.poll() is not None or time.monotonic() - begin > LONGEST_SECONDS:
             raise RuntimeError(f"no such step; the run ended with {process.poll()}")
         time.sleep(0.001)
@@ -135,17 +137,22 @@ def show(name, samples):
     return statistics.median(good)
 
 
+def medians_of(sides, rounds, what, measure):
+    """Measures the sides in turn and shows each round; returns the median of each side."""
+    samples = {name: [] for name in sides}
+    for number in range(rounds):
+        for name, side in sides.items():
+            samples[name].append(measure(side))
+        latest = ", ".join(f"{name} {list_[-1]:.2f} s" if list_[-1] else f"{name} failed" for name, list_ in samples.items())
+        print(f"{what} {number + 1}: {latest}; load {os.getloadavg()[0]:.2f}", flush=True)
+    return [show(name, list_) for name, list_ in samples.items()]
+
+
 def main():
     arguments = parse_arguments()
     source = random.Random(arguments.seed)
     sides = {"lockstep": lockstep_side, "with spares": spares_side} | ({"torchrun": peer_side} if arguments.peer_python else {})
-    samples = {name: [] for name in sides}
-    for number in range(arguments.rounds):
-        for name, side in sides.items():
-            samples[name].append(seconds_to_next_step(side, arguments, source))
-        latest = ", ".join(f"{name} {list_[-1]:.2f} s" if list_[-1] else f"{name} failed" for name, list_ in samples.items())
-        print(f"round {number + 1}: {latest}; load {os.getloadavg()[0]:.2f}", flush=True)
-    medians = [show(name, list_) for name, list_ in samples.items()]
+    medians = medians_of(sides, arguments.rounds, "round", lambda side: seconds_to_next_step(side, arguments, source))
     for name, median in list(zip(sides, medians))[1:]:
         print(f"{name} over lockstep: ratio of medians {median / medians[0]:.2f}")
 

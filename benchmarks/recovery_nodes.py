@@ -11,8 +11,6 @@ launcher because those of torchrun would go on training without it. Both sides a
 line that rank 0 writes after a step. What the peer does is in peers/mnist_restart.py.
 """
 
-import argparse
-import json
 import os
 import random
 import signal
@@ -24,18 +22,17 @@ import time
 from pathlib import Path
 
 import recovery
+from commands import ROOT, parser_of, processes_where, stat_of, variables_of
 
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=12, help="of each kind of kill")
     parser.add_argument("--kinds", default="rank,node", help="what is killed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--spares", action="store_true", help="Lockstep's ranks have spares")
     parser.add_argument("--peer-python", help="a Python that can import torch")
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     return parser.parse_args()
 
 
@@ -68,40 +65,14 @@ def peer_side(arguments, folder, port):
 
 def last_step(path):
     """Returns which rank 0 wrote the newest complete line, and its step; (None, 0) before there is one."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - recovery.TAIL_BYTES))
-            text = file.read()
-    except FileNotFoundError:
-        return None, 0
-    lines = text[:text.rfind(b"\n") + 1].splitlines()
-    if not lines:
-        return None, 0
-    line = json.loads(lines[-1])
-    return line.get("process", line["restart"]), line["step"]
-
-
-def wait_for(node, path, condition):
-    begin = time.monotonic()
-    while not condition(last_step(path)):
-        if node.poll() is not None or time.monotonic() - begin > recovery.LONGEST_SECONDS:
-            raise RuntimeError(f"no such step; the node that serves ended with {node.poll()}")
-        time.sleep(0.001)
-    return time.monotonic()
+    record = recovery.last_record(path)
+    return (record.get("process", record["restart"]), record["step"]) if record else (None, 0)
 
 
 def ranks_in(launcher):
     """Returns the ranks that this launcher has started."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            variables = (entry / "environ").read_bytes().split(b"\0")
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if parent == launcher and any(each.startswith(b"RANK=") for each in variables):
-                found.append(int(entry.name))
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-    return found
+    return processes_where(lambda process: int(stat_of(process)[1]) == launcher
+                           and any(variable.startswith(b"RANK=") for variable in variables_of(process)))
 
 
 def kill(process, number=signal.SIGKILL):
@@ -113,14 +84,7 @@ def kill(process, number=signal.SIGKILL):
 
 def members(mark):
     """Returns all processes that have this word in their environment: what a round started, and what that started in turn."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue
-    return found
+    return processes_where(lambda process: mark.encode() in variables_of(process))
 
 
 def end(nodes, mark):
@@ -146,7 +110,7 @@ def seconds_to_next_step(side, kind, arguments, source):
                     nodes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
                                                   env=environment, start_new_session=True))
                     time.sleep(1 if side is peer_side else 0.1)  # the first one serves
-            wait_for(nodes[0], lines, lambda line: line[1] > recovery.INTERVAL and len(ranks_in(nodes[1].pid)) == 2)
+            recovery.wait_for(nodes[0], lines, lambda line: line[1] > recovery.INTERVAL and len(ranks_in(nodes[1].pid)) == 2, last_step)
             before = last_step(lines)[0]
             time.sleep(source.uniform(0, 1))
             victims = ranks_in(nodes[1].pid)
@@ -154,7 +118,7 @@ def seconds_to_next_step(side, kind, arguments, source):
             begin = time.monotonic()
             for victim in victims:
                 kill(victim)
-            return wait_for(nodes[0], lines, lambda line: line[0] != before) - begin
+            return recovery.wait_for(nodes[0], lines, lambda line: line[0] != before, last_step) - begin
         except RuntimeError as error:
             print(f"{side.__name__}: {error}\n{errors.read_text(errors='replace')[-2000:]}", file=sys.stderr)
             return None
@@ -168,13 +132,8 @@ def main():
     source = random.Random(arguments.seed)
     sides = {"lockstep": lockstep_side} | ({"torchrun": peer_side} if arguments.peer_python else {})
     for kind in arguments.kinds.split(","):
-        samples = {name: [] for name in sides}
-        for number in range(arguments.rounds):
-            for name, side in sides.items():
-                samples[name].append(seconds_to_next_step(side, kind, arguments, source))
-            latest = ", ".join(f"{name} {list_[-1]:.2f} s" if list_[-1] else f"{name} failed" for name, list_ in samples.items())
-            print(f"{kind} {number + 1}: {latest}; load {os.getloadavg()[0]:.2f}", flush=True)
-        medians = [recovery.show(name, list_) for name, list_ in samples.items()]
+        medians = recovery.medians_of(
+            sides, arguments.rounds, kind, lambda side: seconds_to_next_step(side, kind, arguments, source))
         if len(medians) == 2:
             print(f"{kind}: ratio of medians {medians[1] / medians[0]:.2f}")
 

@@ -20,6 +20,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 
+#include "bench/statistics/median.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/core/stopwatch.h"
@@ -31,6 +32,8 @@
 
 namespace lockstep::benchmark {
 namespace {
+
+using bench::median;
 
 struct Flags {
   std::string model = "resnet18-cifar";
@@ -118,11 +121,6 @@ class PlainCopy {
  private:
   torch::Tensor from_, to_;
 };
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
 
 void print_ratio(
     const char* what, const std::vector<double>& over, const std::vector<double>& under) {

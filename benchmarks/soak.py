@@ -11,7 +11,6 @@ every file of weights, the metric lines joined over the restarts and the summary
 kill every snapshot under its final name must be complete. Ends with code 1 if anything differs, and names the run to repeat.
 """
 
-import argparse
 import json
 import os
 import random
@@ -23,9 +22,9 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from commands import aligned, parser_of
 from resume import outcome, sets, victims
 
-ROOT = Path(__file__).resolve().parent.parent
 HANG_SECONDS = 300
 
 MNIST = ["--model", "mnist-small", "--data", "mnist:{sets}/mnist", "--epochs", "2", "--batch-size", "8",
@@ -54,13 +53,12 @@ CONFIGURATIONS = {
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", type=int, default=200, help="runs to kill, over all configurations [200]")
     parser.add_argument("--most-kills", type=int, default=1, help="kills of one run, drawn from 1 to this [1]")
     parser.add_argument("--only", help="configurations, separated by commas, of: " + ", ".join(CONFIGURATIONS))
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--run", type=int, help="only the run of this number")
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     parser.add_argument("--output", help="a folder in which to keep records.jsonl and the runs that differ")
     return parser.parse_args()
 
@@ -217,10 +215,7 @@ def soak_one(soak, configuration, runs, arguments):
 
 def table(rows):
     heads = ["configuration", "runs killed", "kills", "while saving", "fresh starts", "equal", "seconds"]
-    lines = [heads] + [[str(cell) for cell in row] for row in rows]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    return "\n".join(line[0].ljust(widths[0]) + "".join("  " + cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))
-                     for line in lines)
+    return aligned([heads] + [[str(cell) for cell in row] for row in rows])
 
 
 def row_of(name, results, seconds):

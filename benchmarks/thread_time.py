@@ -7,16 +7,14 @@ Two ranks exchange gradients by Gloo over the loopback; then one and two ranks o
 root). Times are those of the kernel's scheduler, over some seconds of the run.
 """
 
-import argparse
 import os
 import subprocess
 import tempfile
 import time
 from pathlib import Path
 
-from commands import SharedTime, cpu_model, seconds_of_step, steps_alone
+from commands import SharedTime, parser_of, processes_where, seconds_of_step, setting, steps_alone, variables_of
 
-ROOT = Path(__file__).resolve().parent.parent
 STEPS, LINES = 150, 5
 GLOO = ("gloo_tcp_loop", "pt_gloo_runloop")
 ROWS = {
@@ -37,15 +35,9 @@ def command_of(lockstep, row, folder):
 
 def ranks_with(mark):
     """Returns the processes that compute, of those that have this in their environment."""
-    ranks = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            named = (process / "comm").read_text().strip() == "lockstep-train"
-            if named and mark.encode() in (process / "environ").read_bytes() and len(list((process / "task").iterdir())) > 2:
-                ranks.append(process)
-        except OSError:  # it has ended
-            pass
-    return ranks
+    computing = processes_where(lambda process: (process / "comm").read_text().strip() == "lockstep-train"
+                                and mark.encode() in variables_of(process) and len(list((process / "task").iterdir())) > 2)
+    return [Path(f"/proc/{process}") for process in computing]
 
 
 def seconds_by_use(rank):
@@ -82,11 +74,10 @@ def measure(lockstep, row, seconds):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
+    parser = parser_of(__doc__)
     parser.add_argument("--seconds", type=float, default=6, help="to look at each run")
     arguments = parser.parse_args()
-    print(f"{cpu_model()}, {os.cpu_count()} cores, {time.strftime('%d %B %Y')}; ms of a step, and of a core that a rank takes in it\n")
+    print(f"{setting()}; ms of a step, and of a core that a rank takes in it\n")
     print("| | step | computes | Gloo | other threads | other programs |\n|---|---|---|---|---|---|", flush=True)
     for row in ROWS:
         busy = SharedTime()

@@ -10,15 +10,12 @@ each of two hosts within this machine (`hosts-`, needs root). For a change of th
 
 import argparse
 import json
-import os
 import statistics
 import tempfile
-import time
 from pathlib import Path
 
-from commands import SharedTime, cpu_model, output_of, seconds_of_step, steps_alone
+from commands import ROOT, SharedTime, output_of, seconds_of_step, setting, steps_alone, with_range
 
-ROOT = Path(__file__).resolve().parent.parent
 LINES = 5  # of metrics
 
 
@@ -73,13 +70,12 @@ def parse_arguments():
 
 
 def milliseconds(seconds):
-    middle, least, most = (f"{1e3 * value:.3g}" for value in (statistics.median(seconds), min(seconds), max(seconds)))
-    return f"{middle} ({least} to {most})"
+    return with_range([1e3 * value for value in seconds], ".3g")
 
 
 def main():
     arguments = parse_arguments()
-    print(f"{cpu_model()}, {os.cpu_count()} cores, {arguments.rounds} rounds, {time.strftime('%d %B %Y')}\n")
+    print(setting(f"{arguments.rounds} rounds") + "\n")
     print("| | before, ms | since, ms | before / since | other programs |\n|---|---|---|---|---|", flush=True)
     for name in arguments.rows:
         busy, before, since = SharedTime(), [], []

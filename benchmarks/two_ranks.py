@@ -8,16 +8,11 @@ All have the same batch a rank, so two ranks do twice the work of a step. Betwee
 nothing but the machine: what cores lose to each other (clock rate, caches, memory) shows there, and is the bound of two ranks.
 """
 
-import argparse
-import os
 import statistics
-import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-from commands import cpu_model, SharedTime, training_rate
+from commands import SharedTime, bold_ratio, parser_of, setting, training_rate
 
-ROOT = Path(__file__).resolve().parent.parent
 # Flags, and batches an epoch.
 ROWS = {
     "mnist-small": ("--model mnist-small --image-size 28 --batch-size 128", 468),
@@ -26,8 +21,7 @@ ROWS = {
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
+    parser = parser_of(__doc__)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--precision", choices=["32", "bf16-mixed"], default="32")
@@ -54,15 +48,9 @@ RUNS = {  # each takes the arguments, a row's flags and its batches
 }
 
 
-def ratio_text(of, to):
-    """Returns the ratio of medians, and the range of the rounds' own."""
-    pairs = [a / b for a, b in zip(of, to)]
-    return f"**{statistics.median(of) / statistics.median(to):.2f}** ({min(pairs):.2f} to {max(pairs):.2f})"
-
-
 def main():
     arguments = parse_arguments()
-    print(f"{cpu_model()}, {os.cpu_count()} cores, {arguments.precision}, {arguments.rounds} rounds, {time.strftime('%d %B %Y')}\n")
+    print(setting(arguments.precision, f"{arguments.rounds} rounds") + "\n")
     print("| work | one rank, images/s | two alone / one | two ranks, images/s | **two ranks / one** | two ranks / two alone | other programs |")
     print("|---|---|---|---|---|---|---|", flush=True)
     for name in arguments.rows:
@@ -71,8 +59,8 @@ def main():
             for run, rate in RUNS.items():
                 rates[run].append(rate(arguments, *ROWS[name]))
         one, alone, two = rates.values()
-        print(f"| {name} | {statistics.median(one):,.4g} | {ratio_text(alone, one)} | {statistics.median(two):,.4g} | {ratio_text(two, one)} "
-              f"| {ratio_text(two, alone)} | {busy.of_others():.0%} |", flush=True)
+        print(f"| {name} | {statistics.median(one):,.4g} | {bold_ratio(alone, one)} | {statistics.median(two):,.4g} | {bold_ratio(two, one)} "
+              f"| {bold_ratio(two, alone)} | {busy.of_others():.0%} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,20 +9,16 @@ many busy programs half is a fair share. Half of the cores are a quota of a cgro
 names; the second table's title says which. Exits with 1 if a median is below --least.
 """
 
-import argparse
 import contextlib
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from commands import cpu_model, output_of, SharedTime
+from commands import SharedTime, last_json, output_of, parser_of, setting, with_range
 
-ROOT = Path(__file__).resolve().parent.parent
 WAYS = {
     "serial": "--parallel serial",
     "dp": "--parallel dp --places 2",
@@ -44,8 +40,7 @@ CGROUPS = {
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
+    parser = parser_of(__doc__)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     parser.add_argument("--data", default="fashion-mnist")
     parser.add_argument("--rounds", type=int, default=3)
@@ -60,7 +55,7 @@ def rates_of(arguments, way, before=()):
     command = [*before, arguments.lockstep, "train", "--model", "mnist-small", "--data", arguments.data, "--batch-size", "64"]
     command += ["--epochs", "2", "--limit-train-batches", str(arguments.batches), *WAYS[way].split(), *QUIET]
     with tempfile.TemporaryDirectory() as folder:
-        last = json.loads(output_of([*command, "--output", f"{folder}/run"]).strip().split("\n")[-1])["epochs"][-1]
+        last = last_json(output_of([*command, "--output", f"{folder}/run"]))["epochs"][-1]
     return last["samples"] / last["train_seconds"], last["val_samples"] / last["val_seconds"]
 
 
@@ -96,9 +91,8 @@ def half_of_the_cores():
 
 
 def share_text(shares, least):
-    median = statistics.median(shares)
-    text = f"{median:.0%} ({min(shares):.0%} to {max(shares):.0%})"
-    return text if median >= least else f"**{text}**"
+    text = with_range(shares, ".0%")
+    return text if statistics.median(shares) >= least else f"**{text}**"
 
 
 def measure(arguments, way, half):
@@ -115,7 +109,7 @@ def measure(arguments, way, half):
 def main():
     arguments = parse_arguments()
     with half_of_the_cores() as (what, half):
-        print(f"{cpu_model()}, {os.cpu_count()} cores, {arguments.rounds} rounds, {time.strftime('%d %B %Y')}; half of the cores: {what}\n")
+        print(f"{setting(f'{arguments.rounds} rounds')}; half of the cores: {what}\n")
         print(f"| way | work | idle, images/s | beside {arguments.busy} busy programs | within half of the cores | other programs |")
         print("|---|---|---|---|---|---|", flush=True)
         is_enough = True
@@ -126,9 +120,8 @@ def main():
                 idle, loaded, halved = ([rates[number] for rates in column] for column in zip(*rounds))
                 shares = [[a / b for a, b in zip(rates, idle)] for rates in (loaded, halved)]
                 is_enough &= min(map(statistics.median, shares)) >= arguments.least
-                rate = f"{statistics.median(idle):,.4g} ({min(idle):,.4g} to {max(idle):,.4g})"
                 texts = [share_text(each, arguments.least) for each in shares]
-                print(f"| {way} | {work} | {rate} | {' | '.join(texts)} | {shared.of_others():.0%} |", flush=True)
+                print(f"| {way} | {work} | {with_range(idle, ',.4g')} | {' | '.join(texts)} | {shared.of_others():.0%} |", flush=True)
     sys.exit(not is_enough)
 
 

@@ -12,16 +12,13 @@ vgg19 --pretrained FILE --num-classes 20 --data images:DIR` trains a new last la
 Python with torch and safetensors, and Lockstep built by ./dev build; --output keeps all files, and reuses those that exist.
 """
 
-import argparse
 import json
 import os
-import sys
 import tempfile
 from pathlib import Path
 
-from commands import output_of
+from commands import output_of, parser_of
 
-ROOT = Path(__file__).resolve().parent.parent
 CLASSES = 20
 # The classifier's two wide layers keep their initial weights: 120 million weights less to update.
 VGG11 = ["--opt", "adam", "--lr", "0.0005", "--freeze", "classifier.0*,classifier.3*"]
@@ -57,9 +54,8 @@ torch.save(grown, sys.argv[2])
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--python", required=True, help="a Python that can import torch and safetensors")
-    parser.add_argument("--lockstep", default=str(ROOT / "build/release/bin/lockstep"))
     parser.add_argument("--output", help="a folder in which to keep all files")
     parser.add_argument("--image-size", type=int, default=32)
     parser.add_argument("--first-train", type=int, default=50000, help="small images to train vgg11-bn on")

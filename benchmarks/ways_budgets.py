@@ -8,28 +8,22 @@ A case is a model of ours or of a plugin's. Answers are the same if both advise 
 when it is sure. FOLDER keeps the benches: the same command goes on where it ended.
 """
 
-import argparse
-import json
-import os
 import re
 import tempfile
 import time
 from pathlib import Path
 
-from commands import SharedTime, cpu_model, output_of
+from commands import ROOT, SharedTime, last_json, output_of, parser_of, setting
 
-ROOT = Path(__file__).resolve().parent.parent
-BUILT = ROOT / "build/release"
 CASES = {
     "small": ["--model", "mnist-small", "--data", "fashion-mnist"],
     "residual": ["--model", "resnet18-cifar", "--data", "mock", "--", "--image-size", "32"],
-    "plugin": ["--plugin", str(BUILT / "tests/process/plugin/nets.so"), "--model", "mnist-example", "--data", "fashion-mnist"],
+    "plugin": ["--plugin", str(ROOT / "build/release/tests/process/plugin/nets.so"), "--model", "mnist-example", "--data", "fashion-mnist"],
 }
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--lockstep", default=str(BUILT / "bin/lockstep"))
+    parser = parser_of(__doc__)
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--short", default="10m")
     parser.add_argument("--long", default="2h")
@@ -41,7 +35,7 @@ def answer_of(lockstep, case, budget, folder):
     """Returns the fastest cell, the command that is advised, the samples that this took, and the minutes of this call."""
     start = time.monotonic()
     words = [lockstep, "bench", "ways", "--budget", budget, "--output", str(folder), "--json", *CASES[case]]
-    study = json.loads(output_of(words).strip().split("\n")[-1])["studies"][0]
+    study = last_json(output_of(words))["studies"][0]
     advised = next(remark for remark in study["remarks"] if remark.startswith("Train with: "))
     fastest = re.match(r"Fastest: (.*?), [\d.,]+ images/s", study["conclusion"])[1]
     samples = sum(cell["samples"] for cell in study["cells"])
@@ -50,7 +44,7 @@ def answer_of(lockstep, case, budget, folder):
 
 def main():
     arguments = parse_arguments()
-    print(f"{cpu_model()}, {os.cpu_count()} cores, {time.strftime('%d %B %Y')}\n")
+    print(setting() + "\n")
     print("| case | budget | fastest | samples | minutes | other programs | same advice |\n|---|---|---|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as made:
         kept = Path(arguments.kept or made)

@@ -54,35 +54,26 @@ void list_cells(const BenchCommand& command) {
   }
 }
 
-void prepare_studies(const BenchCommand& command) {
-  for (const std::string& name : command.request.studies) {
-    const bench::StudyEntry* study = bench::find_study(name);
-    if (study->prepare != nullptr) study->prepare(command.request.options, command.output);
+// All data first: whatever trains takes longer.
+void prepare_studies(BenchCommand& command) {
+  bench::StudyOptions& options = command.request.options;
+  std::vector<const bench::StudyEntry*> studies;
+  for (const std::string& name : command.request.studies)
+    studies.push_back(bench::find_study(name));
+  for (const auto* study : studies)
+    if (study->prepare != nullptr) study->prepare(options, command.output);
+  const bench::CellPaths paths{
+      .program = sibling_program("bench", "lockstep"), .bench = command.output};
+  for (const auto* study : studies) {
+    if (study->is_of_user() && options.ways.images == 0) {
+      study->explore(options, paths);
+      bench::write_request(command.output, command.request);  // it is found out once
+    }
+    if (study->pretrain != nullptr) study->pretrain(options, paths);
   }
 }
 
-// Once: what was found out is a part of the request.
-void explore_studies(BenchCommand& command) {
-  if (command.request.options.ways.images > 0) return;
-  for (const std::string& name : command.request.studies) {
-    const bench::StudyEntry* study = bench::find_study(name);
-    if (!study->is_of_user()) continue;
-    study->explore(command.request.options,
-        {.program = sibling_program("bench", "lockstep"), .bench = command.output});
-    bench::write_request(command.output, command.request);
-  }
-}
-
-void pretrain_studies(const BenchCommand& command) {
-  for (const std::string& name : command.request.studies) {
-    const bench::StudyEntry* study = bench::find_study(name);
-    if (study->pretrain == nullptr) continue;
-    study->pretrain(command.request.options,
-        {.program = sibling_program("bench", "lockstep"), .bench = command.output});
-  }
-}
-
-// What cannot begin leaves nothing that would stand in the way of the next try.
+// A bench that could not begin leaves no file that would block the next try.
 void take_back(const fs::path& output, bool made) {
   std::error_code ignored;
   fs::remove(output / bench::kRequestFile, ignored);
@@ -114,8 +105,6 @@ void prepare_bench(BenchCommand& command) {
       environment_facts().dump(2, ' ', false, Facts::error_handler_t::replace) + "\n");
   try {
     prepare_studies(command);
-    explore_studies(command);
-    pretrain_studies(command);
   } catch (const StoppedError&) {
     throw;  // it has begun, and will go on
   } catch (const std::exception&) {
@@ -131,7 +120,7 @@ void check_programs(const std::vector<bench::Study>& studies) {
   for (const bench::Study& study : studies)
     for (const bench::StudyCell& cell : study.cells)
       for (const auto& [verb, program] : programs)
-        if (std::find(cell.command.begin(), cell.command.end(), verb) != cell.command.end())
+        if (std::ranges::find(cell.command, verb) != cell.command.end())
           sibling_program("bench", program);
 }
 

@@ -131,7 +131,7 @@ void refuse_grid_flags(const GivenFlags& given) {
 
 void check_schedules(const WaysRequest& ways) {
   const auto has = [&](const char* way) {
-    return std::find(ways.ways.begin(), ways.ways.end(), way) != ways.ways.end();
+    return std::ranges::find(ways.ways, way) != ways.ways.end();
   };
   check(ways.schedules.empty() || has("pp") || has("ddp+pp"), "bench: --schedule ",
       joined(ways.schedules, ","), " is for pp and ddp+pp, which are not among --ways ",
@@ -257,24 +257,14 @@ const FlagTable<BenchCommand>& bench_table() {
   return kTable;
 }
 
-std::vector<std::string> study_names() {
-  std::vector<std::string> names;
-  for (const auto& entry : bench::study_catalogue()) names.push_back(entry.name);
-  return names;
-}
-
-// What `all` stands for.
-std::vector<std::string> own_studies() {
-  std::vector<std::string> names;
-  for (const auto& entry : bench::study_catalogue())
-    if (!entry.is_of_user()) names.push_back(entry.name);
-  return names;
-}
-
 std::vector<std::string> studies_of(const std::string& name) {
-  if (name == "all") return own_studies();
   if (bench::find_study(name) != nullptr) return {name};
-  std::vector<std::string> known = study_names();
+  std::vector<std::string> own, known;
+  for (const auto& entry : bench::study_catalogue()) {
+    known.push_back(entry.name);
+    if (!entry.is_of_user()) own.push_back(entry.name);
+  }
+  if (name == "all") return own;
   known.emplace_back("all");
   throw InvalidArgument(concat("bench: there is no study ", name, did_you_mean(name, known),
       " (lockstep bench --list lists all)"));
@@ -305,28 +295,29 @@ void check_taken(const std::string& data, const std::vector<std::string>& studie
     known.insert(known.end(), names.begin(), names.end());
   }
   const std::string name = bench::data_name(data);
-  check(std::find(known.begin(), known.end(), name) != known.end(), "bench: --data: ", name,
-      " is not a set of ", studies.size() == 1 ? studies.front() : "these studies",
-      did_you_mean(name, known));
+  check(std::ranges::find(known, name) != known.end(), "bench: --data: ", name, " is not a set of ",
+      studies.size() == 1 ? studies.front() : "these studies", did_you_mean(name, known));
+}
+
+bool any_study(const bench::BenchRequest& request, bool (*holds)(const bench::StudyEntry& study)) {
+  return std::ranges::any_of(
+      request.studies, [&](const std::string& study) { return holds(*bench::find_study(study)); });
 }
 
 // The quick grid trains another net, which such a file does not fit.
 void resolve_pretrained(bench::BenchRequest& request) {
   std::string& file = request.options.pretrained;
   if (file.empty()) return;
-  const bool taken = std::any_of(request.studies.begin(), request.studies.end(),
-      [](const std::string& study) { return bench::find_study(study)->takes_pretrained; });
+  const bool taken = any_study(request, [](const auto& study) { return study.takes_pretrained; });
   check(taken, "bench: --pretrained is for scale-out, not for ", request.studies.front());
   check(request.options.full, "bench: --pretrained is VGG19's, which only --full trains: ", file);
   file = std::filesystem::absolute(file).lexically_normal().string();
 }
 
 void check_nodes(const bench::BenchRequest& request) {
-  const bool taken =
-      std::any_of(request.studies.begin(), request.studies.end(), [](const std::string& study) {
-        const auto& entry = *bench::find_study(study);
-        return entry.takes_nodes || entry.is_of_user();  // which says why it has none
-      });
+  const bool taken = any_study(request, [](const auto& study) {
+    return study.takes_nodes || study.is_of_user();  // which says why it has none
+  });
   check(taken || request.options.nodes.empty(),
       "bench: --nodes is for studies of several nodes, not for ", joined(request.studies, ","));
 }
@@ -344,13 +335,12 @@ void check_list(const BenchCommand& command, const GivenFlags& given) {
 }
 
 void check_devices(const bench::BenchRequest& request) {
-  const bool trains = std::any_of(request.studies.begin(), request.studies.end(),
-      [](const std::string& study) { return bench::find_study(study)->trains; });
+  const bool trains = any_study(request, [](const auto& study) { return study.trains; });
   check(trains || request.studies.empty(), "bench: --device is for studies that train, not for ",
       joined(request.studies, ","));
   const std::vector<std::string> devices = split(request.options.device, ',');
   for (const std::string& device : devices)
-    check(!device.empty() && std::count(devices.begin(), devices.end(), device) == 1,
+    check(!device.empty() && std::ranges::count(devices, device) == 1,
         "bench: --device names each type once: ", request.options.device);
 }
 
@@ -383,7 +373,7 @@ void resolve_bench(
 std::string bench_help() { return bench_table().help(); }
 
 std::optional<BenchCommand> parse_bench(const std::vector<std::string>& arguments) {
-  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  const auto end = std::ranges::find(arguments, "--");
   const GivenFlags given = bench_table().parse({arguments.begin(), end});
   if (given.asks_help) return std::nullopt;
   BenchCommand command;

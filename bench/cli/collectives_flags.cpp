@@ -55,7 +55,9 @@ void read_collectives(CollectivesCommand& command, const FlagSpec& flag, const s
   command.sweep.collectives.clear();
   for (const std::string& word : split(text, ',')) {
     if (flag.word(word) == "all") {
-      command.sweep.collectives.assign(bench::kCollectives.begin(), bench::kCollectives.end());
+      command.sweep.collectives.clear();
+      for (const auto& each : names_of(bench::Collective{}))
+        command.sweep.collectives.push_back(each.value);
     } else {
       command.sweep.collectives.push_back(*bench::find_collective(word));
     }
@@ -63,8 +65,7 @@ void read_collectives(CollectivesCommand& command, const FlagSpec& flag, const s
 }
 
 std::vector<std::string> collective_words() {
-  std::vector<std::string> words;
-  for (const auto each : bench::kCollectives) words.emplace_back(name_of(each));
+  std::vector<std::string> words = all_names<bench::Collective>();
   words.emplace_back("all");
   return words;
 }

@@ -46,7 +46,7 @@ class TimedWay {
   void warm_up(int repeats) {
     for (int repeat = 0; repeat < repeats; ++repeat) take();
     const std::vector<double> slowest = agreed();
-    const double least = *std::min_element(slowest.begin(), slowest.end());
+    const double least = *std::ranges::min_element(slowest);
     calls_ = static_cast<int>(std::clamp(std::ceil(kRepeatSeconds / least), 1.0, kMostCalls));
     seconds_.clear();
     core_seconds_.clear();

@@ -30,7 +30,7 @@ bool has_twice(const std::vector<Each>& list) {
 
 // Of a backend that cannot stand beside others in one world.
 void check_alone(const std::vector<std::string>& backends, const char* name, const char* reason) {
-  const bool is_asked = std::find(backends.begin(), backends.end(), name) != backends.end();
+  const bool is_asked = std::ranges::find(backends, name) != backends.end();
   check(!is_asked || backends.size() == 1, "collectives: --backend ", name,
       " cannot be measured beside others, for ", reason, "; measure it by a command of its own");
 }
@@ -65,7 +65,7 @@ Collective collective_of(const JsonFields& fields) {
 
 std::vector<double> seconds_of(const JsonFields& fields, const char* key) {
   const std::vector<double> values = fields.numbers(key);
-  const bool fits = !values.empty() && *std::min_element(values.begin(), values.end()) > 0;
+  const bool fits = !values.empty() && *std::ranges::min_element(values) > 0;
   if (!fits) fields.refuse(key, "be a list of seconds above 0");
   return values;
 }
@@ -81,27 +81,9 @@ constexpr double kGiga = 1e-9;
 
 }  // namespace
 
-const char* name_of(Collective collective) {
-  switch (collective) {
-    case Collective::kAllReduce:
-      return "all_reduce";
-    case Collective::kReduce:
-      return "reduce";
-    case Collective::kBroadcast:
-      return "broadcast";
-    case Collective::kAllGather:
-      return "all_gather";
-    case Collective::kReduceScatter:
-      return "reduce_scatter";
-    case Collective::kAllToAll:
-      return "all_to_all";
-  }
-  throw std::logic_error("a collective without a name");
-}
-
 std::optional<Collective> find_collective(const std::string& name) {
-  for (const Collective each : kCollectives) {
-    if (name == name_of(each)) return each;
+  for (const auto& each : names_of(Collective{})) {
+    if (name == each.name) return each.value;
   }
   return std::nullopt;
 }
@@ -215,7 +197,7 @@ std::string sweep_table(const std::vector<SweepLine>& lines) {
                       "most [us]", "algorithm [GB/s]", "bus [GB/s]", "copy [us]"},
       {true, true, true, false, false, false, false, false, false, false, false});
   for (const SweepLine& line : lines) {
-    const auto [least, most] = std::minmax_element(line.seconds.begin(), line.seconds.end());
+    const auto [least, most] = std::ranges::minmax_element(line.seconds);
     table.add_row({name_of(line.collective), line.backend, line.group_memory ? "group" : "ordinary",
         std::to_string(line.bytes), std::to_string(line.calls),
         cell(line.median_seconds() * kMicro, 2), cell(*least * kMicro, 2), cell(*most * kMicro, 2),

@@ -8,17 +8,20 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/core/enum_names.h"
+
 namespace lockstep::bench {
 
 /// A collective that can be measured.
 enum class Collective { kAllReduce, kReduce, kBroadcast, kAllGather, kReduceScatter, kAllToAll };
 
-inline constexpr std::array kCollectives{Collective::kAllReduce, Collective::kReduce,
-    Collective::kBroadcast, Collective::kAllGather, Collective::kReduceScatter,
-    Collective::kAllToAll};
-
-/// Returns the name that ProcessGroup calls it by: `all_reduce`.
-const char* name_of(Collective collective);
+/// The names that ProcessGroup calls them by.
+constexpr auto names_of(Collective) {
+  using C = Collective;
+  return std::array{EnumName{C::kAllReduce, "all_reduce"}, EnumName{C::kReduce, "reduce"},
+      EnumName{C::kBroadcast, "broadcast"}, EnumName{C::kAllGather, "all_gather"},
+      EnumName{C::kReduceScatter, "reduce_scatter"}, EnumName{C::kAllToAll, "all_to_all"}};
+}
 
 /// Finds a collective by its name.
 std::optional<Collective> find_collective(const std::string& name);

@@ -27,8 +27,8 @@ namespace fs = std::filesystem;
 void check_goes_on(const Study& study, const SampleLog& log, const fs::path& path) {
   for (const Sample& sample : log.samples()) {
     if (sample.study != study.name || !sample.not_measurable.empty()) continue;
-    const auto cell = std::find_if(study.cells.begin(), study.cells.end(),
-        [&](const StudyCell& each) { return each.id == sample.cell; });
+    const auto cell = std::ranges::find_if(
+        study.cells, [&](const StudyCell& each) { return each.id == sample.cell; });
     const char* const what = cell == study.cells.end() ? ", which is not measured now"
                              : noted_command(*cell) != sample.command ? ", made by another command"
                                                                       : nullptr;
@@ -121,7 +121,7 @@ class Runner {
     return true;
   }
 
-  /// Nobody knows how many samples a study takes that asks before each round.
+  /// The number of samples is not known of a study that decides before each round.
   void announce(std::span<const Turn> rest, std::size_t number) const {
     std::optional<double> seconds;
     if (!study_.worth) seconds = seconds_left(study_, log_.samples(), rest);
@@ -221,8 +221,8 @@ class Runner {
 
 int RunnerResult::exit_code() const {
   if (signal != 0) return 128 + signal;
-  const bool failed = std::any_of(
-      samples.begin(), samples.end(), [](const Sample& sample) { return !sample.failure.empty(); });
+  const bool failed =
+      std::ranges::any_of(samples, [](const Sample& sample) { return !sample.failure.empty(); });
   return failed ? static_cast<int>(ExitCode::kUnclassified) : 0;
 }
 

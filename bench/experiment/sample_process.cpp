@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <map>
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -47,7 +48,7 @@ class Watched {
     SampleEnd end;
     while (!has_ended(end)) wait();
     end.seconds = watch_.seconds();
-    // What still holds the pipes is no part of the sample.
+    // A process that still holds the pipes is no part of the sample.
     while (output_.read(console_)) {
     }
     output_.close(console_);
@@ -101,22 +102,14 @@ std::string meaning(int code) {
   if (code > 128 && code <= 128 + kMostSignals) {
     return concat("a process of it was ended by ", launch::signal_name(code - 128));
   }
-  switch (static_cast<ExitCode>(code)) {
-    case ExitCode::kUsage:
-      return "bad flags or configuration";
-    case ExitCode::kData:
-      return "bad data or snapshot";
-    case ExitCode::kEnvironment:
-      return "port, disk, device or permission";
-    case ExitCode::kPeersLost:
-      return "a peer died or could not be found";
-    case ExitCode::kDiverged:
-      return "NaN or Inf in training";
-    case ExitCode::kStopped:
-      return "stopped by a signal, with a snapshot";
-    default:
-      return "";
-  }
+  static const std::map<ExitCode, const char*> kMeanings{
+      {ExitCode::kUsage, "bad flags or configuration"}, {ExitCode::kData, "bad data or snapshot"},
+      {ExitCode::kEnvironment, "port, disk, device or permission"},
+      {ExitCode::kPeersLost, "a peer died or could not be found"},
+      {ExitCode::kDiverged, "NaN or Inf in training"},
+      {ExitCode::kStopped, "stopped by a signal, with a snapshot"}};
+  const auto found = kMeanings.find(static_cast<ExitCode>(code));
+  return found == kMeanings.end() ? "" : found->second;
 }
 
 std::string what_happened(const SampleEnd& end, double limit_seconds) {

@@ -16,8 +16,7 @@ bool is_file_name(const std::string& id) {
            (letter >= '0' && letter <= '9') || letter == '.' || letter == '_' || letter == '-';
   };
   constexpr std::size_t kLongest = 200;  // a name of a file may have 255 bytes
-  return !id.empty() && id.front() != '.' && id.size() <= kLongest &&
-         std::all_of(id.begin(), id.end(), fits);
+  return !id.empty() && id.front() != '.' && id.size() <= kLongest && std::ranges::all_of(id, fits);
 }
 
 void check_cell(const StudyCell& cell, const std::string& where) {
@@ -37,32 +36,16 @@ void check_cell(const StudyCell& cell, const std::string& where) {
   }
 }
 
-/// Returns the values of a name in the samples that worked.
-std::vector<double> values_of(const CellResult& cell, const std::string& name) {
-  std::vector<double> values;
-  for (const Sample& sample : cell.samples) {
-    const auto found = sample.values.find(name);
-    if (sample.worked() && found != sample.values.end()) values.push_back(found->second);
-  }
-  return values;
-}
-
-std::set<std::string> value_names(const CellResult& cell) {
-  std::set<std::string> names;
+std::map<std::string, Estimate> estimates_of(const CellResult& cell) {
+  std::map<std::string, std::vector<double>> by_name;
   for (const Sample& sample : cell.samples) {
     if (!sample.worked()) continue;
-    for (const auto& [name, value] : sample.values) names.insert(name);
+    for (const auto& [name, value] : sample.values) by_name[name].push_back(value);
   }
-  return names;
-}
-
-std::map<std::string, Estimate> estimates_of(const CellResult& cell) {
   std::map<std::string, Estimate> estimates;
-  for (const std::string& name : value_names(cell)) {
-    const std::vector<double> values = values_of(cell, name);
-    const auto is_finite = [](double value) { return std::isfinite(value); };
-    if (!std::all_of(values.begin(), values.end(), is_finite)) continue;
-    estimates.emplace(name, estimate_median(values));
+  for (const auto& [name, values] : by_name) {
+    if (std::ranges::all_of(values, [](double value) { return std::isfinite(value); }))
+      estimates.emplace(name, estimate_median(values));
   }
   return estimates;
 }
@@ -78,8 +61,8 @@ std::string reason_of(const CellResult& cell) {
 
 CellResult result_of(const StudyCell& cell, std::vector<Sample> samples) {
   CellResult result{.cell = cell, .samples = std::move(samples), .estimates = {}, .reason = {}};
-  std::sort(result.samples.begin(), result.samples.end(),
-      [](const Sample& a, const Sample& b) { return a.round < b.round; });
+  std::ranges::sort(
+      result.samples, [](const Sample& a, const Sample& b) { return a.round < b.round; });
   result.estimates = estimates_of(result);
   result.reason = reason_of(result);
   for (const Sample& sample : result.samples) {
@@ -134,8 +117,8 @@ std::vector<int> CellResult::outlier_rounds(const std::string& value) const {
 }
 
 std::string CellResult::setting(const std::string& name) const {
-  const auto found = std::find_if(
-      cell.settings.begin(), cell.settings.end(), [&](const Setting& s) { return s.name == name; });
+  const auto found =
+      std::ranges::find_if(cell.settings, [&](const Setting& s) { return s.name == name; });
   return found == cell.settings.end() ? "" : found->value;
 }
 

@@ -17,10 +17,10 @@ struct Section;
 
 namespace lockstep::bench {
 
-/// Stands in a cell's command for the folder of the bench, which may be moved.
+/// Placeholder in a cell's command for the folder of the bench, which may be moved.
 inline constexpr const char* kBenchFolder = "{bench}";
 
-/// Stands in a cell's command for the path of `lockstep`, where another launcher is to start it.
+/// Placeholder in a cell's command for the path of `lockstep`, where another launcher starts it.
 inline constexpr const char* kThisProgram = "{lockstep}";
 
 /// One coordinate of a cell in its study's grid, as `{"batch_size", "128"}`.

@@ -44,7 +44,7 @@ Words gradient_flags(const plan::Way& way) {
   if (way.accumulated > 1) add_words(words, words_of("--grad-accum-steps", way.accumulated));
   if (way.is_sharded) add_words(words, words_of("--shard-optimizer"));
   if (way.sent_as != plan::SentAs::kAsTheyAre)
-    add_words(words, words_of("--comm-hook", lockstep::name_of(way.sent_as)));
+    add_words(words, words_of("--comm-hook", name_of(way.sent_as)));
   const plan::Way usual;
   if (way.bucket_bytes != usual.bucket_bytes) {
     constexpr double kMebi = 1 << 20;
@@ -130,7 +130,7 @@ MeasuredCell cell_of(const MeasureRequest& request, MeasuredAs as, int batch, bo
   MeasuredCell cell{.as = as,
       .batch = batch,
       .has_profile = has_profile,
-      .cell = training_cell(request, concat("profile-", lockstep::name_of(as), "-b", batch),
+      .cell = training_cell(request, concat("profile-", name_of(as), "-b", batch),
           as == MeasuredAs::kAlone ? 1 : 2, training(request, steps, flags))};
   // On the cores of two.
   if (as == MeasuredAs::kCrowd) cell.cell.places = kCrowdedRanks;
@@ -206,7 +206,7 @@ std::vector<MeasuredCell> profile_cells(const MeasureRequest& request, bool is_a
   std::vector<MeasuredCell> cells;
   const auto& left_out = request.left_out;
   const auto add = [&](MeasuredAs as, int batch) {
-    if (std::find(left_out.begin(), left_out.end(), as) != left_out.end()) return;
+    if (std::ranges::find(left_out, as) != left_out.end()) return;
     cells.push_back(cell_of(request, as, batch, measured(as).is_profiled && !is_again));
   };
   const bool has_pairs = 2 * request.cores_a_place <= request.cores;
@@ -214,7 +214,7 @@ std::vector<MeasuredCell> profile_cells(const MeasureRequest& request, bool is_a
   for (const int batch : request.batches) {
     add(MeasuredAs::kAlone, batch);
     if (has_pairs) add(MeasuredAs::kPair, batch);
-    if (!has_pairs || std::find(some.begin(), some.end(), batch) == some.end()) continue;
+    if (!has_pairs || std::ranges::find(some, batch) == some.end()) continue;
     add(MeasuredAs::kThreads, batch);
     add(MeasuredAs::kStages, batch);
     if (batch != some[some.size() / 2]) continue;

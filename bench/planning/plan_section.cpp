@@ -1,6 +1,7 @@
 #include "bench/planning/plan_section.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -86,9 +87,12 @@ double picked_rate(const plan::Answer& answer) {
   return choice != nullptr ? choice->prediction.samples_per_second() : 0;
 }
 
-std::string of_pick(const ScenarioRow& row, std::string (*text)(const Choice&)) {
-  const Choice* const choice = picked(*row.answer);
-  return choice != nullptr ? text(*choice) : kNone;
+// What a function says of the choice that a scenario picks.
+auto of_pick(std::string (*text)(const Choice&)) {
+  return [text](const ScenarioRow& row) {
+    const Choice* const choice = picked(*row.answer);
+    return choice != nullptr ? text(*choice) : kNone;
+  };
 }
 
 std::string machines_of(const Choice& choice) {
@@ -113,8 +117,8 @@ page::Table choices_table(const plan::Answer& answer) {
       .number("samples/s", rate_of);
   if (answer.question.samples > 0) table.number("time", time_of);
   if (answer.question.machine.price > 0) table.number("cost", cost_of);
-  table.number("speed-up", [](const Choice& choice) { return ratio_text(choice.speed_up); })
-      .number("efficiency", [](const Choice& choice) { return percent_text(choice.efficiency); })
+  table.number("speed-up", &Choice::speed_up, ratio_text)
+      .number("efficiency", &Choice::efficiency, percent_text)
       .number("waiting",
           [](const Choice& choice) {
             return percent_text(choice.prediction.idle / choice.prediction.seconds);
@@ -148,17 +152,16 @@ page::Table scenarios_table(const PlanReport& report) {
     rows.push_back({each.text, &each.answer, picked_rate(report.answer)});
   TableOf<ScenarioRow> table("plan-what-if", "What if");
   table.name("change", &ScenarioRow::text)
-      .name("takes", [](const ScenarioRow& row) { return of_pick(row, way_of); })
-      .number("nodes x places", [](const ScenarioRow& row) { return of_pick(row, machines_of); })
-      .number("step [ms]", [](const ScenarioRow& row) { return of_pick(row, step_of); })
-      .number("samples/s", [](const ScenarioRow& row) { return of_pick(row, rate_of); })
+      .name("takes", of_pick(way_of))
+      .number("nodes x places", of_pick(machines_of))
+      .number("step [ms]", of_pick(step_of))
+      .number("samples/s", of_pick(rate_of))
       .number("over as asked", [](const ScenarioRow& row) -> std::string {
         const double rate = picked_rate(*row.answer);
         return rate > 0 && row.base_rate > 0 ? ratio_text(rate / row.base_rate) : kNone;
       });
   if (report.answer.question.samples > 0) {
-    table.number("time", [](const ScenarioRow& row) { return of_pick(row, time_of); })
-        .number("cost", [](const ScenarioRow& row) { return of_pick(row, cost_of); });
+    table.number("time", of_pick(time_of)).number("cost", of_pick(cost_of));
   }
   return table.of(rows);
 }
@@ -170,12 +173,11 @@ page::Table confirmed_table(const PlanReport& report) {
   return TableOf<ConfirmedRow>("plan-confirmed", "Trained for some steps on this machine")
       .name("way", [](const ConfirmedRow& row) { return way_of(*row.choice); })
       .number("predicted [ms]", [](const ConfirmedRow& row) { return step_of(*row.choice); })
+      .number("measured [ms]", &ConfirmedRow::seconds, milliseconds_text)
       .number(
-          "measured [ms]", [](const ConfirmedRow& row) { return milliseconds_text(row.seconds); })
-      .number("prediction off by",
-          [](const ConfirmedRow& row) {
-            return percent_text(row.choice->prediction.seconds / row.seconds - 1);
-          })
+          "prediction off by",
+          [](const ConfirmedRow& row) { return row.choice->prediction.seconds / row.seconds - 1; },
+          percent_text)
       .of(rows);
 }
 
@@ -218,8 +220,8 @@ double computing(const LaneProfile& lane) {
 // Of a pipeline's threads the main one only waits for the others.
 const LaneProfile& busiest(const RankProfile& rank) {
   check(!rank.lanes.empty(), "plan: --beside: the profile has no threads");
-  return *std::max_element(
-      rank.lanes.begin(), rank.lanes.end(), [](const LaneProfile& one, const LaneProfile& other) {
+  return *std::ranges::max_element(
+      rank.lanes, [](const LaneProfile& one, const LaneProfile& other) {
         return computing(one) < computing(other);
       });
 }
@@ -246,10 +248,11 @@ std::vector<UseRow> rows_of(const plan::Prediction& prediction, const RankProfil
 page::Table beside_table(const plan::Prediction& prediction, const RunProfile& profile) {
   return TableOf<UseRow>("plan-beside", "The step as predicted, and as a run made it [ms]")
       .name("use", &UseRow::use)
-      .number("predicted", [](const UseRow& row) { return milliseconds_text(row.predicted); })
-      .number("measured", [](const UseRow& row) { return milliseconds_text(row.measured); })
-      .number("difference",
-          [](const UseRow& row) { return milliseconds_text(row.predicted - row.measured); })
+      .number("predicted", &UseRow::predicted, milliseconds_text)
+      .number("measured", &UseRow::measured, milliseconds_text)
+      .number(
+          "difference", [](const UseRow& row) { return row.predicted - row.measured; },
+          milliseconds_text)
       .notes({concat("predicted of the busiest place by ", describe(prediction.way),
           ", measured of the busiest thread of rank 0; a profile makes a step somewhat longer")})
       .of(rows_of(prediction, profile.ranks.front()));
@@ -300,8 +303,8 @@ std::string title_of(const plan::Answer& answer) { return concat("Plan: ", answe
 // For batch sizes that were not measured.
 std::string about_batches(const plan::Answer& answer) {
   const auto& points = answer.profile.layers.front().forward.points();
-  const auto count = std::count_if(answer.choices.begin(), answer.choices.end(),
-      [](const Choice& choice) { return choice.prediction.is_extrapolated; });
+  const auto count = std::ranges::count_if(
+      answer.choices, [](const Choice& choice) { return choice.prediction.is_extrapolated; });
   if (!answer.profile.is_measured || points.empty() || count == 0) return "";
   const double least = points.front().batch, most = points.back().batch;
   return concat("Batches of ", least, least == most ? "" : concat(" to ", most),
@@ -344,24 +347,9 @@ void add_steps(const PlanReport& report, page::Section& section) {
   }
 }
 
-// In the colours of a profile.
-StepPhase phase_of(Use use) {
-  switch (use) {
-    case Use::kInput:
-      return StepPhase::kInput;
-    case Use::kForward:
-      return StepPhase::kForward;
-    case Use::kBackward:
-      return StepPhase::kBackward;
-    case Use::kCommunication:
-      return StepPhase::kCommunication;
-    case Use::kOptimizer:
-      return StepPhase::kOptimizer;
-    case Use::kRest:
-      break;
-  }
-  return StepPhase::kOther;
-}
+// In the colours of a profile; in the order of the uses.
+constexpr std::array<StepPhase, plan::kUses> kPhases{StepPhase::kInput, StepPhase::kForward,
+    StepPhase::kBackward, StepPhase::kCommunication, StepPhase::kOptimizer, StepPhase::kOther};
 
 Json choice_json(const plan::Choice& choice) {
   const plan::Prediction& prediction = choice.prediction;
@@ -395,8 +383,8 @@ std::vector<const plan::Choice*> best_of_kinds(const plan::Answer& answer) {
   std::vector<const Choice*> best;
   for (const Choice& choice : answer.choices) {
     const std::string kind = kind_of(choice.prediction.way);
-    const bool is_there = std::any_of(best.begin(), best.end(),
-        [&](const Choice* each) { return kind_of(each->prediction.way) == kind; });
+    const bool is_there = std::ranges::any_of(
+        best, [&](const Choice* each) { return kind_of(each->prediction.way) == kind; });
     if (choice.fits() && !is_there) best.push_back(&choice);
   }
   return best;
@@ -427,9 +415,9 @@ std::optional<std::size_t> pick_of(
   const auto rate = [&](const Confirmed& each) {
     return answer.choices[each.choice].prediction.batch / each.step_seconds;
   };
-  return std::max_element(confirmed.begin(), confirmed.end(),
-      [&](const Confirmed& one, const Confirmed& other) { return rate(one) < rate(other); })
-      ->choice;
+  return std::ranges::max_element(confirmed, [&](const Confirmed& one, const Confirmed& other) {
+    return rate(one) < rate(other);
+  })->choice;
 }
 
 plot::Timeline timeline_of(const plan::Prediction& prediction, const std::string& id) {
@@ -443,7 +431,7 @@ plot::Timeline timeline_of(const plan::Prediction& prediction, const std::string
   for (const plan::TimedTask& task : prediction.tasks) {
     if (task.end <= task.start) continue;
     timeline.boxes.push_back({.row = task.lane,
-        .kind = static_cast<std::size_t>(phase_of(task.use)),
+        .kind = static_cast<std::size_t>(kPhases[static_cast<std::size_t>(task.use)]),
         .begin = 1e3 * task.start,
         .end = 1e3 * task.end,
         .name = task.name});
@@ -456,8 +444,8 @@ std::string verdict_of(const PlanReport& report) {
   if (report.confirmed.empty()) return plan::verdict_of(report.answer);
   plan::Answer confirmed = report.answer;
   confirmed.pick = pick_of(report.answer, report.confirmed);
-  const auto measured = std::find_if(report.confirmed.begin(), report.confirmed.end(),
-      [&](const Confirmed& each) { return each.choice == confirmed.pick; });
+  const auto measured = std::ranges::find_if(
+      report.confirmed, [&](const Confirmed& each) { return each.choice == confirmed.pick; });
   return concat(plan::verdict_of(confirmed, measured->step_seconds), " It was the fastest of ",
       report.confirmed.size(), " that were trained for some steps here.");
 }

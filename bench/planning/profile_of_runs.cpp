@@ -318,8 +318,8 @@ plan::Link link_of_sweep(const std::vector<SweepLine>& lines, const std::string&
     const bool counts = line.collective == Collective::kAllReduce && line.backend == backend;
     if (counts && line.ranks > 1) own.push_back(line);
   }
-  std::sort(own.begin(), own.end(),
-      [](const SweepLine& one, const SweepLine& other) { return one.bytes < other.bytes; });
+  std::ranges::sort(
+      own, [](const SweepLine& one, const SweepLine& other) { return one.bytes < other.bytes; });
   if (own.size() < 2)
     throw DataError(concat(where, ": has no all_reduce of two sizes by ", backend,
         "; a link is measured by lockstep collectives --op all_reduce"));

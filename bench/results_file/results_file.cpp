@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <tuple>
 
 #include "bench/statistics/estimate_text.h"
@@ -36,7 +37,7 @@ double seconds_of(const JsonFields& fields, const char* key) {
 std::string word_of(
     const JsonFields& fields, const char* key, const std::vector<std::string>& known) {
   const std::string word = fields.items().contains(key) ? fields.text(key) : "";
-  const bool is_known = std::find(known.begin(), known.end(), word) != known.end();
+  const bool is_known = std::ranges::find(known, word) != known.end();
   if (fields.items().contains(key) && !is_known) fields.refuse(key, "be one of " + joined(known));
   return word;
 }
@@ -114,33 +115,29 @@ std::string median_text(const std::vector<ResultsLine>& lines, double ResultsLin
   return values.empty() ? "-" : seconds_text(median(values));
 }
 
-void add(std::string& marks, const std::string& mark) {
-  marks += (marks.empty() ? "" : ", ") + mark;
-}
-
 std::string marks_of(const std::vector<ResultsLine>& lines) {
-  std::string marks;
+  std::vector<std::string> marks;
   const auto any = [&](bool ResultsLine::*mark) {
-    return std::any_of(lines.begin(), lines.end(), [&](const auto& line) { return line.*mark; });
+    return std::ranges::any_of(lines, [&](const auto& line) { return line.*mark; });
   };
-  if (any(&ResultsLine::oversubscribed)) add(marks, "oversubscribed");
-  if (any(&ResultsLine::extrapolated)) add(marks, "extrapolated");
-  return marks;
+  if (any(&ResultsLine::oversubscribed)) marks.emplace_back("oversubscribed");
+  if (any(&ResultsLine::extrapolated)) marks.emplace_back("extrapolated");
+  return joined(marks);
 }
 
 std::vector<std::string> row_of(const Key& key, const std::vector<ResultsSource>& sources) {
   const auto& [is_large, model, repeat, batch, places, way] = key;
   std::vector<std::string> row{
       model, std::to_string(repeat), std::to_string(batch), std::to_string(places), way};
-  std::string note;
+  std::vector<std::string> notes;
   for (const ResultsSource& source : sources) {
     const auto lines = lines_of(source.file, key);
     row.push_back(median_text(lines, &ResultsLine::first_seconds));
     row.push_back(median_text(lines, &ResultsLine::second_seconds));
     const std::string marks = marks_of(lines);
-    if (!marks.empty()) add(note, source.name + ": " + marks);
+    if (!marks.empty()) notes.push_back(source.name + ": " + marks);
   }
-  row.push_back(note.empty() ? "-" : note);
+  row.push_back(notes.empty() ? "-" : joined(notes));
   return row;
 }
 
@@ -194,15 +191,15 @@ page::Table results_table(const std::vector<ResultsSource>& sources) {
       .title = "Epoch times side by side",
       .columns = {{"model", true}, {"repeat"}, {"batch"}, {"places"}, {"way", true}},
       .rows = {}};
-  std::map<Key, bool> keys;
+  std::set<Key> keys;
   for (const ResultsSource& source : sources) {
     table.columns.push_back({source.name + " first [s]"});
     table.columns.push_back({source.name + " second [s]"});
-    for (const ResultsLine& line : source.file.lines) keys[key_of(line)] = true;
+    for (const ResultsLine& line : source.file.lines) keys.insert(key_of(line));
     for (const std::string& note : source.file.notes) table.notes.push_back(note);
   }
   table.columns.push_back({"note", true});
-  for (const auto& each : keys) table.rows.push_back(row_of(each.first, sources));
+  for (const Key& key : keys) table.rows.push_back(row_of(key, sources));
   table.notes.push_back(
       "batch is that of each place; where a file has a point several times, its median stands "
       "here");

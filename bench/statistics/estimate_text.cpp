@@ -56,8 +56,8 @@ std::string with_interval(const Estimate& ratio) {
 }
 
 std::string range_text(std::span<const Estimate> ratios) {
-  const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end(),
-      [](const Estimate& one, const Estimate& other) { return one.median < other.median; });
+  const auto [least, most] = std::ranges::minmax_element(
+      ratios, [](const Estimate& one, const Estimate& other) { return one.median < other.median; });
   const std::string first = ratio_text(least->median), last = ratio_text(most->median);
   return first == last ? first : concat(first, " to ", last);
 }

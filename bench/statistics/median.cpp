@@ -18,7 +18,7 @@ std::vector<double> sorted(std::span<const double> values, const char* operation
     check(std::isfinite(value), operation, ": a value is not finite: ", value);
   }
   std::vector<double> result(values.begin(), values.end());
-  std::sort(result.begin(), result.end());
+  std::ranges::sort(result);
   return result;
 }
 

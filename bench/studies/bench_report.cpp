@@ -56,14 +56,14 @@ std::string samples_text(std::span<const Sample> samples) {
     if (std::isfinite(sample.other_share)) others.push_back(sample.other_share);
   }
   if (calibrations.empty()) return "no sample yet\n";
-  const auto [least, most] = std::minmax_element(calibrations.begin(), calibrations.end());
+  const auto [least, most] = std::ranges::minmax_element(calibrations);
   std::string text = concat(calibrations.size(), " samples, begun from ", first, " to ", last,
       "\ncalibration before each: ", seconds_text(*least), " to ", seconds_text(*most),
       " ms, median ", seconds_text(median(calibrations)), "\n");
   if (others.empty()) return text + "CPU time of other processes: not known\n";
   return concat(text, "CPU time of other processes meanwhile: median ",
       percent_text(median(others)), " of the cores, most ",
-      percent_text(*std::max_element(others.begin(), others.end())), "\n");
+      percent_text(*std::ranges::max_element(others)), "\n");
 }
 
 page::Page page_of(const BenchReport& report) {
@@ -116,8 +116,8 @@ std::string environment_text(const std::filesystem::path& file, std::span<const 
 }
 
 int BenchReport::failures() const {
-  return static_cast<int>(std::count_if(samples.begin(), samples.end(),
-      [](const Sample& sample) { return !sample.failure.empty(); }));
+  return static_cast<int>(
+      std::ranges::count_if(samples, [](const Sample& sample) { return !sample.failure.empty(); }));
 }
 
 BenchReport read_bench_report(const fs::path& folder) {

@@ -129,10 +129,8 @@ const std::vector<StudyEntry>& study_catalogue() {
 }
 
 const StudyEntry* find_study(const std::string& name) {
-  const auto& all = study_catalogue();
-  const auto found = std::find_if(
-      all.begin(), all.end(), [&](const StudyEntry& entry) { return entry.name == name; });
-  return found == all.end() ? nullptr : &*found;
+  return first_where(
+      study_catalogue(), [&](const StudyEntry& entry) { return entry.name == name; });
 }
 
 std::vector<Study> BenchRequest::make() const {
@@ -166,7 +164,7 @@ void write_request(const std::filesystem::path& folder, const BenchRequest& requ
       {"rounds", request.options.rounds}, {"work", request.options.work},
       {"device", request.options.device}, {"pretrained", request.options.pretrained},
       {"pretrains", request.options.pretrains}};
-  if (std::find(request.studies.begin(), request.studies.end(), "ways") != request.studies.end())
+  if (std::ranges::find(request.studies, "ways") != request.studies.end())
     object["ways"] = to_json(request.options.ways);
   replace_file(folder / kRequestFile,
       object.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");

@@ -17,17 +17,17 @@ struct StudyEntry {
   std::string about;                   ///< what it measures, in a line
   std::vector<std::string> data = {};  ///< names of the sets that it can take
   Study (*make)(const StudyOptions& options) = nullptr;
-  /// Sees before hours of work that what the study needs is there, or makes it in the bench's
-  /// folder; what is already made stays. nullptr: it needs nothing.
+  /// Checks before hours of work that the study's data exist, or makes them in the bench's folder;
+  /// keeps those that exist. nullptr: it needs none.
   void (*prepare)(const StudyOptions& options, const std::filesystem::path& output) = nullptr;
   bool takes_pretrained = false;  ///< weights to begin with, with the whole grid
   bool trains = true;             ///< else it has nothing to do with `lockstep train --device`
-  /// Finds out before the first sample what belongs into the options. Not nullptr: the grid and the
-  /// data are the user's, and `all` leaves the study out.
+  /// Completes the options before the first sample. Only for a study whose grid and data are the
+  /// user's, which `all` leaves out; else nullptr.
   void (*explore)(StudyOptions& options, const CellPaths& paths) = nullptr;
 
-  /// Trains what the cells begin with and keeps it in the bench's folder; what is already there
-  /// stays. nullptr: they begin with nothing that must be trained.
+  /// Trains the initial weights of the cells and keeps them in the bench's folder, unless they are
+  /// there already. nullptr: the cells need none.
   void (*pretrain)(const StudyOptions& options, const CellPaths& paths) = nullptr;
 
   /// Of one round of the quick grid on two cores, without what work does not change.

@@ -112,8 +112,7 @@ struct Panel {
   }
 
   bool oversubscribed() const {
-    return std::any_of(
-        ways.begin(), ways.end(), [](const auto& each) { return each.second.oversubscribed; });
+    return std::ranges::any_of(ways, [](const auto& each) { return each.second.oversubscribed; });
   }
 
   /// Estimates the seconds of a call.
@@ -172,7 +171,7 @@ struct Panel {
 std::vector<Panel> panels_of(const Cells& cells) {
   std::vector<Panel> panels;
   for (const Cell& cell : cells) {
-    auto found = std::find_if(panels.begin(), panels.end(), [&](const Panel& each) {
+    auto found = std::ranges::find_if(panels, [&](const Panel& each) {
       return each.collective == cell.collective && each.ranks == cell.ranks;
     });
     if (found == panels.end()) {
@@ -265,11 +264,6 @@ bool is_fair(const Panel& panel) {
   return !panel.oversubscribed() && first_where(ways(), has_number) != nullptr;
 }
 
-std::string about_ranks(const Cells& cells) {
-  const int least = least_oversubscribed(cells, &Cell::ranks);
-  return least == 0 ? "" : about_oversubscribed(concat(least, " ranks"));
-}
-
 // Ranks that wait poll, and lose most where others take their cores.
 std::string about_load(const Cells& cells) {
   constexpr double kQuiet = 0.1;
@@ -302,7 +296,8 @@ page::Conclusion conclusion(const Cells& cells) {
   }
   const std::string answer = in_one(answers);
   remarks.insert(remarks.end(),
-      {all.explained(), about_load(cells), about_ranks(cells), about_missing(results_of(cells)),
+      {all.explained(), about_load(cells), about_crowd(cells, &Cell::ranks, "ranks"),
+          about_missing(results_of(cells)),
           "No figures of collectives were published by the studies, so ours stand beside Gloo's."});
   return {
       .answer =

@@ -118,10 +118,7 @@ std::optional<Estimate> speed_up(const Cell& cell) {
   return ratio_of(sibling(cell, 1, "serial"), &cell, kSecondEpoch);
 }
 
-std::optional<double> efficiency(const Cell& cell) {
-  const auto found = speed_up(cell);
-  return found ? std::optional(found->median / cell.places) : std::nullopt;
-}
+std::optional<double> efficiency(const Cell& cell) { return share_of(speed_up(cell), cell.places); }
 
 // How many times as long as one of ddp a second epoch of dp takes.
 std::optional<Estimate> dp_over_ddp(const Cell& dp) {
@@ -146,8 +143,7 @@ std::optional<double> published_speed_up(const Cell& cell) {
 std::vector<std::string> models_of(const Cells& cells) {
   std::vector<std::string> models;
   for (const Cell& cell : cells) {
-    if (std::find(models.begin(), models.end(), cell.model) == models.end())
-      models.push_back(cell.model);
+    if (std::ranges::find(models, cell.model) == models.end()) models.push_back(cell.model);
   }
   return models;
 }
@@ -340,9 +336,8 @@ struct Panel {
 
   // What a reader must know who sees nothing but the picture.
   std::string note(const std::string& beginning = "") const {
-    const int over = least_oversubscribed(cells, &Cell::places);
     return concat(beginning, medians_note(most_rounds(cells, kSecondEpoch)),
-        over == 0 ? "" : concat(" From ", over, " places on oversubscribed."),
+        oversubscribed_from(cells, &Cell::places, "places"),
         extrapolated_text(least_epoch_share(cells)));
   }
 };
@@ -350,7 +345,7 @@ struct Panel {
 std::vector<Panel> panels(const Cells& cells) {
   std::vector<Panel> all;
   for (const Cell& cell : cells) {
-    auto found = std::find_if(all.begin(), all.end(), [&](const Panel& panel) {
+    auto found = std::ranges::find_if(all, [&](const Panel& panel) {
       return panel.model == cell.model && panel.repeat == cell.repeat;
     });
     if (found == all.end()) found = all.insert(found, Panel{cell.model, cell.repeat, {}});

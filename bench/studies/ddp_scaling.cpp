@@ -274,10 +274,7 @@ std::optional<double> predicted_speed_up(const Cell& cell) {
   return predicted && alone ? std::optional(*alone / *predicted) : std::nullopt;
 }
 
-std::optional<double> efficiency(const Cell& cell) {
-  const auto faster = speed_up(cell);
-  return faster ? std::optional(faster->median / cell.places) : std::nullopt;
-}
+std::optional<double> efficiency(const Cell& cell) { return share_of(speed_up(cell), cell.places); }
 
 // What is concluded: what a second place gave on one node and on two; remarks on another launcher
 // and the network. Only of cells whose places had cores of their own.

@@ -236,7 +236,7 @@ Pointers fair_pipelines_of_the_study(const Cells& cells) {
 }
 
 const Cell* fastest(const Pointers& cells) {
-  const auto found = std::min_element(cells.begin(), cells.end(),
+  const auto found = std::ranges::min_element(cells,
       [](const Cell* a, const Cell* b) { return a->median(kRunSeconds) < b->median(kRunSeconds); });
   return found == cells.end() ? nullptr : *found;
 }
@@ -419,15 +419,15 @@ page::Table time_table(const Cells& cells) {
 
 template <std::optional<Estimate> (*kFaster)(const Cell&)>
 std::optional<double> of_bound(const Cell& cell) {
-  const auto faster = kFaster(cell);
-  return faster ? std::optional(faster->median / bound_over_single(cell)) : std::nullopt;
+  return share_of(kFaster(cell), bound_over_single(cell));
 }
 
 page::Table speed_up_table(const Cells& cells) {
   return table_of("speed-up", "How many times as fast as a single place")
       .estimate("speed-up", "interval", over_single, ratio_text)
-      .number("bubble", [](const Cell& cell) { return percent_text(bound_of(cell).idle); })
-      .number("bound", [](const Cell& cell) { return ratio_text(bound_over_single(cell)); })
+      .number(
+          "bubble", [](const Cell& cell) { return bound_of(cell).idle; }, percent_text)
+      .number("bound", bound_over_single, ratio_text)
       .number("of the bound", of_bound<over_single>, percent_text)
       .number("by its micro-batches", of_bound<over_micro_batches>, percent_text)
       .number("of both's cores", over_both, ratio_text)

@@ -329,8 +329,8 @@ SampleValues summary_values(const SummaryFacts& facts) {
 void add_losses(const Lines& lines, SampleValues& values) {
   const MetricLine& first = lines.front();
   const MetricLine& last = lines.back();
-  const auto next = std::find_if(lines.begin(), lines.end(),
-      [&](const MetricLine& line) { return line.record.restart > first.record.restart; });
+  const auto next = std::ranges::find_if(
+      lines, [&](const MetricLine& line) { return line.record.restart > first.record.restart; });
   if (next == lines.end() || !first.unix_seconds || !last.unix_seconds) return;
   const double killed = std::prev(next)->record.elapsed;
   const double wall = *last.unix_seconds - *first.unix_seconds;

@@ -171,11 +171,6 @@ std::string about_death(const Cells& cells) {
       " s and ended by the same time of training", without_harm(*found), ".");
 }
 
-std::string about_cores(const Cells& cells) {
-  const int over = least_oversubscribed(cells, &Cell::nodes);
-  return over == 0 ? "" : about_oversubscribed(concat(over, " nodes"));
-}
-
 // Tables.
 
 /// A row of the study's table: how a number is found here and in what was published.
@@ -382,9 +377,9 @@ page::Table survival_table(const Cells& cells) {
 
 // What a reader must know who sees nothing but the picture.
 std::string picture_note(const Cells& cells, const std::string& whiskers = "") {
-  const int rounds = most_rounds(cells, "steps"), over = least_oversubscribed(cells, &Cell::nodes);
+  const int rounds = most_rounds(cells, "steps");
   return concat("Medians of up to ", rounds, rounds == 1 ? " round." : " rounds.",
-      over == 0 ? "" : concat(" From ", over, " nodes on oversubscribed."), whiskers);
+      oversubscribed_from(cells, &Cell::nodes, "nodes"), whiskers);
 }
 
 std::optional<plot::Point> marked(std::optional<plot::Point> point, const Cell& cell) {
@@ -451,8 +446,9 @@ page::Conclusion conclusion(const Cells& cells) {
     remarks.push_back(efficiency_text(*cell));
     verdict.add(efficiency(*cell));
   }
-  remarks.insert(remarks.end(), {about_death(cells), verdict.explained(), about_cores(cells),
-                                    about_missing(results_of(cells))});
+  remarks.insert(remarks.end(),
+      {about_death(cells), verdict.explained(), about_crowd(cells, &Cell::nodes, "nodes"),
+          about_missing(results_of(cells))});
   return {.answer = answer_of(fair), .remarks = remarks};
 }
 

@@ -32,7 +32,7 @@ constexpr double kLimit = 30 * 60;       // seconds; of a slow net a single step
 constexpr int kMostRounds = 20;
 constexpr double kMuch = 0.1;  // of the time: worth a word
 
-// Whoever runs a training has less to start and to understand with an earlier one.
+// From the way that is simplest to start and to understand.
 constexpr const char* kFromSimple[] = {"serial", "dp", "ddp", "mp", "pp", "ddp+mp", "ddp+pp"};
 
 std::vector<int> places_of(const StudyOptions& options) {
@@ -41,7 +41,7 @@ std::vector<int> places_of(const StudyOptions& options) {
     for (const int usual : kUsualPlaces)
       if (!options.oversubscribed(usual)) places.push_back(usual);
   }
-  std::sort(places.begin(), places.end());
+  std::ranges::sort(places);
   places.erase(std::unique(places.begin(), places.end()), places.end());
   return places;
 }
@@ -88,7 +88,7 @@ void add_way(std::vector<Point>& grid, Point point, const StudyOptions& options)
   }
 }
 
-// One place comes first, as the others are compared with it, and then what is most unlike it.
+// One place comes first, since the others are compared with it; then the most places.
 void add_ways(std::vector<Point>& grid, Point point, const StudyOptions& options) {
   std::vector<int> places = places_of(options);
   std::reverse(places.begin(), places.end());
@@ -125,7 +125,7 @@ std::string id_of(const Point& point) {
 // As `lockstep train` takes it where --stages-per-place is not given.
 int stages_a_place(const Point& point, const StudyOptions& options) {
   const auto& flags = options.ways.train_flags;
-  const auto given = std::find(flags.begin(), flags.end(), "--stages-per-place");
+  const auto given = std::ranges::find(flags, "--stages-per-place");
   if (given != flags.end()) return parse_number<int>(*(given + 1)).value_or(1);
   return point.schedule == "interleaved" ? 2 : 1;
 }
@@ -255,8 +255,8 @@ std::optional<double> efficiency(const Cell& cell) {
 
 template <class Coordinate>
 bool has_several(const Cells& cells, Coordinate coordinate) {
-  return std::any_of(cells.begin(), cells.end(),
-      [&](const Cell& cell) { return cell.*coordinate != cells.front().*coordinate; });
+  return std::ranges::any_of(
+      cells, [&](const Cell& cell) { return cell.*coordinate != cells.front().*coordinate; });
 }
 
 // Names a cell for people, with what not all cells have in common.
@@ -346,7 +346,7 @@ Words without_bench_flags(const Words& command) {
       "--snapshot-interval", "--progress", "--max-restarts"};
   Words words;
   for (std::size_t i = 0; i < command.size(); ++i) {
-    const bool is_ours = std::find(ours.begin(), ours.end(), command[i]) != ours.end();
+    const bool is_ours = std::ranges::find(ours, command[i]) != ours.end();
     const bool is_mock = command[i] == "--data" && command[i + 1] == kUsualWaysData;
     if (is_ours || is_mock) {
       ++i;
@@ -414,18 +414,13 @@ std::vector<std::string> left_out(const Cells& cells) {
 
 std::string about_rounds(const Cells& cells, const Best& best) {
   const int most = best.first->estimate(kRate)->count;
-  const auto fewer = std::count_if(cells.begin(), cells.end(), [&](const Cell& cell) {
+  const auto fewer = std::ranges::count_if(cells, [&](const Cell& cell) {
     const auto rate = cell.estimate(kRate);
     return cell.is_fair() && rate && rate->count < most;
   });
   if (fewer == 0) return "";
   return concat("Cells that had become clearly slower", best.equals.empty() ? "" : ", or equal,",
       " were left out of later rounds: ", fewer, " of ", cells.size(), ".");
-}
-
-std::string about_crowd(const Cells& cells) {
-  const int over = least_oversubscribed(cells, &Cell::places);
-  return over == 0 ? "" : about_oversubscribed(concat(over, " places"));
 }
 
 std::string about_sureness(const Best& best) {
@@ -439,7 +434,7 @@ page::Conclusion conclusion(const Cells& cells) {
   const Best best = best_of(cells);
   std::vector<std::string> remarks = left_out(cells);
   remarks.push_back(not_measured(cells));
-  remarks.push_back(about_crowd(cells));
+  remarks.push_back(about_crowd(cells, &Cell::places, "places"));
   if (best.first == nullptr)
     return {.answer = "No cell has a number and cores of its own.", .remarks = remarks};
   remarks.insert(remarks.begin(),

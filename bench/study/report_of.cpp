@@ -49,7 +49,7 @@ std::string note_of_sample(const SampleRow& row, const std::vector<SampleColumn>
       sample.not_measurable, sample.failure.empty() ? "" : "failed: " + sample.failure};
   for (const auto& [name, head] : values) {
     const auto rounds = row.result->outlier_rounds(name);
-    const bool is_outlier = std::find(rounds.begin(), rounds.end(), sample.round) != rounds.end();
+    const bool is_outlier = std::ranges::find(rounds, sample.round) != rounds.end();
     if (is_outlier) parts.push_back("outlier: " + head);
   }
   return noted(parts);
@@ -85,6 +85,8 @@ TableOf<SampleRow> sample_columns(
 std::string cell_text(const std::string& text, NumberText) { return text.empty() ? kNone : text; }
 
 std::string cell_text(int value, NumberText) { return std::to_string(value); }
+
+std::string cell_text(double value, NumberText number) { return number(value); }
 
 std::string cell_text(const std::optional<double>& value, NumberText number) {
   return value ? number(*value) : kNone;

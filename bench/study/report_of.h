@@ -29,12 +29,13 @@ std::string cell_note(const CellResult& result, const std::string& value);
 /// Returns the reasons that cell_note() cuts, in full: a line for each cell.
 std::vector<std::string> whole_reasons(const std::vector<CellResult>& results);
 
-/// Stands in a table's cell that has no value.
+/// The text of a table's cell without a value.
 inline constexpr const char* kNone = "-";
 
 /// Return the text of a table's cell; of an estimate its median.
 std::string cell_text(const std::string& text, NumberText number = nullptr);
 std::string cell_text(int value, NumberText number = nullptr);
+std::string cell_text(double value, NumberText number);
 std::string cell_text(const std::optional<double>& value, NumberText number);
 std::string cell_text(const std::optional<Estimate>& estimate, NumberText number);
 
@@ -58,8 +59,7 @@ auto value_in(const Row& row, const Value& value) {
   }
 }
 
-/// A table whose columns are declared one by one: what is above a column, and how its value is
-/// found in a row.
+/// A table whose columns are declared one by one: its head, and how its value is found in a row.
 ///
 ///     TableOf<Cell>("ddp-scaling-epochs", "Epochs")
 ///         .name("started by", &Cell::launcher)
@@ -67,7 +67,8 @@ auto value_in(const Row& row, const Value& value) {
 ///         .estimate("here [s]", "interval [s]", run_seconds)
 ///         .of(cells);
 ///
-/// A value is what value_in() finds: a text, an int, an optional number or an optional Estimate.
+/// A value is what value_in() finds: a text, an int, a number, an optional one or an optional
+/// Estimate.
 template <class Row>
 class TableOf {
  public:
@@ -212,7 +213,7 @@ class BarsOf {
   void add(plot::Figure& figure, const Row& row) const {
     const std::string name = category_(row);
     auto& names = figure.x.categories;
-    auto found = std::find(names.begin(), names.end(), name);
+    auto found = std::ranges::find(names, name);
     if (found == names.end()) found = names.insert(names.end(), name);
     const auto x = static_cast<double>(found - names.begin());
     for (std::size_t i = 0; i < points_.size(); ++i) {

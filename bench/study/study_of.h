@@ -38,7 +38,7 @@ struct Measured : Point {
 /// Returns the first cell for which this holds; nullptr if there is none.
 template <class Cells, class Holds>
 auto first_where(const Cells& cells, Holds holds) -> decltype(&cells.front()) {
-  const auto found = std::find_if(cells.begin(), cells.end(), holds);
+  const auto found = std::ranges::find_if(cells, holds);
   return found == cells.end() ? nullptr : &*found;
 }
 
@@ -74,6 +74,19 @@ int least_oversubscribed(const Cells& cells, Coordinate coordinate) {
     if (cell.result.oversubscribed && (least == 0 || value < least)) least = value;
   }
   return least;
+}
+
+/// Says from how many of these, such as `places`, a figure shows cells that had to share cores;
+/// empty if none had.
+template <class Cells, class Coordinate>
+std::string oversubscribed_from(const Cells& cells, Coordinate coordinate, const char* what) {
+  const int least = least_oversubscribed(cells, coordinate);
+  return least == 0 ? "" : concat(" From ", least, ' ', what, " on oversubscribed.");
+}
+
+/// Returns the median of an estimate, if there is one, as a share of this.
+inline std::optional<double> share_of(const std::optional<Estimate>& estimate, double whole) {
+  return estimate ? std::optional(estimate->median / whole) : std::nullopt;
 }
 
 /// Returns the largest number of samples that a value has in any cell.

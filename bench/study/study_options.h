@@ -11,7 +11,7 @@ namespace lockstep::bench {
 /// The data of a grid that names none: images that fit the model.
 inline constexpr const char* kUsualWaysData = "mock";
 
-/// The grid that a user asks `lockstep bench ways` for, and what was found out before its first
+/// The grid of a user's `lockstep bench ways`, and the results of its trials before the first
 /// sample.
 struct WaysRequest {
   std::string model = "mnist-small";
@@ -50,8 +50,8 @@ struct StudyOptions {
   int work = 1;
   /// File of weights that a study's net begins with, for studies that take one; empty: fresh ones.
   std::string pretrained = {};
-  /// Without such a file the bench trains first weights itself; a bench that older versions began
-  /// goes on with fresh ones.
+  /// Without such a file the bench trains initial weights itself; a bench that an older version
+  /// began continues with random ones.
   bool pretrains = true;
   WaysRequest ways = {};  ///< the grid of the study whose grid is the user's
 

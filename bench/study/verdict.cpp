@@ -102,12 +102,12 @@ bool Verdict::is_below() const {
 }
 
 bool Verdict::has_intervals() const {
-  return std::any_of(ratios.begin(), ratios.end(), [](const auto& each) { return each.count > 1; });
+  return std::ranges::any_of(ratios, [](const auto& each) { return each.count > 1; });
 }
 
 std::string Verdict::sure(const std::string& what) const {
-  const bool is_sure = std::all_of(ratios.begin(), ratios.end(),
-      [](const Estimate& ratio) { return ratio.count < 2 || ratio.confidence >= kSure; });
+  const bool is_sure = std::ranges::all_of(
+      ratios, [](const Estimate& ratio) { return ratio.count < 2 || ratio.confidence >= kSure; });
   return is_sure ? "surely " + what : what + " in every round";
 }
 
@@ -116,8 +116,8 @@ std::string Verdict::explained() const {
   std::vector<Estimate> several = ratios;
   std::erase_if(several, [](const Estimate& ratio) { return ratio.count < 2; });
   if (several.empty()) return "One round was measured: there is no interval, and nothing is sure.";
-  const auto [few, many] = std::minmax_element(several.begin(), several.end(),
-      [](const Estimate& one, const Estimate& other) { return one.count < other.count; });
+  const auto [few, many] = std::ranges::minmax_element(
+      several, [](const Estimate& one, const Estimate& other) { return one.count < other.count; });
   const std::string interval = concat("An interval over ", range_of(few->count, many->count),
       " rounds holds the true ratio with a probability of ",
       range_of(percent_text(few->confidence), percent_text(many->confidence)));
@@ -136,8 +136,8 @@ std::string in_one(std::vector<std::string> sentences) {
 }
 
 std::string about_missing(const std::vector<CellResult>& results) {
-  const auto missing = std::count_if(
-      results.begin(), results.end(), [](const auto& each) { return !each.reason.empty(); });
+  const auto missing =
+      std::ranges::count_if(results, [](const auto& each) { return !each.reason.empty(); });
   if (missing == 0) return "";
   return concat(missing, " of ", results.size(), " cells have no number: the tables say why.");
 }
@@ -171,7 +171,7 @@ std::vector<bool> contenders(std::span<const CellResult> results, const std::str
         is_new(results[i]) ||
         (has_number && (i == first || is_open(results[i], results[*first], i == second, value))));
   }
-  const bool is_alone = std::count(goes_on.begin(), goes_on.end(), true) == 1;
+  const bool is_alone = std::ranges::count(goes_on, true) == 1;
   if (first && is_alone) goes_on[*first] = false;
   return goes_on;
 }

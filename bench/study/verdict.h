@@ -82,15 +82,20 @@ std::string about_missing(const std::vector<CellResult>& results);
 /// Says that there are more of these than cores, such as `4 places`, and what that means.
 std::string about_oversubscribed(const std::string& what);
 
+/// Says it of the least number of these that are more than there are cores; empty if none are.
+template <class Cells, class Coordinate>
+std::string about_crowd(const Cells& cells, Coordinate coordinate, const char* what) {
+  const int least = least_oversubscribed(cells, coordinate);
+  return least == 0 ? "" : about_oversubscribed(concat(least, ' ', what));
+}
+
 /// Says how many cores a place has, and from how many places on there are too few; the first cell
 /// has one place.
 template <class Cells>
 std::string about_places(const Cells& cells) {
   const auto cores = cells.front().result.cell.cores / cells.front().places;
-  const int over = least_oversubscribed(cells, &Cells::value_type::places);
-  return in_one(
-      {"A place is " + std::to_string(cores) + (cores == 1 ? " core" : " cores") + " here.",
-          over == 0 ? "" : about_oversubscribed(std::to_string(over) + " places")});
+  return in_one({concat("A place is ", cores, cores == 1 ? " core" : " cores", " here."),
+      about_crowd(cells, &Cells::value_type::places, "places")});
 }
 
 /// The title of what sets DataParallel beside DistributedDataParallel.

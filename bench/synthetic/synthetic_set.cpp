@@ -24,6 +24,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// The files that a writer wrote.
+struct Written {
+  std::int64_t files = 0;
+  std::uint64_t bytes = 0;
+};
+
 /// The complete instructions for a writer of a set.
 struct SetPlan {
   std::int64_t train = 0;
@@ -33,18 +39,15 @@ struct SetPlan {
   std::uint64_t seed = 0;
   bool gzip = false;
   std::function<void()> drawn;  ///< called after each image
+  Written* written = nullptr;   ///< counts each file
 };
 
-/// The files and images that a writer wrote.
-struct Written {
-  std::int64_t files = 0;
-  std::uint64_t bytes = 0;
-};
-
-/// A new file written in pieces of any size, plain or as one gzip member without name and time.
+/// A new file of a set, written in pieces of any size, plain or as one gzip member without name and
+/// time.
 class SetFile final : public ByteSink {
  public:
-  SetFile(const fs::path& path, bool gzip) : file_(path) {
+  SetFile(const fs::path& path, const SetPlan& plan, bool gzip = false)
+      : file_(path), written_(*plan.written) {
     constexpr int kGzip = 16 + MAX_WBITS;  // as zlib's manual says of deflateInit2
     constexpr int kMemoryLevel = 8;
     if (!gzip) return;
@@ -54,12 +57,12 @@ class SetFile final : public ByteSink {
     if (status != Z_OK) throw std::bad_alloc();
   }
 
-  /// Writes what is left and closes the file; gives its size in bytes.
-  std::uint64_t close() {
+  /// Writes what is left, closes the file and counts it.
+  void close() {
     if (stream_) deflate_some({}, Z_FINISH);
     flush();
     file_.close();
-    return bytes_;
+    ++written_.files;
   }
 
  private:
@@ -94,16 +97,16 @@ class SetFile final : public ByteSink {
 
   void flush() {
     file_.write(buffer_);
-    bytes_ += buffer_.size();
+    written_.bytes += buffer_.size();
     buffer_.clear();
   }
 
   static constexpr std::size_t kBuffer = 256 * 1024;
 
   OutputFile file_;
+  Written& written_;
   std::unique_ptr<z_stream, EndDeflate> stream_;
   std::vector<std::uint8_t> buffer_;
-  std::uint64_t bytes_ = 0;
 };
 
 constexpr std::int64_t kBatches = 5;
@@ -132,20 +135,20 @@ std::vector<std::uint8_t> record_of(std::int64_t index, bool train, const SetPla
   return record;
 }
 
-std::uint64_t write_batch(
+void write_batch(
     const fs::path& path, std::int64_t first, std::int64_t end, bool train, const SetPlan& plan) {
-  SetFile file(path, false);
+  SetFile file(path, plan);
   for (std::int64_t index = first; index < end; ++index) {
     file.write(record_of(index, train, plan));
     plan.drawn();
   }
-  return file.close();
+  file.close();
 }
 
-std::uint64_t write_lines(const fs::path& path, const std::vector<std::string>& lines) {
-  SetFile file(path, false);
+void write_lines(const fs::path& path, const std::vector<std::string>& lines, const SetPlan& plan) {
+  SetFile file(path, plan);
   for (const auto& line : lines) file.write(line + "\n");
-  return file.close();
+  file.close();
 }
 
 std::vector<std::string> class_names(std::int64_t classes) {
@@ -180,12 +183,12 @@ std::vector<std::uint8_t> idx_header(const std::vector<std::int64_t>& counts) {
   return header;
 }
 
-Written write_mnist_part(const fs::path& folder, const SetPlan& plan, bool train) {
+void write_mnist_part(const fs::path& folder, const SetPlan& plan, bool train) {
   const std::int64_t count = train ? plan.train : plan.test;
   const std::string prefix = train ? "train" : "t10k";
   const std::string ending = plan.gzip ? ".gz" : "";
-  SetFile images(folder / (prefix + "-images-idx3-ubyte" + ending), plan.gzip);
-  SetFile labels(folder / (prefix + "-labels-idx1-ubyte" + ending), plan.gzip);
+  SetFile images(folder / (prefix + "-images-idx3-ubyte" + ending), plan, plan.gzip);
+  SetFile labels(folder / (prefix + "-labels-idx1-ubyte" + ending), plan, plan.gzip);
   images.write(idx_header({count, kSideOfMnist, kSideOfMnist}));
   labels.write(idx_header({count}));
   for (std::int64_t i = 0; i < count; ++i) {
@@ -196,7 +199,8 @@ Written write_mnist_part(const fs::path& folder, const SetPlan& plan, bool train
     labels.write(std::vector{static_cast<std::uint8_t>(label)});
     plan.drawn();
   }
-  return {2, images.close() + labels.close()};
+  images.close();
+  labels.close();
 }
 
 constexpr std::int64_t kEachPng = 8;
@@ -225,8 +229,7 @@ std::string file_name(std::int64_t index, bool png) {
   return name;
 }
 
-std::uint64_t write_image(
-    const fs::path& folder, std::int64_t index, bool train, const SetPlan& plan) {
+void write_image(const fs::path& folder, std::int64_t index, bool train, const SetPlan& plan) {
   const SyntheticClass kind = synthetic_class(index % plan.classes, plan.classes);
   const SyntheticKey key{.seed = plan.seed, .train = train, .index = index};
   SyntheticStream stream(
@@ -234,58 +237,48 @@ std::uint64_t write_image(
   const ImageSize drawn = draw_size(stream);
   const Image image = synthetic_image(kind, key, plan.size.value_or(drawn), 3);
   const bool png = index / plan.classes % kEachPng == kEachPng - 1;
-  SetFile file(folder / kind.name() / file_name(index, png), false);
+  SetFile file(folder / kind.name() / file_name(index, png), plan);
   file.write(png ? encode_png(image.view()) : encode_jpeg(image.view(), draw_jpeg_options(stream)));
   plan.drawn();
-  return file.close();
+  file.close();
 }
 
-std::uint64_t write_part(const fs::path& folder, bool train, const SetPlan& plan) {
+void write_part(const fs::path& folder, bool train, const SetPlan& plan) {
   fs::create_directory(folder);
   for (std::int64_t label = 0; label < plan.classes; ++label) {
     fs::create_directory(folder / synthetic_class(label, plan.classes).name());
   }
-  std::uint64_t bytes = 0;
   const std::int64_t count = train ? plan.train : plan.test;
-  for (std::int64_t index = 0; index < count; ++index) {
-    bytes += write_image(folder, index, train, plan);
-  }
-  return bytes;
+  for (std::int64_t index = 0; index < count; ++index) write_image(folder, index, train, plan);
 }
 
-Written write_cifar10_files(const fs::path& folder, const SetPlan& plan) {
+void write_cifar10_files(const fs::path& folder, const SetPlan& plan) {
   const fs::path inner = folder / "cifar-10-batches-bin";
   fs::create_directory(inner);
-  std::uint64_t bytes = write_lines(inner / "batches.meta.txt", class_names(plan.classes));
+  write_lines(inner / "batches.meta.txt", class_names(plan.classes), plan);
   for (std::int64_t batch = 0; batch < kBatches; ++batch) {
-    bytes += write_batch(inner / ("data_batch_" + std::to_string(batch + 1) + ".bin"),
+    write_batch(inner / ("data_batch_" + std::to_string(batch + 1) + ".bin"),
         plan.train * batch / kBatches, plan.train * (batch + 1) / kBatches, true, plan);
   }
-  bytes += write_batch(inner / "test_batch.bin", 0, plan.test, false, plan);
-  return {kBatches + 2, bytes};
+  write_batch(inner / "test_batch.bin", 0, plan.test, false, plan);
 }
 
-Written write_cifar100_files(const fs::path& folder, const SetPlan& plan) {
+void write_cifar100_files(const fs::path& folder, const SetPlan& plan) {
   const fs::path inner = folder / "cifar-100-binary";
   fs::create_directory(inner);
-  const std::uint64_t bytes =
-      write_lines(inner / "fine_label_names.txt", class_names(plan.classes)) +
-      write_lines(inner / "coarse_label_names.txt", coarse_names()) +
-      write_batch(inner / "train.bin", 0, plan.train, true, plan) +
-      write_batch(inner / "test.bin", 0, plan.test, false, plan);
-  return {4, bytes};
+  write_lines(inner / "fine_label_names.txt", class_names(plan.classes), plan);
+  write_lines(inner / "coarse_label_names.txt", coarse_names(), plan);
+  write_batch(inner / "train.bin", 0, plan.train, true, plan);
+  write_batch(inner / "test.bin", 0, plan.test, false, plan);
 }
 
-Written write_mnist_files(const fs::path& folder, const SetPlan& plan) {
-  const Written train = write_mnist_part(folder, plan, true);
-  const Written test = write_mnist_part(folder, plan, false);
-  return {train.files + test.files, train.bytes + test.bytes};
+void write_mnist_files(const fs::path& folder, const SetPlan& plan) {
+  for (const bool train : {true, false}) write_mnist_part(folder, plan, train);
 }
 
-Written write_image_files(const fs::path& folder, const SetPlan& plan) {
-  const std::uint64_t bytes =
-      write_part(folder / "train", true, plan) + write_part(folder / "val", false, plan);
-  return {plan.train + plan.test, bytes};
+void write_image_files(const fs::path& folder, const SetPlan& plan) {
+  write_part(folder / "train", true, plan);
+  write_part(folder / "val", false, plan);
 }
 
 /// The properties of a set if nothing else is asked for.
@@ -296,7 +289,7 @@ struct Kind {
   std::int64_t classes;
   std::int64_t least;  // images to train with
   std::int64_t most;
-  Written (*write)(const fs::path& folder, const SetPlan& plan);
+  void (*write)(const fs::path& folder, const SetPlan& plan);
 };
 
 constexpr std::int64_t kMostMnist = static_cast<std::int64_t>(kMaximumIdxBytes / (28 * 28));
@@ -316,11 +309,13 @@ const std::vector<Kind>& kinds() {
 }
 
 const Kind& kind_of(const std::string& name) {
+  std::vector<std::string> names;
   for (const Kind& kind : kinds()) {
     if (kind.name == name) return kind;
+    names.push_back(kind.name);
   }
   throw InvalidArgument(
-      concat("synthesize: there is no set ", name, "; there are ", joined(synthetic_set_names())));
+      concat("synthesize: there is no set ", name, "; there are ", joined(names)));
 }
 
 void check_count(const Kind& kind, const char* what, std::int64_t count, std::int64_t least) {
@@ -363,15 +358,6 @@ SetPlan plan_of(const Kind& kind, const SyntheticOptions& options) {
 
 }  // namespace
 
-const std::vector<std::string>& synthetic_set_names() {
-  static const std::vector<std::string> kNames = [] {
-    std::vector<std::string> all;
-    for (const Kind& kind : kinds()) all.push_back(kind.name);
-    return all;
-  }();
-  return kNames;
-}
-
 SyntheticSummary write_synthetic_set(
     const std::string& name, const fs::path& directory, const SyntheticOptions& options) {
   const Kind& kind = kind_of(name);
@@ -381,8 +367,10 @@ SyntheticSummary write_synthetic_set(
     ++done;
     if (options.progress) options.progress(done, plan.train + plan.test);
   };
+  Written written;
+  plan.written = &written;
   AtomicDirectory folder(directory);
-  const Written written = kind.write(folder.path(), plan);
+  kind.write(folder.path(), plan);
   folder.commit();
   return {plan.train, plan.test, plan.classes, written.files, written.bytes};
 }

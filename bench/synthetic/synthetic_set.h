@@ -32,9 +32,6 @@ struct SyntheticSummary {
   std::uint64_t bytes = 0;
 };
 
-/// Lists the sets that can be drawn.
-const std::vector<std::string>& synthetic_set_names();
-
 /// Writes a synthetic set in the very format of the real one, so that whatever reads that reads it.
 ///
 /// `mnist`, `fashion-mnist`: four IDX files. `cifar10`, `cifar100`: the binary version's files in

@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+from commands import processes_where, stat_of
 from faults import cases, phases
 from resume import outcome
 
@@ -103,16 +104,7 @@ def of_resumed(run, expected):
 
 def of_session(session):
     """Returns the processes of a session that still run."""
-    found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                words = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(words[3]) == session and words[0] not in "ZX":
-                found.append(int(entry))
-    return found
+    return processes_where(lambda process: (stat := stat_of(process))[0] not in "ZX" and int(stat[3]) == session)
 
 
 def left_of_session(session, seconds):

@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+from commands import variables_of
 from resume import victims
 
 POLL_SECONDS = 0.0005
@@ -29,7 +30,7 @@ def ranks_of(run):
 
 def variable_of(pid, name):
     try:
-        for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+        for variable in variables_of(Path(f"/proc/{pid}")):
             if variable.startswith(name + b"="):
                 return variable[len(name) + 1:].decode()
     except OSError:

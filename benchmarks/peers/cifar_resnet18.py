@@ -15,11 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-# Read by glibc at process start, hence set before the ranks begin.
-MALLOC = (
-    "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:"
-    "glibc.malloc.top_pad=268435456:glibc.malloc.hugetlb=1"
-)
+from ranks import MALLOC, start_ranks
+
 WARMUP_LR = 1e-5
 MEAN, STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
 
@@ -44,17 +41,9 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def start_ranks(arguments):
-    environment = dict(os.environ, OMP_NUM_THREADS="1")
-    environment.setdefault("GLIBC_TUNABLES", MALLOC)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(arguments.nproc_per_node), *sys.argv]
-    os.execve(sys.executable, command, environment)
-
-
 arguments = parse_arguments()
 if "RANK" not in os.environ:
-    start_ranks(arguments)
+    start_ranks(arguments.nproc_per_node, **MALLOC)
 
 import numpy
 import torch

@@ -8,18 +8,11 @@ Starts its own ranks through torchrun; rank 0 prints one JSON line per epoch.
 """
 
 import argparse
-import gzip
 import json
 import os
-import sys
 import time
 
-# Read by glibc at process start, hence set before the ranks begin. Without them the step takes about twice as long;
-# jemalloc with dirty_decay_ms:-1 does as well.
-MALLOC = (
-    "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:"
-    "glibc.malloc.top_pad=268435456:glibc.malloc.hugetlb=1"
-)
+from ranks import MALLOC, start_ranks
 
 
 def parse_arguments():
@@ -38,21 +31,13 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def start_ranks(arguments):
-    environment = dict(os.environ, OMP_NUM_THREADS="1")
-    if not arguments.plain:
-        environment.setdefault("GLIBC_TUNABLES", MALLOC)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(arguments.nproc_per_node), *sys.argv]
-    os.execve(sys.executable, command, environment)
-
-
 arguments = parse_arguments()
 if "RANK" not in os.environ:
-    start_ranks(arguments)
+    start_ranks(arguments.nproc_per_node, **({} if arguments.plain else MALLOC))
 
 import torch
 import torch.distributed as dist
+from mnist import channels_last, make_net, one_channel_nhwc, read_set
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
@@ -60,41 +45,6 @@ from torch.utils.data import DataLoader, Dataset, DistributedSampler
 torch.set_flush_denormal(True)  # as Lockstep does; without it long trainings of small nets are slower
 MIXED = arguments.precision == "bf16-mixed" and not arguments.plain
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-
-
-def read_idx(name, header):
-    with gzip.open(os.path.join(arguments.data, name)) as file:
-        return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
-
-
-def read_set(name):
-    images = read_idx(f"{name}-images-idx3-ubyte.gz", 16).view(-1, 784)
-    return images, read_idx(f"{name}-labels-idx1-ubyte.gz", 8).long()
-
-
-def block(inputs, outputs):
-    return [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
-
-
-def make_net(model):
-    if model == "small":
-        layers = [*block(1, 32), nn.Flatten(), nn.Linear(6272, 64), nn.ReLU(), nn.Linear(64, 10)]
-    else:
-        layers = [*block(1, 128), *block(128, 256), *block(256, 512), nn.Flatten(), nn.Linear(4608, 512), nn.ReLU()]
-        layers += [nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)]
-    return nn.Sequential(*layers)
-
-
-def one_channel_nhwc(rows, height, width):
-    # contiguous(channels_last) changes nothing with one channel, and then the convolution returns NCHW.
-    return rows.view(-1, height, width, 1).permute(0, 3, 1, 2)
-
-
-def channels_last(net):
-    net = net.to(memory_format=torch.channels_last)
-    weight = net[0].weight
-    weight.data = one_channel_nhwc(weight.data.contiguous(), 3, 3)
-    return net
 
 
 class Images(Dataset):
@@ -153,7 +103,7 @@ def train_epoch(model, optimizer, batches):
 
 @torch.no_grad()
 def accuracy(net):
-    images, labels = read_set("t10k")
+    images, labels = read_set(arguments.data, "t10k")
     with torch.autocast("cpu", torch.bfloat16, enabled=MIXED):
         answers = [net(part.float().div_(255).view(-1, 1, 28, 28)).argmax(1) for part in images.split(1000)]
     return (torch.cat(answers) == labels).float().mean().item()
@@ -166,7 +116,7 @@ def main():
     dist.init_process_group("gloo")
     torch.manual_seed(arguments.seed)
     net = make_net(arguments.model)
-    images, labels = read_set("train")
+    images, labels = read_set(arguments.data, "train")
     if arguments.limit:
         images, labels = images[: arguments.limit], labels[: arguments.limit]
     if not arguments.plain:

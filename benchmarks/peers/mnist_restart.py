@@ -8,11 +8,11 @@ out: torchvision, a DataLoader, compilation. A checkpoint holds model, optimizer
 """
 
 import argparse
-import gzip
 import json
 import os
-import sys
 from pathlib import Path
+
+from ranks import start_ranks
 
 
 def parse_arguments():
@@ -27,32 +27,19 @@ def parse_arguments():
 
 arguments = parse_arguments()
 if "RANK" not in os.environ:
+    # In the agent's store the new ranks may find the addresses of dead ones: Gloo then cannot connect.
+    own_store = {} if arguments.shared_store else {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     # By default torchrun checks for dead workers every 0.1 s.
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--monitor-interval", "0.02"]
-    command += ["--nproc-per-node", "2", "--max-restarts", "3", *sys.argv]
-    environment = dict(os.environ, OMP_NUM_THREADS="1")
-    if not arguments.shared_store:
-        # In the agent's store the new ranks may find the addresses of dead ones: Gloo then cannot connect.
-        environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
-    os.execve(sys.executable, command, environment)
+    start_ranks(2, "--monitor-interval", "0.02", "--max-restarts", "3", **own_store)
 
 import torch
 import torch.distributed as dist
+from mnist import make_net, read_set
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 RANK, WORLD, RESTART = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT"))
 CHECKPOINT = arguments.folder / "checkpoint.pt"
-
-
-def read_idx(name, header):
-    with gzip.open(os.path.join(arguments.data, name)) as file:
-        return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8)
-
-
-def make_net():
-    block = [nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
-    return nn.Sequential(*block, nn.Flatten(), nn.Linear(6272, 64), nn.ReLU(), nn.Linear(64, 10))
 
 
 def restore(net, optimizer):
@@ -83,9 +70,9 @@ def batches_from(step, images, labels):
 def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    images, labels = read_idx("train-images-idx3-ubyte.gz", 16).view(-1, 784), read_idx("train-labels-idx1-ubyte.gz", 8).long()
+    images, labels = read_set(arguments.data, "train")
     torch.manual_seed(42)
-    net = make_net()
+    net = make_net("small")
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, eps=1e-7, fused=True)
     step = restore(net, optimizer)
     model = DistributedDataParallel(net, gradient_as_bucket_view=True, static_graph=True)

@@ -13,14 +13,10 @@ prints one JSON line per epoch. Needs torch, torchvision and, for --augment timm
 import argparse
 import json
 import os
-import sys
 import time
 
-# Read by glibc at process start, hence set before the ranks begin. Without them a step takes up to twice as long.
-MALLOC = (
-    "glibc.malloc.mmap_threshold=4294967296:glibc.malloc.trim_threshold=8589934592:"
-    "glibc.malloc.top_pad=268435456:glibc.malloc.hugetlb=1"
-)
+from ranks import MALLOC, start_ranks
+
 NETS = ["mnist-small", "mnist-large", "resnet18", "resnet18-cifar", "resnet50", "vgg19"]
 
 
@@ -42,20 +38,13 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def start_ranks(arguments):
-    environment = dict(os.environ, OMP_NUM_THREADS=str(arguments.threads))
-    environment.setdefault("GLIBC_TUNABLES", MALLOC)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += ["--nproc-per-node", str(arguments.ranks), *sys.argv]
-    os.execve(sys.executable, command, environment)
-
-
 arguments = parse_arguments()
 if arguments.device == "cuda":
     os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="localhost", MASTER_PORT="0")
 elif "RANK" not in os.environ:
-    start_ranks(arguments)
+    start_ranks(arguments.ranks, **MALLOC, OMP_NUM_THREADS=str(arguments.threads))
 
+import mnist
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -67,29 +56,9 @@ torch.backends.cudnn.benchmark = True
 CHANNELS = 1 if arguments.net.startswith("mnist") else 3
 
 
-def one_channel_nhwc(rows, height, width):
-    # contiguous(channels_last) changes nothing with one channel, and then the convolution returns NCHW.
-    return rows.reshape(-1, height, width, 1).permute(0, 3, 1, 2)
-
-
-def block(inputs, outputs):
-    return [nn.Conv2d(inputs, outputs, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
-
-
-def mnist_net(size, classes):
-    if size == "small":
-        layers = [*block(1, 32), nn.Flatten(), nn.Linear(6272, 64), nn.ReLU(), nn.Linear(64, classes)]
-    else:
-        layers = [*block(1, 128), *block(128, 256), *block(256, 512), nn.Flatten(), nn.Linear(4608, 512), nn.ReLU()]
-        layers += [nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, classes)]
-    net = nn.Sequential(*layers).to(memory_format=torch.channels_last)
-    net[0].weight.data = one_channel_nhwc(net[0].weight.data.contiguous(), 3, 3)
-    return net
-
-
 def make_net(name, classes):
     if name.startswith("mnist"):
-        return mnist_net(name[len("mnist-"):], classes)
+        return mnist.channels_last(mnist.make_net(name[len("mnist-"):], classes))
     import torchvision
 
     net = getattr(torchvision.models, name.removesuffix("-cifar"))(num_classes=classes)
@@ -105,7 +74,7 @@ class Plain:
     def __init__(self):
         size = arguments.image_size
         images = torch.randn(2, arguments.batch_size, CHANNELS, size, size)
-        in_order = (lambda batch: one_channel_nhwc(batch, size, size)) if CHANNELS == 1 else (
+        in_order = (lambda batch: mnist.one_channel_nhwc(batch, size, size)) if CHANNELS == 1 else (
             lambda batch: batch.contiguous(memory_format=torch.channels_last))
         self.images = [in_order(batch).to(arguments.device) for batch in images]
         self.labels = torch.randint(arguments.classes, (2, arguments.batch_size)).to(arguments.device)

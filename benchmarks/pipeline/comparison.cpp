@@ -3,23 +3,20 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "bench/statistics/median.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/schedule/timetable.h"
 
 namespace lockstep::benchmark {
 namespace {
 
+using bench::median;
+
 bool is_finer(ScheduleKind kind) { return kind == ScheduleKind::kInterleaved; }
 
 ScheduleRecord make_record(ScheduleKind kind, int ranks, int chunks) {
   const int stages = is_finer(kind) ? 2 * ranks : ranks;
   return {kind, stages, ranks * (1 - bubble_share(kind, ranks, stages, chunks))};
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 double total(const std::vector<StageCosts>& costs, double StageCosts::*part) {

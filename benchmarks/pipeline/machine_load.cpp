@@ -4,7 +4,6 @@
 #include <fstream>
 #include <unistd.h>
 
-#include "process_usage.h"
 #include <torch/version.h>
 
 #include "lockstep/core/environment.h"

@@ -1,6 +1,6 @@
 #include <barrier>
 
-#include "process_usage.h"
+#include "machine_load.h"
 #include "stage_machine.h"
 
 #include "lockstep/core/error.h"

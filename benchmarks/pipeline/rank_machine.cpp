@@ -1,4 +1,4 @@
-#include "process_usage.h"
+#include "machine_load.h"
 #include "stage_machine.h"
 
 #include "lockstep/core/stopwatch.h"

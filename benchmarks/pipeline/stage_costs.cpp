@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "process_usage.h"
+#include "machine_load.h"
 #include <ATen/ops/randn_like.h>
 
 #include "lockstep/core/error.h"

@@ -1,16 +1,15 @@
 """Asks `lockstep plan` about the cases and questions of plan_accuracy.py."""
 
-import json
 import statistics
 
-from commands import output_of
+from commands import last_json, output_of
 
 NUMBERS = {"predicted": "step_seconds", "least": "least_seconds", "most": "most_seconds", "predicted_bytes": "memory_bytes"}
 
 
 def answer_of(lockstep, profile, batch, places, ways, flags):
     command = [lockstep, "plan", "--profile", str(profile), "--batch", str(batch), "--places", places, "--ways", ways]
-    return json.loads(output_of([*command, *flags, "--json"]).strip().split("\n")[-1])
+    return last_json(output_of([*command, *flags, "--json"]))
 
 
 def choice_of(lockstep, case, profile, links):

@@ -3,12 +3,11 @@
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from commands import SharedTime, cpu_model, seconds_of_step, steps_alone
+from commands import SharedTime, cpu_model, output_of, seconds_of_step, steps_alone
 
 from .drawn import MODELS, key_of, replicas_of
 
@@ -40,9 +39,7 @@ def train(lockstep, case):
     with tempfile.TemporaryDirectory() as folder:
         shared = SharedTime()
         pinned = ["taskset", "-c", ",".join(str(core) for core in range(cores)), "env", "OMP_NUM_THREADS=1"]
-        done = subprocess.run(pinned + training(lockstep, case, f"{folder}/run"), capture_output=True, text=True)
-        if done.returncode != 0:
-            sys.exit(f"{case}\n{done.stderr[-2000:]}")
+        output_of(pinned + training(lockstep, case, f"{folder}/run"))
         others = shared.of_others()
         seconds = seconds_of_step(f"{folder}/run")
         peak = json.loads(Path(f"{folder}/run/summary.json").read_text()).get("peak_memory_bytes")

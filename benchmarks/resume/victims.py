@@ -6,6 +6,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from commands import stat_of, variables_of
+
 POLL_SECONDS = 0.0005
 
 
@@ -17,9 +19,9 @@ def processes_of(run):
             continue
         try:
             words = Path(f"/proc/{entry}/cmdline").read_bytes().split(b"\0")
-            if name not in words or Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
+            if name not in words or stat_of(Path(f"/proc/{entry}"))[0] in "ZX":
                 continue
-            variables = Path(f"/proc/{entry}/environ").read_bytes().split(b"\0")
+            variables = variables_of(Path(f"/proc/{entry}"))
         except OSError:
             continue
         is_rank = Path(words[0].decode()).name == "lockstep-train"

@@ -55,89 +55,63 @@ Machine machine_of(const Question& question, int nodes, int places) {
   return machine;
 }
 
-/// Collects the choices of a question.
-class Asking {
- public:
-  Asking(const ModelProfile& profile, const Question& question)
-      : answer_{.profile = profile,
-            .question = question,
-            .choices = {},
-            .impossible = {},
-            .pick = {}} {}
-
-  Answer run() {
-    for (const int nodes : answer_.question.nodes) {
-      for (const int places : answer_.question.places)
-        ask(machine_of(answer_.question, nodes, places));
-    }
-    std::stable_sort(answer_.choices.begin(), answer_.choices.end(), is_better);
-    compare_with_one_place();
-    pick();
-    return std::move(answer_);
+void add_choice(const Machine& machine, Prediction prediction, Answer& answer) {
+  Choice choice{.machine = machine, .prediction = std::move(prediction)};
+  choice.goodput = goodput_of(answer.question.failures, machine.nodes);
+  if (!(choice.goodput.share >= kLeastGoodput)) {
+    answer.impossible.push_back({concat(describe(choice.prediction.way), on_nodes(machine)),
+        concat("failures come every ", answer.question.failures.between / machine.nodes,
+            " s on average, and snapshots and recovery leave no time between them")});
+    return;
   }
+  choice.hours = answer.question.samples / choice.rate() / kHour;
+  choice.cost = choice.hours * machine.nodes * machine.price;
+  if (machine.memory_bytes > 0)
+    choice.lacking_bytes = std::max(0.0, choice.prediction.memory_bytes - machine.memory_bytes);
+  answer.choices.push_back(std::move(choice));
+}
 
- private:
-  static bool is_better(const Choice& one, const Choice& other) {
-    if (one.fits() != other.fits()) return one.fits();
-    return one.rate() > other.rate();
-  }
-
-  void ask(const Machine& machine) {
-    const double batch = batch_of(answer_.question, machine.all_places());
-    for (const Way& way : ways_on(machine, answer_.question.ways)) {
-      if (way.places() != machine.all_places()) continue;
-      const std::string reason = why_not(way, answer_.profile, batch, machine);
-      if (reason.empty()) {
-        add(machine, predict(answer_.profile, machine, way, batch));
-      } else {
-        answer_.impossible.push_back({describe(way), reason});
-      }
+void add_choices(const Machine& machine, Answer& answer) {
+  const double batch = batch_of(answer.question, machine.all_places());
+  for (const Way& way : ways_on(machine, answer.question.ways)) {
+    if (way.places() != machine.all_places()) continue;
+    const std::string reason = why_not(way, answer.profile, batch, machine);
+    if (reason.empty()) {
+      add_choice(machine, predict(answer.profile, machine, way, batch), answer);
+    } else {
+      answer.impossible.push_back({describe(way), reason});
     }
   }
+}
 
-  void add(const Machine& machine, Prediction prediction) {
-    Choice choice{.machine = machine, .prediction = std::move(prediction)};
-    choice.goodput = goodput_of(answer_.question.failures, machine.nodes);
-    if (!(choice.goodput.share >= kLeastGoodput)) {
-      answer_.impossible.push_back({concat(describe(choice.prediction.way), on_nodes(machine)),
-          concat("failures come every ", answer_.question.failures.between / machine.nodes,
-              " s on average, and snapshots and recovery leave no time between them")});
-      return;
-    }
-    choice.hours = answer_.question.samples / choice.rate() / kHour;
-    choice.cost = choice.hours * machine.nodes * machine.price;
-    if (machine.memory_bytes > 0)
-      choice.lacking_bytes = std::max(0.0, choice.prediction.memory_bytes - machine.memory_bytes);
-    answer_.choices.push_back(std::move(choice));
+bool is_better(const Choice& one, const Choice& other) {
+  return one.fits() != other.fits() ? one.fits() : one.rate() > other.rate();
+}
+
+// One place is asked for in any case: speed-ups are over it.
+void compare_with_one_place(Answer& answer) {
+  const Question& question = answer.question;
+  const double batch = batch_of(question, 1);
+  const double alone =
+      predict(answer.profile, machine_of(question, 1, 1), {}, batch).samples_per_second();
+  for (Choice& choice : answer.choices) {
+    choice.speed_up = choice.prediction.samples_per_second() / alone;
+    choice.efficiency = choice.speed_up / choice.machine.all_places();
   }
+}
 
-  // One place is asked for in any case: speed-ups are over it.
-  void compare_with_one_place() {
-    const Question& question = answer_.question;
-    const double batch = batch_of(question, 1);
-    const double alone =
-        predict(answer_.profile, machine_of(question, 1, 1), {}, batch).samples_per_second();
-    for (Choice& choice : answer_.choices) {
-      choice.speed_up = choice.prediction.samples_per_second() / alone;
-      choice.efficiency = choice.speed_up / choice.machine.all_places();
-    }
+// Of sorted choices: the one on the fewest places of those about as fast as the first.
+std::optional<std::size_t> pick_among(const std::vector<Choice>& choices) {
+  if (choices.empty() || !choices.front().fits()) return std::nullopt;
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < choices.size(); ++i) {
+    const bool is_equal = choices[i].rate() >= choices[0].rate() * (1 - kEqualRates);
+    if (choices[i].fits() && is_equal &&
+        choices[i].machine.all_places() < choices[best].machine.all_places())
+      best = i;
   }
-
-  void pick() {
-    const auto& choices = answer_.choices;
-    if (choices.empty() || !choices.front().fits()) return;
-    std::size_t best = 0;
-    for (std::size_t i = 1; i < choices.size(); ++i) {
-      const bool is_equal = choices[i].rate() >= choices[0].rate() * (1 - kEqualRates);
-      if (choices[i].fits() && is_equal &&
-          choices[i].machine.all_places() < choices[best].machine.all_places())
-        best = i;
-    }
-    answer_.pick = best;
-  }
-
-  Answer answer_;
-};
+  return best;
+}
 
 struct Change {
   std::string_view name;
@@ -282,8 +256,8 @@ std::string about_nothing(const Answer& answer) {
   if (answer.choices.empty())
     return concat("Nothing is possible: ",
         answer.impossible.empty() ? "no way was asked for" : answer.impossible.front().reason, ".");
-  const auto least = std::min_element(
-      answer.choices.begin(), answer.choices.end(), [](const Choice& one, const Choice& other) {
+  const auto least =
+      std::ranges::min_element(answer.choices, [](const Choice& one, const Choice& other) {
         return one.lacking_bytes < other.lacking_bytes;
       });
   return concat("Nothing fits: ", describe(least->prediction.way), " comes nearest and lacks ",
@@ -342,7 +316,16 @@ void check_question(const Question& question) {
 
 Answer answer(const ModelProfile& profile, const Question& question) {
   check_question(question);
-  return Asking(profile, question).run();
+  Answer answer{
+      .profile = profile, .question = question, .choices = {}, .impossible = {}, .pick = {}};
+  for (const int nodes : question.nodes) {
+    for (const int places : question.places)
+      add_choices(machine_of(question, nodes, places), answer);
+  }
+  std::ranges::stable_sort(answer.choices, is_better);
+  compare_with_one_place(answer);
+  answer.pick = pick_among(answer.choices);
+  return answer;
 }
 
 std::vector<std::size_t> pareto_front(const Answer& answer) {
@@ -354,8 +337,8 @@ std::vector<std::size_t> pareto_front(const Answer& answer) {
     const Choice& own = answer.choices[i];
     if (!own.fits()) continue;
     // Choices are sorted by their rates: all that come before are faster.
-    const bool is_beaten = std::any_of(front.begin(), front.end(),
-        [&](std::size_t other) { return money(answer.choices[other]) <= money(own); });
+    const bool is_beaten = std::ranges::any_of(
+        front, [&](std::size_t other) { return money(answer.choices[other]) <= money(own); });
     if (!is_beaten) front.push_back(i);
   }
   std::reverse(front.begin(), front.end());
@@ -381,8 +364,7 @@ std::string verdict_of(const Answer& answer, std::optional<double> measured) {
   const Choice& choice = answer.choices[*answer.pick];
   const Prediction& prediction = choice.prediction;
   const int places = choice.machine.all_places();
-  std::string text = concat("Take ", describe(prediction.way),
-      choice.machine.nodes > 1 ? concat(" on ", choice.machine.nodes, " nodes") : "", ": ",
+  std::string text = concat("Take ", describe(prediction.way), on_nodes(choice.machine), ": ",
       measured
           ? concat(rate_text(prediction.batch / *measured), " as trained here; predicted were ")
           : "",

@@ -81,7 +81,7 @@ struct Answer {
 inline constexpr double kEqualRates = 0.03;
 
 /// Throws InvalidArgument for a question that has no answer: no samples, more places than anybody
-/// has, more micro-batches or passes than samples, a price of a training without an end.
+/// has, more micro-batches or passes than samples, a price without the samples of the training.
 void check_question(const Question& question);
 
 /// Predicts every way on every number of nodes and places. Each way uses all places of its machine.

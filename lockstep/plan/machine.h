@@ -33,7 +33,7 @@ struct Machine {
   /// down as those of one node do.
   bool is_one_machine = false;
 
-  /// Of these places a node, how many share caches and memory.
+  /// Returns how many of these places share caches and memory.
   int neighbours(int nodes_used, int a_node) const {
     return is_one_machine ? nodes_used * a_node : a_node;
   }

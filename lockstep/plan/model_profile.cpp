@@ -148,8 +148,8 @@ double layers_a_sample(const ModelProfile& profile) {
 }  // namespace
 
 CostCurve::CostCurve(std::vector<Point> points) : points_(std::move(points)) {
-  std::sort(points_.begin(), points_.end(),
-      [](const Point& one, const Point& other) { return one.batch < other.batch; });
+  std::ranges::sort(
+      points_, [](const Point& one, const Point& other) { return one.batch < other.batch; });
   for (std::size_t i = 0; i < points_.size(); ++i) {
     const auto& [batch, seconds] = points_[i];
     check(batch > 0 && std::isfinite(batch), "plan: a cost has a batch of at least 1: ", batch);
@@ -163,8 +163,8 @@ double CostCurve::operator()(double batch) const {
   if (points_.empty() || batch <= 0) return 0;
   if (points_.size() == 1) return points_[0].seconds * batch / points_[0].batch;
   if (batch < points_[0].batch) return below(points_[0], points_[1], batch);
-  const auto next = std::find_if(
-      points_.begin(), points_.end(), [&](const Point& point) { return batch <= point.batch; });
+  const auto next =
+      std::ranges::find_if(points_, [&](const Point& point) { return batch <= point.batch; });
   if (next == points_.begin()) return next->seconds;
   if (next == points_.end()) return beyond(points_.end()[-2], points_.back(), batch);
   return on_line(next[-1], *next, batch);

@@ -94,8 +94,8 @@ constexpr double kOneInTwenty = 1.6449;  // standard deviations
 
 double of_kind(const Way& way) {
   const std::string kind = kind_of(way);
-  const auto found = std::find_if(
-      kSpreads.begin(), kSpreads.end(), [&](const KindOfWay& each) { return kind == each.name; });
+  const auto found =
+      std::ranges::find_if(kSpreads, [&](const KindOfWay& each) { return kind == each.name; });
   return found == kSpreads.end() ? kComposed : found->spread;
 }
 

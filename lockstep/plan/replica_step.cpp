@@ -257,7 +257,7 @@ StepClock::Task StepClock::add(
 }
 
 double StepClock::length() const {
-  return lanes_.empty() ? 0 : *std::max_element(free_at_.begin(), free_at_.end());
+  return lanes_.empty() ? 0 : *std::ranges::max_element(free_at_);
 }
 
 std::array<double, kUses> StepClock::uses_of(std::size_t lane) const {

@@ -289,8 +289,7 @@ class StageStep {
       uses[task.lane][static_cast<std::size_t>(task.use)] += task.end - task.start;
       busy[task.lane] += task.end - task.start;
     }
-    const auto most =
-        static_cast<std::size_t>(std::max_element(busy.begin(), busy.end()) - busy.begin());
+    const auto most = static_cast<std::size_t>(std::ranges::max_element(busy) - busy.begin());
     prediction.uses = uses[most];
     prediction.idle = std::max(0.0, prediction.seconds - busy[most]);
     for (int place = 0; place < way_.stages; ++place)
@@ -325,8 +324,8 @@ Timetable shared_timetable(
 std::vector<double> shared_seconds(const std::vector<double>& costs, const Slowdown& slowdown) {
   std::vector<std::size_t> order(costs.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(),
-      [&](std::size_t one, std::size_t other) { return costs[one] < costs[other]; });
+  std::ranges::sort(
+      order, [&](std::size_t one, std::size_t other) { return costs[one] < costs[other]; });
   std::vector<double> ends(costs.size());
   double done = 0, now = 0;  // of each task that is left; since the begin
   for (std::size_t ended = 0; ended < order.size(); ++ended) {

@@ -25,7 +25,6 @@ class StepClock {
   Task add(std::size_t lane, Use use, std::string name, double seconds,
       std::span<const Task> needs = {});
 
-  double end_of(Task task) const { return tasks_[task].end; }
   double length() const;
   const std::vector<std::string>& lanes() const { return lanes_; }
   const std::vector<TimedTask>& tasks() const { return tasks_; }

@@ -72,7 +72,7 @@ std::vector<int> doublings(int most) {
 
 bool wants(const WayChoice& choice, const Way& way) {
   const auto& kinds = choice.kinds;
-  return kinds.empty() || std::find(kinds.begin(), kinds.end(), kind_of(way)) != kinds.end();
+  return kinds.empty() || std::ranges::find(kinds, kind_of(way)) != kinds.end();
 }
 
 std::vector<int> chunks_of(const WayChoice& choice, int stages) {

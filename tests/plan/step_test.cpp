@@ -16,8 +16,8 @@ TEST(StepClock, LanesWorkAtOnceAndTasksWaitForWhatTheyNeed) {
   const std::array sent{clock.add(link, Use::kCommunication, "a", 5, first)};
   clock.add(place, Use::kBackward, "b", 3);
   const auto last = clock.add(place, Use::kOptimizer, "step", 1, sent);
-  EXPECT_DOUBLE_EQ(clock.end_of(sent[0]), 7);
-  EXPECT_DOUBLE_EQ(clock.end_of(last), 8);
+  EXPECT_DOUBLE_EQ(clock.tasks()[sent[0]].end, 7);
+  EXPECT_DOUBLE_EQ(clock.tasks()[last].end, 8);
   EXPECT_DOUBLE_EQ(clock.length(), 8);
   EXPECT_DOUBLE_EQ(clock.uses_of(place)[static_cast<std::size_t>(Use::kBackward)], 5);
 }

@@ -77,8 +77,7 @@ class WorkFolder {
 int cores_of(const PlanCommand& command) {
   const auto& nodes = command.question.nodes;
   const auto& places = command.question.places;
-  const int most = *std::max_element(places.begin(), places.end()) *
-                   *std::max_element(nodes.begin(), nodes.end());
+  const int most = *std::ranges::max_element(places) * *std::ranges::max_element(nodes);
   const bool is_alone = most == 1 && !command.measures_only;
   return is_alone ? command.cores_a_place : usable_cpu_count();
 }
@@ -91,8 +90,8 @@ std::vector<bench::MeasuredAs> left_out_of(const PlanCommand& command, int cores
     questions.push_back(plan::changed(command.question, text).question);
   int nodes = 1, places = 1;
   for (const plan::Question& question : questions) {
-    nodes = std::max(nodes, *std::max_element(question.nodes.begin(), question.nodes.end()));
-    places = std::max(places, *std::max_element(question.places.begin(), question.places.end()));
+    nodes = std::max(nodes, *std::ranges::max_element(question.nodes));
+    places = std::max(places, *std::ranges::max_element(question.places));
   }
   const auto& ways = command.question.ways.kinds;
   const auto wants = [&](std::initializer_list<const char*> kinds) {

@@ -257,8 +257,8 @@ const FlagTable<C>& plan_table() {
 void check_ways(const std::vector<std::string>& kinds) {
   const std::vector<std::string> known = all_names<Parallel>();
   for (const std::string& kind : kinds) {
-    check(std::find(known.begin(), known.end(), kind) != known.end(),
-        "plan: --ways: there is no way ", printable(kind), did_you_mean(kind, known));
+    check(std::ranges::find(known, kind) != known.end(), "plan: --ways: there is no way ",
+        printable(kind), did_you_mean(kind, known));
   }
 }
 
@@ -288,8 +288,8 @@ void check_measuring(const GivenFlags& given) {
   const Names measured{"--measure", "--model", "--plugin", "--data", "--precision", "--batch",
       "--measure-batches", "--measure-rounds", "--cores-a-place", "--save"};
   for (const GivenFlag& flag : given.flags)
-    check(std::find(measured.begin(), measured.end(), flag.spec->name) != measured.end(),
-        "plan: ", flag.spec->name, " asks, and --measure only measures; leave out one of them");
+    check(std::ranges::find(measured, flag.spec->name) != measured.end(), "plan: ", flag.spec->name,
+        " asks, and --measure only measures; leave out one of them");
   check(!given.has("--batch") || !given.has("--measure-batches"),
       "plan: --measure-batches says what is measured; leave out --batch");
 }
@@ -330,13 +330,13 @@ void check_settings(const PlanCommand& command, const GivenFlags& given) {
   const std::vector<std::string>& kinds = command.question.ways.kinds;
   if (kinds.empty()) return;
   for (const FlagOfWays& each : kFlagsOfWays) {
-    const bool is_taken = std::any_of(kinds.begin(), kinds.end(),
-        [&](const std::string& kind) { return takes_flag(kind, each.flag); });
+    const bool is_taken = std::ranges::any_of(
+        kinds, [&](const std::string& kind) { return takes_flag(kind, each.flag); });
     check(is_taken || !given.has(each.flag), "plan: ", each.flag, " is for ", ways_with(each),
         ", and --ways names none of them");
   }
-  const bool is_accumulated = std::any_of(kinds.begin(), kinds.end(),
-      [](const std::string& kind) { return !takes_flag(kind, "--stages"); });
+  const bool is_accumulated = std::ranges::any_of(
+      kinds, [](const std::string& kind) { return !takes_flag(kind, "--stages"); });
   check(is_accumulated || !given.has("--grad-accum-steps"),
       "plan: --grad-accum-steps is for ways without stages, and --ways names none of them");
 }
@@ -388,7 +388,7 @@ constexpr std::array<const char*, 6> kOfReplicas{"--sync-batch-norm", "--shard-o
 
 template <std::size_t Count>
 bool is_among(const std::array<std::string_view, Count>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 int most_places(const GivenFlags& given) {
@@ -446,7 +446,7 @@ void plan_for_training(PlanCommand& command) {
 std::string plan_help() { return plan_table().help(); }
 
 std::optional<PlanCommand> parse_plan(const std::vector<std::string>& arguments) {
-  const auto end = std::find(arguments.begin(), arguments.end(), "--");
+  const auto end = std::ranges::find(arguments, "--");
   const GivenFlags given = plan_table().parse({arguments.begin(), end});
   if (given.asks_help) return std::nullopt;
   PlanCommand command;

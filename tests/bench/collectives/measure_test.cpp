@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <mutex>
 
+#include "tests/support/message_of.h"
+
 #include "lockstep/comm/host_backends.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
@@ -33,16 +35,15 @@ class SpoilingBackend : public ThreadBackend {
   }
 };
 
-std::vector<Collective> all() { return {kCollectives.begin(), kCollectives.end()}; }
+std::vector<Collective> all() {
+  std::vector<Collective> collectives;
+  for (const auto& each : names_of(Collective{})) collectives.push_back(each.value);
+  return collectives;
+}
 
-// What ranks of threads find wrong; "nothing" if all is well.
+// What ranks of threads find wrong; empty if all is well.
 std::string fault_of(int ranks, const std::function<void(const ProcessGroup&)>& body) {
-  try {
-    run_ranks(ranks, body);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing";
+  return lockstep::testing::complaint_of<Error>([&] { run_ranks(ranks, body); });
 }
 
 TEST(Operands, EveryCollectiveIsRightInBothKindsOfMemory) {
@@ -54,7 +55,7 @@ TEST(Operands, EveryCollectiveIsRightInBothKindsOfMemory) {
           Operands(collective, world, 40'000 * ranks, group_memory).check();
         }
       });
-      EXPECT_EQ(fault, "nothing");
+      EXPECT_EQ(fault, "");
     }
   }
 }
@@ -123,7 +124,7 @@ TEST(Measure, ChecksUnlessItIsNotTo) {
   };
   EXPECT_THAT(fault(), HasSubstr("a wrong result of all_reduce"));
   sweep.check = false;
-  EXPECT_EQ(fault(), "nothing");
+  EXPECT_EQ(fault(), "");
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "tests/bench/experiment/shell_study.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 #include "bench/experiment/sample.h"
@@ -23,6 +24,7 @@
 namespace lockstep::bench {
 namespace {
 
+using lockstep::testing::contents;
 using lockstep::testing::TemporaryFolder;
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -33,7 +35,6 @@ using testing::shell_cell;
 using testing::shell_study;
 using testing::ShellRunner;
 using ::testing::SizeIs;
-using testing::text_of;
 using testing::value_cell;
 
 class RunStudy : public ::testing::Test {
@@ -117,15 +118,15 @@ TEST_F(RunStudy, KeepsTheOutputAndRemovesTheRun) {
   cell.command[1] += "; echo out; echo err >&2";
   const Study study = shell_study({cell}, 1);
   runner_.run(study);
-  EXPECT_THAT(text_of(folder_.path() / "runs/shell/a-1.log"), HasSubstr("out\n"));
-  EXPECT_THAT(text_of(folder_.path() / "runs/shell/a-1.log"), HasSubstr("err\n"));
+  EXPECT_THAT(contents(folder_.path() / "runs/shell/a-1.log"), HasSubstr("out\n"));
+  EXPECT_THAT(contents(folder_.path() / "runs/shell/a-1.log"), HasSubstr("err\n"));
   EXPECT_FALSE(std::filesystem::exists(folder_.path() / "runs/shell/a-1"));
 }
 
 TEST_F(RunStudy, KeepsTheRunWhenAsked) {
   runner_.options.keep_runs = true;
   runner_.run(shell_study({value_cell("a", 5)}, 1));
-  EXPECT_EQ(text_of(folder_.path() / "runs/shell/a-1/value"), "5\n");
+  EXPECT_EQ(contents(folder_.path() / "runs/shell/a-1/value"), "5\n");
 }
 
 // A trainer goes on with the run that it finds.
@@ -144,14 +145,14 @@ TEST_F(RunStudy, GivesACellItsEnvironmentAndCores) {
   cell.cores = 1;
   ::setenv("HOME", "/inherited", 1);
   ASSERT_EQ(runner_.run(shell_study({cell}, 1)).exit_code(), 0);
-  EXPECT_EQ(text_of(folder_.path() / "runs/shell/a-1.log"),
+  EXPECT_EQ(contents(folder_.path() / "runs/shell/a-1.log"),
       "PATH=/usr/bin:/bin. NEW=a=b. HOME=/inherited.\n1\n1\n")
       << "one core, one PATH";
   cell.id = "b";
   cell.cores = 100000;
   ShellRunner more(folder_.path() / "more");
   more.run(shell_study({cell}, 1));
-  EXPECT_THAT(text_of(folder_.path() / "more/runs/shell/b-1.log"),
+  EXPECT_THAT(contents(folder_.path() / "more/runs/shell/b-1.log"),
       HasSubstr(concat(".\n", available_cpus().size(), "\n")));
 }
 
@@ -180,12 +181,7 @@ TEST_F(RunStudy, TellsHowFarItIs) {
 TEST_F(RunStudy, RefusesSamplesOfOtherWork) {
   runner_.run(shell_study({value_cell("a", 1)}, 1));
   const auto complaint = [&](const Study& study) {
-    try {
-      runner_.run(study);
-      return std::string();
-    } catch (const InvalidArgument& error) {
-      return std::string(error.what());
-    }
+    return lockstep::testing::complaint_of<InvalidArgument>([&] { runner_.run(study); });
   };
   EXPECT_THAT(complaint(shell_study({value_cell("a", 2)}, 1)),
       HasSubstr(
@@ -221,7 +217,7 @@ TEST_F(RunStudyByAProgram, StartsItFromPathAndPutsOursInItsPlace) {
   EXPECT_EQ(sample.values.at("seconds"), 3);
   EXPECT_EQ(sample.command.front(), "env") << "the sample says who started it";
   EXPECT_THAT(sample.command, Contains(kThisProgram));
-  EXPECT_EQ(text_of(folder_.path() / "runs" / "shell" / "a-1.log"),
+  EXPECT_EQ(contents(folder_.path() / "runs" / "shell" / "a-1.log"),
       std::filesystem::absolute(folder_.path()).string() + "\n");
   EXPECT_EQ(runner_.run(study).samples.size(), 1U) << "and goes on with it";
 }
@@ -281,7 +277,7 @@ std::vector<std::string> undisturbed_names() {
 /// Waits until the process of that id has gone: the guardian kills it soon after the bench, and it
 /// becomes our child.
 bool is_gone(const std::filesystem::path& file) {
-  const pid_t pid = std::stoi(text_of(file));
+  const pid_t pid = std::stoi(contents(file));
   for (int i = 0; i < 6000 && ::kill(pid, 0) == 0; ++i) {
     launch::reap_strays({});
     ::usleep(10000);
@@ -317,7 +313,7 @@ TEST(StoppedBench, EndsCleanlyAtASignalAndGoesOn) {
     const int signal = launch::signal_number(name).value();
     ASSERT_TRUE(WIFEXITED(status)) << status;
     EXPECT_EQ(WEXITSTATUS(status), 128 + signal);
-    EXPECT_NE(::kill(std::stoi(text_of(folder.path() / "pid")), 0), 0) << "gone before the bench";
+    EXPECT_NE(::kill(std::stoi(contents(folder.path() / "pid")), 0), 0) << "gone before the bench";
     EXPECT_EQ(read_samples(folder.path() / "out/samples.jsonl").samples.size(), 3U);
     for (const auto& entry :
         std::filesystem::directory_iterator(folder.path() / "out/runs/shell")) {
@@ -348,7 +344,7 @@ TEST(FinishedBench, MeasuresNothingAgain) {
   ShellRunner runner(folder.path() / "out");
   const auto first = runner.run(study).samples;
   EXPECT_EQ(runner.run(study).samples, first);
-  EXPECT_EQ(text_of(folder.path() / "count").size(), 3U * kRounds);
+  EXPECT_EQ(contents(folder.path() / "count").size(), 3U * kRounds);
   Study longer = study;
   longer.rounds = kRounds + 1;
   EXPECT_EQ(runner.run(longer).samples.size(), 3U * (kRounds + 1)) << "more rounds add to it";
@@ -362,7 +358,7 @@ Sample sample_of(const std::filesystem::path& folder, const std::string& script)
 
 /// Tells whether a process that wrote its id into a file is still there.
 bool is_alive(const std::filesystem::path& file) {
-  const pid_t pid = std::stoi(text_of(file));
+  const pid_t pid = std::stoi(contents(file));
   return ::kill(pid, 0) == 0;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "tests/bench/experiment/shell_study.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
@@ -15,12 +16,13 @@
 namespace lockstep::bench {
 namespace {
 
+using lockstep::testing::complaint_of;
+using lockstep::testing::contents;
 using lockstep::testing::TemporaryFolder;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::names;
-using testing::text_of;
 
 Sample full_sample() {
   return {.study = "data-parallel",
@@ -42,12 +44,7 @@ Sample full_sample() {
 
 /// Says what is wrong with a line; "" if nothing is.
 std::string complaint(const std::string& text) {
-  try {
-    parse_sample(text, "f: line 3");
-    return "";
-  } catch (const DataError& error) {
-    return error.what();
-  }
+  return complaint_of<DataError>([&] { parse_sample(text, "f: line 3"); });
 }
 
 TEST(SampleJson, ComesBackAsItWas) {
@@ -171,7 +168,7 @@ TEST(SampleLog, CutsATornLineOffWhereverItIsTorn) {
     ASSERT_EQ(log.samples().size(), whole) << size;
     EXPECT_EQ(log.torn().empty(), size % line == 0 || lacks_newline_only) << size;
     log.append(sample_of("d", 1));
-    ASSERT_EQ(text_of(path), text.substr(0, whole * line) + to_json(sample_of("d", 1)) + "\n");
+    ASSERT_EQ(contents(path), text.substr(0, whole * line) + to_json(sample_of("d", 1)) + "\n");
   }
 }
 
@@ -184,12 +181,7 @@ TEST(SampleLog, NamesTheLineThatWasTorn) {
 
 TEST(SampleLog, RefusesDamageThatNoKillMakes) {
   const auto complaint = [](const std::string& text) {
-    try {
-      parse_samples(text, "s.jsonl");
-      return std::string();
-    } catch (const DataError& error) {
-      return std::string(error.what());
-    }
+    return complaint_of<DataError>([&] { parse_samples(text, "s.jsonl"); });
   };
   const std::string good = text_of_samples(1);
   EXPECT_THAT(complaint("{\n" + good), HasSubstr("s.jsonl: line 1: offset"));
@@ -219,7 +211,7 @@ TEST(SampleLog, AFullDiskLeavesWholeLines) {
     ::signal(SIGXFSZ, SIG_IGN);
     SampleLog log(path);
     log.append(sample_of("a", 1));
-    const rlimit limit{text_of(path).size() + 20, RLIM_INFINITY};
+    const rlimit limit{contents(path).size() + 20, RLIM_INFINITY};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     try {
       log.append(sample_of("a", 2));
@@ -231,7 +223,7 @@ TEST(SampleLog, AFullDiskLeavesWholeLines) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 7);
-  EXPECT_EQ(text_of(path), to_json(sample_of("a", 1)) + "\n");
+  EXPECT_EQ(contents(path), to_json(sample_of("a", 1)) + "\n");
 }
 
 TEST(Latest, KeepsTheLastOfARound) {

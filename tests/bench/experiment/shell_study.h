@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -59,14 +58,6 @@ inline std::vector<std::string> names(const std::vector<Sample>& samples) {
   std::vector<std::string> result;
   for (const Sample& sample : samples) result.push_back(concat(sample.cell, "-", sample.round));
   return result;
-}
-
-/// Reads a whole file; "" where there is none.
-inline std::string text_of(const std::filesystem::path& path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 }  // namespace lockstep::bench::testing

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/bench/experiment/shell_study.h"
+#include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
 
@@ -19,12 +20,7 @@ using ::testing::Pair;
 Study good() { return testing::shell_study({testing::value_cell("a", 1)}, 1); }
 
 std::string complaint(const Study& study) {
-  try {
-    check_study(study);
-    return "";
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
+  return lockstep::testing::complaint_of<InvalidArgument>([&] { check_study(study); });
 }
 
 std::string complaint_about(const std::function<void(StudyCell&)>& spoil) {

@@ -3,7 +3,6 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "tests/bench/studies/made_samples.h"
@@ -48,8 +47,7 @@ class Report : public ::testing::Test {
   }
 
   std::string text(const std::string& name) const {
-    std::ifstream file(folder_.path() / name);
-    return {std::istreambuf_iterator<char>(file), {}};
+    return lockstep::testing::contents(folder_.path() / name);
   }
 
   BenchReport write() const {

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -59,6 +60,23 @@ inline std::string row_text(const page::Table& table, const std::string& beginni
     if (row_text(row).starts_with(beginning)) return row_text(row);
   }
   return "no row " + beginning;
+}
+
+/// Expects that a table has these rows, as row_text() writes them.
+inline void expect_rows(const page::Table& table, const std::vector<std::string>& texts) {
+  for (const std::string& text : texts) EXPECT_EQ(row_text(table, text), text);
+}
+
+/// Expects these rows at their places in a table.
+inline void expect_rows_at(
+    const page::Table& table, const std::map<std::size_t, std::string>& texts) {
+  for (const auto& [row, text] : texts) EXPECT_EQ(row_text(table, row), text);
+}
+
+/// Expects that a sample has these values.
+inline void expect_values(
+    const std::map<std::string, double>& found, const std::map<std::string, double>& expected) {
+  for (const auto& [name, value] : expected) EXPECT_DOUBLE_EQ(found.at(name), value) << name;
 }
 
 /// Expects that tables and figures can be shown, and that their ids begin with the study's name.

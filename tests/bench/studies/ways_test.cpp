@@ -19,8 +19,11 @@ namespace lockstep::bench::ways {
 namespace {
 
 using cli::parse_bench;
+using lockstep::testing::expect_parts;
 using testing::cell_named;
 using ::testing::ElementsAre;
+using testing::expect_rows;
+using testing::expect_values;
 using ::testing::HasSubstr;
 using testing::made_rates;
 using ::testing::Not;
@@ -80,10 +83,9 @@ TEST(WaysGrid, AllWaysTrainTheSameBatchOnTheirCores) {
           "--batch-size", "64", "--precision", "32", "--max-steps", "40", "--log-interval", "10",
           "--val-interval", "never", "--snapshot-interval", "never", "--progress", "none",
           "--parallel", "ddp", "--nproc-per-node", "2", "--max-restarts", "0"));
-  EXPECT_THAT(joined_words(cell_named(study, "pp-p2-c2-b128-32-gpipe").command),
-      HasSubstr("--batch-size 128 --precision 32 --max-steps 40 --log-interval 10 "));
-  EXPECT_THAT(joined_words(cell_named(study, "pp-p2-c2-b128-32-gpipe").command),
-      HasSubstr("--parallel pp --places 2 --schedule gpipe"));
+  expect_parts(joined_words(cell_named(study, "pp-p2-c2-b128-32-gpipe").command),
+      {"--batch-size 128 --precision 32 --max-steps 40 --log-interval 10 ",
+          "--parallel pp --places 2 --schedule gpipe"});
   EXPECT_THAT(cell_named(study, "ddp-p2-c2-b128-32").environment, ElementsAre("OMP_NUM_THREADS=1"));
   const StudyCell& both = cell_named(study, "serial-p1-c2-b128-32");
   EXPECT_THAT(both.environment, ElementsAre("OMP_NUM_THREADS=2"));
@@ -128,10 +130,10 @@ TEST(WaysGrid, ReplicasAreProcessesWithTheirStagesAsPlaces) {
   const Study study = make_study({.cores = 8,
       .ways = {.places = {8}, .ways = {"ddp+pp"}, .schedules = {"1f1b", "interleaved"}}});
   const StudyCell& plain = cell_named(study, "ddp-pp-p8-s4-c8-b128-32-1f1b");
-  EXPECT_THAT(joined_words(plain.command), HasSubstr("--batch-size 64 "));
-  EXPECT_THAT(joined_words(plain.command),
-      HasSubstr("--parallel ddp+pp --nproc-per-node 2 --max-restarts 0 --places 4 --stages 4 "
-                "--schedule 1f1b"));
+  expect_parts(joined_words(plain.command),
+      {"--batch-size 64 ",
+          "--parallel ddp+pp --nproc-per-node 2 --max-restarts 0 --places 4 --stages 4 "
+          "--schedule 1f1b"});
   EXPECT_THAT(joined_words(cell_named(study, "ddp-pp-p8-s2-c8-b128-32-interleaved").command),
       HasSubstr("--nproc-per-node 4 --max-restarts 0 --places 2 --stages 4 --schedule interl"));
   for (const StudyCell& cell : study.cells) {
@@ -300,10 +302,10 @@ TEST(WaysAnswer, NamesTheFastestHowSureThatIsAndItsCommand) {
   EXPECT_EQ(made.conclusion.remarks.front(),
       "Train with: OMP_NUM_THREADS=1 lockstep train --model mnist-small --batch-size 64 "
       "--precision 32 --parallel ddp --nproc-per-node 2");
-  EXPECT_THAT(text_of(made), HasSubstr("2.0 % was waiting for data and 20 % for other ranks in "
-                                       "backward. A larger batch needs less of that"));
-  EXPECT_THAT(text_of(made), HasSubstr("It makes 90 % of what its cores would"));
-  EXPECT_THAT(text_of(made), HasSubstr("left out of later rounds: 2 of 5."));
+  expect_parts(text_of(made),
+      {"2.0 % was waiting for data and 20 % for other ranks in "
+       "backward. A larger batch needs less of that",
+          "It makes 90 % of what its cores would", "left out of later rounds: 2 of 5."});
 }
 
 TEST(WaysAnswer, SaysWhenItIsNotSure) {
@@ -325,8 +327,8 @@ TEST(WaysAnswer, OfEqualsItTakesTheSimplest) {
                 "3 %. Practically as fast (equal within 3 %): dp on 2 places. Take dp on 2 places: "
                 "it is one process."));
   EXPECT_THAT(made.conclusion.remarks.front(), HasSubstr("--parallel dp --places 2"));
-  EXPECT_THAT(text_of(made), HasSubstr("lies between 0.97 and 1.03."));
-  EXPECT_THAT(text_of(made), HasSubstr("clearly slower, or equal, were left out"));
+  expect_parts(
+      text_of(made), {"lies between 0.97 and 1.03.", "clearly slower, or equal, were left out"});
   EXPECT_THAT(section({{kBoth, ddp}, {kDp, dp}}).conclusion.answer,
       HasSubstr("dp on 2 places. None of them is simpler: take the fastest."));
   const auto all = section({{kOne, dp}, {kBoth, dp}, {kDp, dp}, {kDdp, ddp}});
@@ -348,8 +350,7 @@ TEST(WaysAnswer, HasNoEqualsThatAreNotSure) {
 
 TEST(WaysAnswer, DoesNotInventWhatTheRunsDidNotRecord) {
   const auto serial = text_of(section({{kOne, {100}}, {kBoth, {200}}}));
-  EXPECT_THAT(serial, HasSubstr("Fastest: one process on 2 cores"));
-  EXPECT_THAT(serial, HasSubstr("2.0 % was waiting for data."));
+  expect_parts(serial, {"Fastest: one process on 2 cores", "2.0 % was waiting for data."});
   EXPECT_THAT(serial, Not(HasSubstr("places wait")));
   EXPECT_THAT(text_of(section({{kDp, {100}}})),
       HasSubstr("was waiting for data. What its places wait for each other is not recorded."));
@@ -359,9 +360,8 @@ TEST(WaysAnswer, NamesWhatWasLeftOutAndWhatDidNotFit) {
   StudyOptions options = kTwoCores;
   options.ways.refused[kPp] = "a net of one layer cannot be cut";
   const std::string text = text_of(section({{kOne, {100}}, {kBoth, {90}}}, options));
-  EXPECT_THAT(
-      text, HasSubstr("Not measured in the time that there was: dp on 2 places; ddp on 2 places."));
-  EXPECT_THAT(text, HasSubstr("Left out: pp on 2 places: a net of one layer cannot be cut"));
+  expect_parts(text, {"Not measured in the time that there was: dp on 2 places; ddp on 2 places.",
+                         "Left out: pp on 2 places: a net of one layer cannot be cut"});
   EXPECT_EQ(section({}).conclusion.answer, "No cell has a number and cores of its own.");
 }
 
@@ -378,10 +378,9 @@ TEST(WaysTable, NamesReplicasAndStagesAndThatTheyHadNoCores) {
   const auto made = section({{kOne, {100}}, {"ddp-pp-p4-s2-c2-b128-32", {90}}}, crowded);
   EXPECT_THAT(row_text(testing::table_of(made, "ways-rates"), "ddp+pp on 4 places (2 x 2 stages)|"),
       HasSubstr("|oversubscribed|"));
-  EXPECT_THAT(
-      text_of(made), HasSubstr("Left out: ddp+pp on 2 places (1 x 2 stages): 2 places cannot "
-                               "be several replicas"));
-  EXPECT_THAT(text_of(made), HasSubstr("4 places are more than there are cores"));
+  expect_parts(text_of(made), {"Left out: ddp+pp on 2 places (1 x 2 stages): 2 places cannot "
+                               "be several replicas",
+                                  "4 places are more than there are cores"});
 }
 
 TEST(WaysAnswer, TellsBatchesAndPrecisionsApart) {
@@ -403,14 +402,13 @@ TEST(WaysAnswer, TellsBatchesAndPrecisionsApart) {
 TEST(WaysTable, ComparesWithOneProcessOnTheFewestCores) {
   const page::Section made = section(kFiveRounds);
   const page::Table& table = testing::table_of(made, "ways-rates");
-  EXPECT_EQ(row_text(table, "one process on 1 core|"),
-      "one process on 1 core|1|128|32|100|99.0 to 101|5|-|-|-|the others are compared with it|");
-  EXPECT_EQ(row_text(table, "ddp on 2 places|"),
-      "ddp on 2 places|2|128|32|180|178 to 182|5|1.80|1.80 to 1.81|90 %|-|");
+  expect_rows(table,
+      {"one process on 1 core|1|128|32|100|99.0 to 101|5|-|-|-|the others are compared with it|",
+          "ddp on 2 places|2|128|32|180|178 to 182|5|1.80|1.80 to 1.81|90 %|-|"});
   EXPECT_THAT(row_text(table, "one process on 2 cores|"), HasSubstr("|1.10|1.10 to 1.10|55 %|"));
   const page::Table& costs = testing::table_of(made, "ways-costs");
-  EXPECT_EQ(row_text(costs, "ddp on 2 places|"), "ddp on 2 places|2|128|32|2.0 %|20 %|300|-|");
-  EXPECT_EQ(row_text(costs, "dp on 2 places|"), "dp on 2 places|2|128|32|2.0 %|-|300|-|");
+  expect_rows(costs,
+      {"ddp on 2 places|2|128|32|2.0 %|20 %|300|-|", "dp on 2 places|2|128|32|2.0 %|-|300|-|"});
 }
 
 TEST(WaysStudy, GoesOnUntilTheFastestIsSureOrForTheRoundsAsked) {
@@ -447,9 +445,7 @@ TEST_F(WaysValues, LeaveOutTheStepsThatWarmUp) {
         .data_ms = 5,
         .comm_ms = 20});
   const SampleValues values = values_of({.way = "ddp"}, run(), 2);
-  EXPECT_DOUBLE_EQ(values.at(kRate), 20);
-  EXPECT_DOUBLE_EQ(values.at(kDataShare), 0.05);
-  EXPECT_DOUBLE_EQ(values.at(kCommShare), 0.2);
+  expect_values(values, {{kRate, 20}, {kDataShare, 0.05}, {kCommShare, 0.2}});
   EXPECT_EQ(values.at(kPeakMemory), 1000);
   EXPECT_FALSE(values_of({.way = "pp"}, run(), 2).contains(kCommShare));
   EXPECT_THROW(values_of({}, run(), 6), DataError);
