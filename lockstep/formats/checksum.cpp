@@ -1,6 +1,5 @@
 #include "lockstep/formats/checksum.h"
 
-#include <algorithm>
 #include <array>
 #include <new>
 #include <openssl/evp.h>

@@ -9,7 +9,6 @@
 #include <mutex>
 #include <new>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 #include <zlib.h>

@@ -1,16 +1,13 @@
 #include "lockstep/formats/output_file.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <fcntl.h>
 #include <random>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/file_descriptor.h"
 #include "lockstep/liveness/own_slot.h"
 
 namespace lockstep {

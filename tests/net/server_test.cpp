@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <mutex>
 #include <poll.h>
 #include <sys/socket.h>
 #include <thread>

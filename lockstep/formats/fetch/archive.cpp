@@ -4,16 +4,12 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <array>
-#include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <fstream>
 #include <locale.h>
 #include <memory>
 #include <new>
-#include <optional>
 #include <span>
-#include <string>
 #include <sys/stat.h>
 #include <system_error>
 #include <vector>

@@ -20,7 +20,6 @@
 #include "lockstep/core/text.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/input_file.h"
-#include "lockstep/formats/open_directory.h"
 #include "lockstep/liveness/own_slot.h"
 
 namespace lockstep {

@@ -7,7 +7,6 @@
 #include <new>
 #include <png.h>
 #include <string_view>
-#include <vector>
 #include <zlib.h>
 
 #include "lockstep/core/error.h"

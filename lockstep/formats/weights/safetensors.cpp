@@ -1,13 +1,10 @@
 #include "lockstep/formats/weights/safetensors.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -18,7 +15,6 @@
 #include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/output_file.h"
-#include "lockstep/formats/weights/tensor_file.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,6 @@
 #include <limits>
 #include <set>
 #include <unordered_set>
-#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"

@@ -5,17 +5,13 @@
 #include <limits>
 #include <optional>
 #include <set>
-#include <span>
 #include <utility>
-#include <variant>
 
-#include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/formats/weights/pickle.h"
-#include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/formats/weights/torch_rules.h"
 #include "lockstep/formats/weights/zip_archive.h"
 

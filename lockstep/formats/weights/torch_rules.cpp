@@ -3,12 +3,10 @@
 #include <array>
 #include <limits>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/formats/weights/tensor_file.h"
 
 namespace lockstep::pickle {
 namespace {

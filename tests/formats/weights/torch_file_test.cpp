@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <map>
 
 #include "tests/formats/mutated.h"
 #include "tests/formats/weights/expected_tensors.h"
