@@ -14,7 +14,6 @@
 #include "lockstep/core/text.h"
 #include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/input_file.h"
-#include "lockstep/formats/output_file.h"
 
 namespace lockstep {
 namespace {
@@ -355,13 +354,6 @@ void write_safetensors(ByteSink& sink, std::span<const TensorEntry> entries,
   sink.write(length);
   sink.write(header);
   for (const std::size_t place : order) sink.write(entries[place].bytes);
-}
-
-void write_safetensors(const std::filesystem::path& path, std::span<const TensorEntry> entries,
-    const std::map<std::string, std::string>& metadata) {
-  AtomicFile file(path);
-  write_safetensors(file, entries, metadata);
-  file.commit();
 }
 
 }  // namespace lockstep

@@ -10,7 +10,6 @@
 #include "lockstep/core/text.h"
 #include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/input_file.h"
-#include "lockstep/formats/output_file.h"
 #include "lockstep/formats/weights/pickle.h"
 #include "lockstep/formats/weights/torch_rules.h"
 #include "lockstep/formats/weights/zip_archive.h"
@@ -546,12 +545,6 @@ void write_torch_file(ByteSink& sink, std::span<const TensorEntry> entries) {
   }
   zip.add("archive/version", "3\n");
   zip.finish();
-}
-
-void write_torch_file(const std::filesystem::path& path, std::span<const TensorEntry> entries) {
-  AtomicFile file(path);
-  write_torch_file(file, entries);
-  file.commit();
 }
 
 }  // namespace lockstep

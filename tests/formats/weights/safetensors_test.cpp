@@ -12,6 +12,7 @@
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/weights/weight_file.h"
 
 namespace lockstep {
 namespace {
@@ -272,7 +273,7 @@ class SafetensorsWriter : public ::testing::Test {
 };
 
 TEST_F(SafetensorsWriter, PutsTheWidestFirstAndKeepsTheOrderOfTheHeader) {
-  write_safetensors(path_,
+  write_weights(path_,
       std::vector{entry("b", ElementType::kUint8, {3}, 3), entry("z", ElementType::kInt64, {}, 8),
           entry("a", ElementType::kUint8, {1, 1}, 1)},
       {{"k", "\"\n"}});
@@ -293,15 +294,15 @@ TEST_F(SafetensorsWriter, PutsTheWidestFirstAndKeepsTheOrderOfTheHeader) {
 TEST_F(SafetensorsWriter, GivesPythonsFileByteForByte) {
   const auto original = testing::python_file("types.safetensors");
   const TensorFile file = read_safetensors(original);
-  write_safetensors(path_, file.entries(), {file.metadata().begin(), file.metadata().end()});
+  write_weights(path_, file.entries(), {file.metadata().begin(), file.metadata().end()});
   EXPECT_EQ(testing::file_bytes(path_), testing::file_bytes(original));
 }
 
 TEST_F(SafetensorsWriter, WritesWhatItReads) {
-  write_safetensors(path_, {});
+  write_weights(path_, {});
   const TensorFile none = read_safetensors(path_);
   EXPECT_TRUE(none.entries().empty());
-  write_safetensors(path_, std::vector{entry("", ElementType::kUint8, {0}, 0)});
+  write_weights(path_, std::vector{entry("", ElementType::kUint8, {0}, 0)});
   const TensorFile one = read_safetensors(path_);
   EXPECT_EQ(one.entries().size(), 1U);
 }
@@ -309,8 +310,7 @@ TEST_F(SafetensorsWriter, WritesWhatItReads) {
 TEST_F(SafetensorsWriter, RefusesWhatTheFormatCannotHold) {
   const auto writing = [&](const TensorEntry& bad,
                            const std::map<std::string, std::string>& metadata = {}) {
-    return message_of<InvalidArgument>(
-        [&] { write_safetensors(path_, std::vector{bad}, metadata); });
+    return message_of<InvalidArgument>([&] { write_weights(path_, std::vector{bad}, metadata); });
   };
   EXPECT_EQ(writing(entry("a", ElementType::kFloat32, {3}, 8)),
       "write_safetensors: tensor \"a\" has 8 bytes, which is not what float32 of shape (3) needs");
@@ -325,7 +325,7 @@ TEST_F(SafetensorsWriter, RefusesWhatTheFormatCannotHold) {
       HasSubstr("metadata \"k\" is not UTF-8"));
   EXPECT_THAT(message_of<InvalidArgument>([&] {
     const auto same = entry("a", ElementType::kUint8, {1}, 1);
-    write_safetensors(path_, std::vector{same, same});
+    write_weights(path_, std::vector{same, same});
   }),
       HasSubstr("two tensors have the name \"a\""));
   // JSON needs six bytes for each of these.

@@ -13,6 +13,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/tensor_file.h"
+#include "lockstep/formats/weights/weight_file.h"
 #include "lockstep/formats/weights/zip_archive.h"
 
 namespace lockstep {
@@ -213,7 +214,7 @@ TEST_F(TorchFileWriter, WritesWhatItReads) {
   for (const char* name :
       {"types.pt", "views.pt", "nested.pt", "parameter.pt", "complex128.pt", "empty.pt"}) {
     const TensorFile original = tensors_of(read_torch_file(testing::python_file(name)));
-    write_torch_file(path_, original.entries());
+    write_weights(path_, original.entries());
     const TensorFile again = tensors_of(read_torch_file(path_));
     ASSERT_EQ(again.entries().size(), original.entries().size());
     for (std::size_t i = 0; i < again.entries().size(); ++i) {
@@ -230,7 +231,7 @@ TEST_F(TorchFileWriter, WritesWhatItReads) {
 TEST_F(TorchFileWriter, L6WritesNothingThatIsNotReadAgain) {
   const auto refused = [&](const std::vector<TensorEntry>& entries) {
     const std::string message =
-        testing::message_of<InvalidArgument>([&] { write_torch_file(path_, entries); });
+        testing::message_of<InvalidArgument>([&] { write_weights(path_, entries); });
     EXPECT_TRUE(directory_.names().empty()) << "not even a part";
     return message;
   };
@@ -250,14 +251,14 @@ TEST_F(TorchFileWriter, L6WritesNothingThatIsNotReadAgain) {
 TEST_F(TorchFileWriter, L6WhatItWritesAtItsLimitIsRead) {
   std::vector<TensorEntry> many(60'000, {"", ElementType::kUint8, {0}, {}});
   for (std::size_t i = 0; i < many.size(); ++i) many[i].name = concat("layer.", i, ".weight");
-  write_torch_file(path_, many);
+  write_weights(path_, many);
   const TensorFile again = tensors_of(read_torch_file(path_));
   EXPECT_EQ(again.entries().size(), many.size());
 }
 
 TEST_F(TorchFileWriter, LaysEveryPartAtAMultipleOf64AsPyTorchDoes) {
   const TensorFile original = tensors_of(read_torch_file(testing::python_file("types.pt")));
-  write_torch_file(path_, original.entries());
+  write_weights(path_, original.entries());
   const auto bytes = testing::file_bytes(path_);
   const auto entries = read_zip(bytes, "FILE");
   EXPECT_EQ(entries.size(), original.entries().size() + 5);
@@ -272,7 +273,7 @@ TEST_F(TorchFileWriter, NumbersOfEverySizeComeBack) {
         std::span(zeros).first(static_cast<std::size_t>(size))});
   }
   entries.push_back({"wide", ElementType::kUint8, {0, 1LL << 40, 1LL << 20}, {}});
-  write_torch_file(path_, entries);
+  write_weights(path_, entries);
   const TensorFile again = tensors_of(read_torch_file(path_));
   for (const TensorEntry& entry : entries) EXPECT_EQ(again.find(entry.name)->shape, entry.shape);
 }
@@ -281,7 +282,7 @@ TEST_F(TorchFileWriter, MoreFilesThanANarrowCountHolds) {
   std::vector<TensorEntry> entries;
   for (int i = 0; i < 70'000; ++i)
     entries.push_back({std::to_string(i), ElementType::kUint8, {0}, {}});
-  write_torch_file(path_, entries);
+  write_weights(path_, entries);
   const TensorFile file = tensors_of(read_torch_file(path_));
   EXPECT_EQ(file.entries().size(), entries.size());
 }
@@ -289,10 +290,10 @@ TEST_F(TorchFileWriter, MoreFilesThanANarrowCountHolds) {
 TEST_F(TorchFileWriter, RefusesEntriesThatLie) {
   const std::vector<std::uint8_t> bytes(4);
   const std::vector<TensorEntry> wrong{{"a", ElementType::kFloat32, {2}, bytes}};
-  EXPECT_THAT(testing::message_of<InvalidArgument>([&] { write_torch_file(path_, wrong); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([&] { write_weights(path_, wrong); }),
       HasSubstr("write_torch_file: tensor \"a\" has 4 bytes, which is not"));
   const TensorEntry twice{"a", ElementType::kFloat32, {1}, bytes};
-  EXPECT_THROW(write_torch_file(path_, std::vector{twice, twice}), InvalidArgument);
+  EXPECT_THROW(write_weights(path_, std::vector{twice, twice}), InvalidArgument);
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
