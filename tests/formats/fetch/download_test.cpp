@@ -53,7 +53,7 @@ class DownloadTest : public ::testing::Test {
  protected:
   DownloadTest() {
     server_.requests();  // those of other tests
-    options_.transfer.plain_on_loopback = true;
+    options_.plain_on_loopback = true;
     options_.attempts = 3;
     options_.first_pause = std::chrono::milliseconds(1);
     options_.notice = [this](const std::string& text) { notices_.push_back(text); };
@@ -268,7 +268,7 @@ TEST_F(DownloadTest, RefusesWrongSizes) {
 }
 
 TEST_F(DownloadTest, L7RefusesAWrongLengthBeforeTheFirstByte) {
-  options_.transfer.slow_time = std::chrono::seconds(1);
+  options_.slow_time = std::chrono::seconds(1);
   EXPECT_THAT(refusal({"silent_after_length/299999"}), HasSubstr("has 299999 bytes where"));
   EXPECT_THAT(server_.requests(), ElementsAre("/silent_after_length/299999 - -"));
   leave_part(content_.substr(0, 100'000));
@@ -278,11 +278,11 @@ TEST_F(DownloadTest, L7RefusesAWrongLengthBeforeTheFirstByte) {
 }
 
 TEST_F(DownloadTest, L7TriesOnceMoreWhereNothingComes) {
-  options_.transfer.slow_time = std::chrono::seconds(1);
+  options_.slow_time = std::chrono::seconds(1);
   EXPECT_THAT(refusal({"silent_after_length/300000"}), HasSubstr("Operation too slow"));
   EXPECT_THAT(server_.requests(), SizeIs(2));
   EXPECT_THAT(notices_, ElementsAre(HasSubstr("transferred the last 1 seconds")));
-  EXPECT_LE(TransferOptions().slow_time, std::chrono::seconds(15));
+  EXPECT_LE(DownloadOptions().slow_time, std::chrono::seconds(15));
 }
 
 TEST_F(DownloadTest, EndsABodyWithoutEnd) {
@@ -292,7 +292,7 @@ TEST_F(DownloadTest, EndsABodyWithoutEnd) {
 
 TEST_F(DownloadTest, EndsWhatIsTooSlow) {
   options_.attempts = 1;
-  options_.transfer.slow_time = std::chrono::seconds(1);
+  options_.slow_time = std::chrono::seconds(1);
   EXPECT_THAT(refusal({"slow"}), HasSubstr("Operation too slow"));
 }
 
@@ -320,10 +320,10 @@ TEST_F(DownloadTest, AsksOnlyByHttps) {
     wanted.addresses = {address};
     download(wanted, target_, options_);
   };
-  options_.transfer.plain_on_loopback = false;
+  options_.plain_on_loopback = false;
   EXPECT_THROW(bring({"good"}), InvalidArgument);
   EXPECT_THAT(refusal({"good"}), HasSubstr("only https is taken: http://127.0.0.1"));
-  options_.transfer.plain_on_loopback = true;
+  options_.plain_on_loopback = true;
   for (const char* address :
       {"http://192.0.2.1/x", "ftp://127.0.0.1/x", "file:///etc/passwd", "no address"}) {
     EXPECT_THROW(download_from(address), InvalidArgument) << address;
@@ -380,8 +380,8 @@ struct SecureOrigin {
 class DownloadTls : public DownloadTest {
  protected:
   DownloadTls() : secure_(secure_origin().server) {
-    options_.transfer.plain_on_loopback = false;
-    options_.transfer.certificates = secure_origin().certificate.certificate;
+    options_.plain_on_loopback = false;
+    options_.certificates = secure_origin().certificate.certificate;
     secure_.requests();  // those of other tests
   }
 
@@ -402,10 +402,9 @@ TEST_F(DownloadTls, BringsAFile) {
 
 TEST_F(DownloadTls, RefusesACertificateThatNobodyVouchesFor) {
   options_.attempts = 1;
-  options_.transfer.certificates.clear();
+  options_.certificates.clear();
   EXPECT_THAT(refusal({secure("good")}), HasSubstr("SSL certificate problem"));
-  options_.transfer.certificates =
-      testing::make_certificate(directory_.path(), "other").certificate;
+  options_.certificates = testing::make_certificate(directory_.path(), "other").certificate;
   EXPECT_THAT(refusal({secure("good")}), HasSubstr("SSL certificate problem"));
 }
 
