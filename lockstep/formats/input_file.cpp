@@ -49,6 +49,14 @@ void require_regular(int descriptor, const std::string& name) {
   refuse_at(name, 0, "a regular file is needed, this is ", kind);
 }
 
+FileDescriptor open_regular_file(const std::filesystem::path& path) {
+  // Without O_NONBLOCK the opening of a FIFO waits for a writer, perhaps for ever.
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file) throw_not_opened(path.string());
+  require_regular(file.get(), path.string());
+  return file;
+}
+
 constexpr std::size_t kBufferBytes = 64 * 1024;
 constexpr int kGzipOnly = 16 + MAX_WBITS;  // as zlib's manual says of inflateInit2
 
@@ -143,14 +151,6 @@ bool is_same_time(const timespec& one, const timespec& other) {
 }
 
 }  // namespace
-
-FileDescriptor open_regular_file(const std::filesystem::path& path) {
-  // Without O_NONBLOCK the opening of a FIFO waits for a writer, perhaps for ever.
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file) throw_not_opened(path.string());
-  require_regular(file.get(), path.string());
-  return file;
-}
 
 InputFile::InputFile(const std::filesystem::path& path)
     : name_(path.string()), file_(open_regular_file(path)) {}

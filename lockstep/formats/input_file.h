@@ -17,17 +17,12 @@ struct z_stream_s;
 
 namespace lockstep {
 
-/// Opens a regular file to read.
-///
-/// A path that is missing, a loop of links, a directory, a FIFO or a device is a DataError and
-/// never blocks; what the operating system refuses for another reason (permission, too many files)
-/// is a std::system_error.
-FileDescriptor open_regular_file(const std::filesystem::path& path);
-
 /// A regular file that is read from its start.
 class InputFile final : public ByteSource {
  public:
-  /// Fails as open_regular_file() does.
+  /// A path that is missing, a loop of links, a directory, a FIFO or a device is a DataError and
+  /// never blocks; what the operating system refuses for another reason (permission, too many
+  /// files) is a std::system_error.
   explicit InputFile(const std::filesystem::path& path);
 
   /// Takes a file that is open already; `name` stands in messages.
@@ -91,7 +86,7 @@ struct GuardedRange;
 /// had it.
 class MappedFile {
  public:
-  /// Fails as open_regular_file() does.
+  /// Fails as InputFile does.
   explicit MappedFile(const std::filesystem::path& path);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
