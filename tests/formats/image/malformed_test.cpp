@@ -252,8 +252,8 @@ TEST(JpegMalformed, DamagedExifLeavesTheImageUpright) {
   for (const Bytes& tiff : {Bytes{}, Bytes{'I', 'I'}, testing::exif(9), testing::exif(0)}) {
     const Bytes bytes = testing::with_segment(whole, 0xe1, testing::exif_segment_content(tiff));
     const auto info = ImageReader(bytes, "FILE").info();
-    EXPECT_TRUE(info.exif_is_damaged);
-    EXPECT_EQ(info.orientation, 1);
+    EXPECT_TRUE(info.exif.is_damaged);
+    EXPECT_EQ(info.exif.value, 1);
     EXPECT_EQ(decode_image(bytes, "FILE").pixels, decode_image(whole, "FILE").pixels);
   }
 }
@@ -263,7 +263,7 @@ TEST(JpegMalformed, OnlyTheFirstExifCounts) {
       testing::with_segment(jpeg({24, 16}), 0xe1, testing::exif_segment_content(testing::exif(3)));
   bytes = testing::with_segment(bytes, 0xe1, testing::exif_segment_content(testing::exif(6)));
   bytes = testing::with_segment(bytes, 0xe1, testing::bytes_of("http://ns.adobe.com/xap/1.0/"));
-  EXPECT_EQ(ImageReader(bytes, "FILE").info().orientation, 6);
+  EXPECT_EQ(ImageReader(bytes, "FILE").info().exif.value, 6);
 }
 
 constexpr std::size_t kMebibyte = 1 << 20;
@@ -426,8 +426,8 @@ TEST(PngMalformed, BytesAfterItsEndAreNotItsOwn) {
 
 TEST(PngMalformed, DamagedExifLeavesTheImageUpright) {
   const auto info = ImageReader(with_chunk(png({24, 16}), "eXIf", {'M', 'M'}), "FILE").info();
-  EXPECT_TRUE(info.exif_is_damaged);
-  EXPECT_EQ(info.orientation, 1);
+  EXPECT_TRUE(info.exif.is_damaged);
+  EXPECT_EQ(info.exif.value, 1);
 }
 
 }  // namespace
