@@ -16,14 +16,12 @@
 namespace lockstep::net {
 namespace {
 
-constexpr std::string_view kHexLetters = "0123456789abcdef";
-
 const unsigned char* data_of(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
 
 std::uint8_t value_of_letter(char letter) {
-  const auto value = kHexLetters.find(letter);
+  const auto value = std::string_view("0123456789abcdef").find(letter);
   check(value != std::string_view::npos, "key: not a small hexadecimal letter");
   return static_cast<std::uint8_t>(value);
 }
@@ -116,15 +114,6 @@ Key random_key() {
 
 std::string_view bytes_of(const Key& key) {
   return {reinterpret_cast<const char*>(key.data()), key.size()};
-}
-
-std::string hex_of(const Key& key) {
-  std::string text;
-  for (const std::uint8_t byte : key) {
-    text += kHexLetters[byte >> 4];
-    text += kHexLetters[byte & 15];
-  }
-  return text;
 }
 
 Key key_of_hex(const std::string& text) {
