@@ -111,7 +111,8 @@ TEST(ZipReader, LeavesCompressedFilesAsTheyAre) {
 }
 
 TEST(ZipReader, RefusesEncryptedFiles) {
-  for (const int bit : {0, 1, 2, 4, 5, 6, 13}) {
+  for (int bit = 0; bit < 16; ++bit) {
+    if (bit == 3 || bit == 11) continue;  // a descriptor, and names in UTF-8
     EXPECT_THAT(
         zip_flaw({.name = "a", .content = "x", .flags = static_cast<std::uint16_t>(1 << bit)}),
         HasSubstr("\"a\" is encrypted, split or of a kind that is not read"));
