@@ -14,6 +14,7 @@ using testing::append;
 using testing::Bytes;
 using testing::bytes_of;
 using testing::chunk;
+using testing::cut;
 using testing::find_scan;
 using testing::find_segment;
 using ::testing::HasSubstr;
@@ -33,10 +34,6 @@ std::string refusal(const Bytes& bytes, const ImageOptions& options = {}) {
 
 std::string refusal_of_part(const Bytes& bytes) {
   return testing::message_of<DataError>([&] { ImageReader(bytes, "FILE").read({3, 4, 5, 6}); });
-}
-
-Bytes cut(const Bytes& bytes, std::size_t size) {
-  return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size)};
 }
 
 Bytes with_end(Bytes bytes) {
@@ -85,55 +82,55 @@ TEST(JpegMalformed, CutInItsScanNamesTheEnd) {
       refusal(with_end(cut(whole, size))), HasSubstr("Corrupt JPEG data: premature end of data"));
 }
 
-TEST(JpegMalformed, SamplesOf12BitsAreRefusedByName) {
+/// The frame of a JPEG file, and what is said of it.
+struct Frame {
+  int marker;
+  std::uint32_t width = 24;
+  std::uint32_t height = 16;
+  int bits = 8;
+  int components = 3;
+  std::string reason;
+};
+
+TEST(JpegMalformed, FramesThatAreNotReadAreRefusedByName) {
+  const std::string arithmetic = ": JPEG with arithmetic coding is not read; convert the file";
+  const std::string other = "JPEG with lossless, hierarchical or arithmetic coding is not read";
+  std::vector<Frame> frames{{.marker = 0xc9, .reason = arithmetic},
+      {.marker = 0xca, .reason = arithmetic},
+      {.marker = 0xc3, .reason = "JPEG with lossless coding"},
+      {.marker = 0xc0, .width = 0, .reason = ": the image of 0 x 16 pixels is empty"},
+      {.marker = 0xc0, .height = 0, .reason = ": the image of 24 x 0 pixels is empty"}};
+  for (const int marker : {0xc5, 0xc6, 0xc7, 0xcb, 0xcd, 0xce, 0xcf})
+    frames.push_back({.marker = marker, .reason = other});
   for (const int bits : {12, 16, 2, 0}) {
-    EXPECT_THAT(refusal(with_frame(jpeg_frame(0xc1, 24, 16, bits))),
-        HasSubstr(concat(": JPEG with ", bits, " bits a sample is not read, only 8")));
+    frames.push_back({.marker = 0xc1,
+        .bits = bits,
+        .reason = concat(": JPEG with ", bits, " bits a sample is not read, only 8")});
   }
-}
-
-TEST(JpegMalformed, OtherCodingsAreRefusedByName) {
-  for (const int marker : {0xc9, 0xca}) {
-    EXPECT_THAT(refusal(with_frame(jpeg_frame(marker, 24, 16))),
-        HasSubstr(": JPEG with arithmetic coding is not read; convert the file"));
-  }
-  EXPECT_THAT(
-      refusal(with_frame(jpeg_frame(0xc3, 24, 16))), HasSubstr("JPEG with lossless coding"));
-  for (const int marker : {0xc5, 0xc6, 0xc7, 0xcb, 0xcd, 0xce, 0xcf}) {
-    EXPECT_THAT(refusal(with_frame(jpeg_frame(marker, 24, 16))),
-        HasSubstr("JPEG with lossless, hierarchical or arithmetic coding is not read"));
-  }
-}
-
-TEST(JpegMalformed, OtherNumbersOfComponentsAreRefused) {
   for (const int count : {0, 2, 5, 255}) {
-    EXPECT_THAT(refusal(with_frame(jpeg_frame(0xc0, 24, 16, 8, count))),
-        HasSubstr(concat("JPEG with ", count, " components is not read, only 1, 3 or 4")));
+    frames.push_back({.marker = 0xc0,
+        .components = count,
+        .reason = concat("JPEG with ", count, " components is not read, only 1, 3 or 4")});
+  }
+  for (const auto& [marker, width, height, bits, components, reason] : frames) {
+    EXPECT_THAT(refusal(with_frame(jpeg_frame(marker, width, height, bits, components))),
+        HasSubstr(reason));
   }
 }
 
 TEST(JpegMalformed, FramesThatDoNotFitTheirLengthAreRefused) {
-  Bytes frame = jpeg_frame(0xc0, 24, 16);
-  frame[9] = 4;
-  EXPECT_THAT(
-      refusal(with_frame(frame)), HasSubstr("does not have the length of its 4 components"));
-  frame = jpeg_frame(0xc0, 24, 16, 8, 4);
-  frame[9] = 3;
-  EXPECT_THAT(
-      refusal(with_frame(frame)), HasSubstr("does not have the length of its 3 components"));
+  for (const int count : {3, 4}) {
+    Bytes frame = jpeg_frame(0xc0, 24, 16, 8, 7 - count);
+    frame[9] = static_cast<std::uint8_t>(count);
+    EXPECT_THAT(refusal(with_frame(frame)),
+        HasSubstr(concat("does not have the length of its ", count, " components")));
+  }
   EXPECT_THAT(refusal(with_frame(segment(0xc0, {8, 0, 1}))), HasSubstr("frame is too short"));
   for (const int sampling : {0x00, 0x10, 0x01, 0x51, 0x15}) {
-    frame = jpeg_frame(0xc0, 24, 16);
+    Bytes frame = jpeg_frame(0xc0, 24, 16);
     frame[11] = static_cast<std::uint8_t>(sampling);
     EXPECT_THAT(refusal(with_frame(frame)), HasSubstr("a JPEG sampling factor is not 1 to 4"));
   }
-}
-
-TEST(JpegMalformed, SidesOf0AreRefused) {
-  EXPECT_THAT(refusal(with_frame(jpeg_frame(0xc0, 0, 16))),
-      HasSubstr(": the image of 0 x 16 pixels is empty"));
-  EXPECT_THAT(refusal(with_frame(jpeg_frame(0xc0, 24, 0))),
-      HasSubstr(": the image of 24 x 0 pixels is empty"));
 }
 
 TEST(JpegMalformed, SidesBeyondTheLimitAreRefused) {
@@ -322,28 +319,23 @@ TEST(PngMalformed, ChunksThatLeaveTheFileAreRefused) {
 TEST(PngMalformed, HeadersThatCannotBeAreRefused) {
   const auto with_header = [](const Bytes& header) { return png_file(header, {}, grey_rows(2)); };
   EXPECT_EQ(decode_image(with_header(png_header(2, 2, 8, 0)), "FILE").size, (ImageSize{2, 2}));
-  EXPECT_EQ(refusal(with_header(png_header(0, 2))),
-      "FILE: offset 16: the image of 0 x 2 pixels is empty");
-  EXPECT_EQ(refusal(with_header(png_header(2, 0))),
-      "FILE: offset 16: the image of 2 x 0 pixels is empty");
-  EXPECT_THAT(refusal(with_header(png_header(16'385, 1, 1, 0))),
-      HasSubstr("offset 16: the image of 16385 x 1 pixels has a side above the limit of 16384"));
-  EXPECT_THAT(refusal(with_header(png_header(16'384, 16'384, 1, 0))),
-      HasSubstr("has more pixels than the limit of 67108864"));
-  EXPECT_THAT(
-      refusal(with_header(png_header(0xffffffff, 0xffffffff))), HasSubstr("has a side above"));
-  EXPECT_THAT(refusal(with_header(png_header(2, 2, 8, 5))),
-      HasSubstr("offset 25: the colour type of the PNG image is 5"));
-  EXPECT_THAT(refusal(with_header(png_header(2, 2, 16, 3))),
-      HasSubstr("offset 24: a PNG image of colour type 3 cannot have 16 bits a sample"));
-  EXPECT_THAT(
-      refusal(with_header(png_header(2, 2, 4, 2))), HasSubstr("cannot have 4 bits a sample"));
-  EXPECT_THAT(
-      refusal(with_header(png_header(2, 2, 3, 0))), HasSubstr("cannot have 3 bits a sample"));
-  EXPECT_THAT(refusal(with_header(png_header(2, 2, 8, 0, 2))),
-      HasSubstr("compressed, filtered or interlaced in an unknown way"));
-  EXPECT_THAT(refusal(with_header(chunk("IDAT", {}))),
-      HasSubstr("offset 8: the first chunk of the PNG image is not an IHDR of 13 bytes"));
+  for (const auto& [header, reason] :
+      std::vector<std::pair<Bytes, std::string>>{
+          {png_header(0, 2), "FILE: offset 16: the image of 0 x 2 pixels is empty"},
+          {png_header(2, 0), "FILE: offset 16: the image of 2 x 0 pixels is empty"},
+          {png_header(16'385, 1, 1, 0),
+              "FILE: offset 16: the image of 16385 x 1 pixels has a side above the limit of 16384"},
+          {png_header(16'384, 16'384, 1, 0), "has more pixels than the limit of 67108864"},
+          {png_header(0xffffffff, 0xffffffff), "has a side above"},
+          {png_header(2, 2, 8, 5), "FILE: offset 25: the colour type of the PNG image is 5"},
+          {png_header(2, 2, 16, 3),
+              "FILE: offset 24: a PNG image of colour type 3 cannot have 16 bits a sample"},
+          {png_header(2, 2, 4, 2), "cannot have 4 bits a sample"},
+          {png_header(2, 2, 3, 0), "cannot have 3 bits a sample"},
+          {png_header(2, 2, 8, 0, 2), "compressed, filtered or interlaced in an unknown way"},
+          {chunk("IDAT", {}),
+              "FILE: offset 8: the first chunk of the PNG image is not an IHDR of 13 bytes"}})
+    EXPECT_THAT(refusal(with_header(header)), HasSubstr(reason));
 }
 
 TEST(PngMalformed, UnknownMethodsAreRefused) {
