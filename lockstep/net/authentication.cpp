@@ -153,7 +153,7 @@ std::string answer_to(
   reader.raw(kKeyBytes);
   reader.finish();
   ByteWriter answer;
-  answer.raw(kMagic).byte(kVersion).byte(static_cast<std::uint8_t>(hello.role));
+  answer.raw(kMagic).byte(kVersion).byte(hello.role);
   answer.number(hello.generation).text(hello.job).raw(bytes_of(nonce));
   const Key proof = digest_for("client", challenge, answer.bytes(), key);
   return answer.raw(bytes_of(proof)).take();
@@ -163,9 +163,7 @@ Hello hello_of(std::string_view answer) {
   ByteReader reader(said_in(answer));
   check_head(reader, "client");
   Hello hello;
-  const std::uint8_t role = reader.byte();
-  if (role > static_cast<std::uint8_t>(Role::kRank)) throw DataError("handshake: no such role");
-  hello.role = static_cast<Role>(role);
+  hello.role = reader.one_of(Role::kRank);
   hello.generation = reader.number();
   hello.job = reader.text();
   if (hello.job.size() > kMostOfAJob) throw DataError("handshake: the run's id is too long");

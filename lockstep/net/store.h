@@ -91,7 +91,6 @@ class KeyValues {
   };
 
   StoreReply answer_now(const StoreRequest& request);
-  StoreReply set_all(const StoreRequest& request);
   StoreReply append(const StoreRequest& request);
   StoreReply add(const StoreRequest& request);
   StoreReply compare_set(const StoreRequest& request);
