@@ -28,8 +28,6 @@ Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
   require(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr), "EVP_DigestInit_ex");
 }
 
-Sha256::~Sha256() = default;
-
 void Sha256::update(std::span<const std::uint8_t> bytes) {
   require(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()), "EVP_DigestUpdate");
 }

@@ -180,8 +180,6 @@ GunzipSource::GunzipSource(ByteSource& compressed)
   inside_member_ = is_gzip_;
 }
 
-GunzipSource::~GunzipSource() = default;
-
 std::size_t GunzipSource::read(std::span<std::uint8_t> out) {
   std::size_t filled = 0;
   while (filled < out.size()) {
@@ -239,7 +237,7 @@ bool GunzipSource::start_next_member() {
 }
 
 void GunzipSource::refill() {
-  const std::size_t kept = buffered();
+  const std::size_t kept = stream_->avail_in;
   std::copy_n(stream_->next_in, kept, buffer_.begin());
   const std::size_t added = compressed_.read(std::span(buffer_).subspan(kept));
   bytes_taken_ += added;
@@ -247,10 +245,9 @@ void GunzipSource::refill() {
   stream_->avail_in = static_cast<uInt>(kept + added);
 }
 
-std::size_t GunzipSource::buffered() const { return stream_->avail_in; }
-
 void GunzipSource::fail(const std::string& reason) const {
-  throw DataError(concat(name(), ": compressed offset ", bytes_taken_ - buffered(), ": ", reason));
+  throw DataError(
+      concat(name(), ": compressed offset ", bytes_taken_ - stream_->avail_in, ": ", reason));
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path)

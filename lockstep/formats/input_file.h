@@ -47,7 +47,6 @@ class GunzipSource final : public ByteSource {
  public:
   /// The compressed source must outlive this one.
   explicit GunzipSource(ByteSource& compressed);
-  ~GunzipSource() override;
 
   std::size_t read(std::span<std::uint8_t> out) override;
   const std::string& name() const override { return compressed_.name(); }
@@ -64,7 +63,6 @@ class GunzipSource final : public ByteSource {
   std::size_t inflate_some(std::span<std::uint8_t> out);
   bool start_next_member();
   void refill();
-  std::size_t buffered() const;
   [[noreturn]] void fail(const std::string& reason) const;
 
   ByteSource& compressed_;

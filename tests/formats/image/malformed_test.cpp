@@ -1,8 +1,11 @@
+// jpeglib.h needs FILE, and does not say so.
+#include <cstdio>
+#include <cstdlib>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <jpeglib.h>
 
 #include "tests/formats/image/image_bytes.h"
-#include "tests/formats/image/jpeg_scans.h"
 #include "tests/support/message_of.h"
 
 #include "lockstep/formats/image/image_reader.h"
@@ -15,7 +18,6 @@ using testing::Bytes;
 using testing::bytes_of;
 using testing::chunk;
 using testing::cut;
-using testing::find_scan;
 using testing::find_segment;
 using ::testing::HasSubstr;
 using testing::jpeg;
@@ -39,6 +41,63 @@ std::string refusal_of_part(const Bytes& bytes) {
 Bytes with_end(Bytes bytes) {
   append(bytes, {0xff, 0xd9});
   return bytes;
+}
+
+/// Makes a JPEG file of 3 components with these scans, as libjpeg's wizard.txt describes them; its
+/// errors end the test program.
+Bytes jpeg_of_scans(const Image& image, const std::vector<jpeg_scan_info>& scans) {
+  jpeg_error_mgr errors{};
+  jpeg_compress_struct info{};
+  info.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&info);
+  unsigned char* memory = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&info, &memory, &size);
+  info.image_width = static_cast<JDIMENSION>(image.size.width);
+  info.image_height = static_cast<JDIMENSION>(image.size.height);
+  info.input_components = 3;
+  info.in_color_space = JCS_RGB;
+  jpeg_set_defaults(&info);
+  info.scan_info = scans.data();
+  info.num_scans = static_cast<int>(scans.size());
+  jpeg_start_compress(&info, TRUE);
+  while (info.next_scanline < info.image_height) {
+    auto* row = const_cast<JSAMPROW>(image.view().row(info.next_scanline));
+    jpeg_write_scanlines(&info, &row, 1);
+  }
+  jpeg_finish_compress(&info);
+  jpeg_destroy_compress(&info);
+  Bytes bytes(memory, memory + size);
+  std::free(memory);
+  return bytes;
+}
+
+/// Lists one scan for each component, coefficient and bit: 1 + 3 x 63 x bits scans.
+std::vector<jpeg_scan_info> many_scans(int bits) {
+  std::vector<jpeg_scan_info> scans{{3, {0, 1, 2, 0}, 0, 0, 0, 0}};
+  for (int component = 0; component < 3; ++component) {
+    for (int coefficient = 1; coefficient < 64; ++coefficient) {
+      for (int bit = bits - 1; bit >= 0; --bit) {
+        const int before = bit == bits - 1 ? 0 : bit + 1;
+        scans.push_back({1, {component, 0, 0, 0}, coefficient, coefficient, before, bit});
+      }
+    }
+  }
+  return scans;
+}
+
+/// Lists one scan for each component, of all its coefficients.
+std::vector<jpeg_scan_info> scan_of_each_component() {
+  return {{1, {0, 0, 0, 0}, 0, 63, 0, 0}, {1, {1, 0, 0, 0}, 0, 63, 0, 0},
+      {1, {2, 0, 0, 0}, 0, 63, 0, 0}};
+}
+
+/// Finds where the scan of that number begins, counted from 0.
+std::size_t find_scan(const Bytes& jpeg, int number) {
+  for (std::size_t at = 0; at + 1 < jpeg.size(); ++at) {
+    if (jpeg[at] == 0xff && jpeg[at + 1] == 0xda && number-- == 0) return at;
+  }
+  throw std::runtime_error("no such scan");
 }
 
 /// Replaces the frame of a sound file.
@@ -225,18 +284,18 @@ TEST(JpegMalformed, BytesAfterItsEndAreNotItsOwn) {
 
 TEST(JpegMalformed, ScansBeyondTheLimitAreRefused) {
   const Image image = picture({16, 16});
-  const Bytes many = testing::jpeg_of_scans(image, testing::many_scans(6));
+  const Bytes many = jpeg_of_scans(image, many_scans(6));
   EXPECT_THAT(find_scan(many, 1000), ::testing::Gt(0U));
   EXPECT_THAT(refusal(many), HasSubstr("damaged or cut: more than 200 scans"));
   EXPECT_THAT(refusal_of_part(many), HasSubstr("more than 200 scans"));
-  const Bytes some = testing::jpeg_of_scans(image, testing::many_scans(1));
+  const Bytes some = jpeg_of_scans(image, many_scans(1));
   EXPECT_EQ(decode_image(some, "FILE").size, image.size);
   EXPECT_THAT(refusal(some, {.limits = {.scans = 189}}), HasSubstr("more than 189 scans"));
   EXPECT_EQ(decode_image(some, "FILE", {.limits = {.scans = 190}}).size, image.size);
 }
 
 TEST(JpegMalformed, ComponentsWithoutAScanAreRefused) {
-  const Bytes whole = testing::jpeg_of_scans(picture({24, 16}), testing::scan_of_each_component());
+  const Bytes whole = jpeg_of_scans(picture({24, 16}), scan_of_each_component());
   EXPECT_EQ(decode_image(whole, "FILE").size, (ImageSize{24, 16}));
   EXPECT_THAT(
       refusal(with_end(cut(whole, find_scan(whole, 2)))), HasSubstr("component 2 is missing"));
