@@ -9,7 +9,7 @@
 
 #include "tests/formats/fetch/archive_bytes.h"
 #include "tests/formats/idx_bytes.h"
-#include "tests/formats/zip_bytes.h"
+#include "tests/formats/weights/zip_bytes.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 

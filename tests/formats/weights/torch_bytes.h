@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/formats/zip_bytes.h"
+#include "tests/formats/weights/zip_bytes.h"
 
 namespace lockstep::testing {
 

@@ -1,4 +1,4 @@
-#include "tests/formats/zip_bytes.h"
+#include "tests/formats/weights/zip_bytes.h"
 
 #include <zlib.h>
 
