@@ -73,7 +73,7 @@ class GunzipSource final : public ByteSource {
   std::unique_ptr<z_stream_s, EndInflate> stream_;
 };
 
-/// A part of memory whose loss is noticed: see MappedFile.
+/// A mapped range whose lost pages are detected: see MappedFile.
 struct GuardedRange;
 
 /// A regular file mapped into memory, read-only: only what is looked at is read.

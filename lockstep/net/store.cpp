@@ -54,8 +54,9 @@ bool may_wait(const StoreRequest& request) {
   return request.op == StoreOp::kGet || request.op == StoreOp::kWait;
 }
 
-constexpr std::chrono::seconds kForAnAnswer(10);  // beyond what was to be waited for
-constexpr std::size_t kSpare = 64;                // for the tag
+constexpr std::chrono::seconds kForAnAnswer(
+    10);                            // beyond the time that the request itself may wait
+constexpr std::size_t kSpare = 64;  // for the tag
 
 }  // namespace
 

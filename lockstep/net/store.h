@@ -28,7 +28,7 @@ enum class StoreOp : std::uint8_t {
 
 struct StoreRequest {
   StoreOp op = StoreOp::kCount;
-  std::uint32_t id = 0;  ///< that the reply has, too
+  std::uint32_t id = 0;  ///< the reply has the same
   std::vector<std::string> keys = {};
   std::vector<std::string> values = {};
   std::int64_t number = 0;

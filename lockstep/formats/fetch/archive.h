@@ -11,7 +11,7 @@ namespace lockstep {
 /// Returns a name as messages show it: by printable_path(), at most 200 letters.
 std::string shown_name(const std::string& name);
 
-/// Limits of what an archive may become.
+/// Limits of what is unpacked from an archive.
 struct ArchiveLimits {
   std::uint64_t entries = 2'000'000;
   std::uint64_t bytes = std::uint64_t{1} << 40;

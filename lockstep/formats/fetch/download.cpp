@@ -387,7 +387,7 @@ void pause(const DownloadOptions& options, int attempt, std::chrono::seconds ask
   std::this_thread::sleep_for(std::min(wished, kLongestPause));
 }
 
-/// Brings the whole file from one address; throws when that cannot give it.
+/// Downloads the whole file from one address; throws when all attempts have failed.
 void bring(const std::string& address, const Download& wanted, PartialFile& file,
     Transfer& transfer, const DownloadOptions& options) {
   std::string entity_tag;

@@ -71,7 +71,8 @@ struct DownloadOptions {
   std::function<void(const std::string& text)> notice;  ///< hears why something is tried again
 };
 
-/// Brings a file into a folder, which it makes; false if it was there already and right.
+/// Downloads a file into a folder, which it makes; returns false if the right file is there
+/// already.
 ///
 /// Bytes grow in `.NAME.part`, where a later call goes on, and get the name only when size and
 /// SHA-256 are right: more bytes than there must be end the transfer at once. Content that is wrong

@@ -25,7 +25,7 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-/// The pixels of an image that someone else holds: row by row without gaps, the channels of a pixel
+/// A view of pixels that belong to another object: row by row without gaps, the channels of a pixel
 /// together.
 struct ImageView {
   ImageSize size;

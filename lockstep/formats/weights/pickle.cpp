@@ -112,7 +112,7 @@ struct Machine {
 
   void push_name(std::string name) { push(&arena_.names.emplace_back(Name{std::move(name)})); }
 
-  // Of what no tensor is made of.
+  // For values that are no part of a tensor.
   void push_unread(const Name& what) { push(&what); }
 
   void skip(std::uint64_t size, const Name& what) {
