@@ -232,11 +232,10 @@ TEST(ImageEncoder, RefusesWhatTheFormatsCannotHold) {
   const Image image = picture({4, 4});
   EXPECT_THROW(encode_jpeg(picture({4, 4}, 4).view()), InvalidArgument);
   EXPECT_THROW(encode_jpeg(picture({4, 4}, 2).view()), InvalidArgument);
-  EXPECT_THROW(encode_jpeg(image.view(), {.quality = 0}), InvalidArgument);
-  EXPECT_THROW(encode_jpeg(image.view(), {.quality = 101}), InvalidArgument);
-  EXPECT_THROW(encode_jpeg(image.view(), {.horizontal_subsampling = 3}), InvalidArgument);
-  EXPECT_THROW(encode_jpeg(image.view(), {.vertical_subsampling = 4}), InvalidArgument);
-  EXPECT_THROW(encode_jpeg(image.view(), {.restart_rows = -1}), InvalidArgument);
+  for (const JpegOptions& options : {JpegOptions{.quality = 0}, {.quality = 101},
+           {.horizontal_subsampling = 3}, {.vertical_subsampling = 4}, {.restart_rows = -1}}) {
+    EXPECT_THROW(encode_jpeg(image.view(), options), InvalidArgument);
+  }
   EXPECT_THROW(encode_jpeg(Image::of_size({65'501, 1}).view()), InvalidArgument);
   EXPECT_THROW(encode_png(Image::of_size({4, 4}, 5).view()), InvalidArgument);
   EXPECT_THROW(encode_png(Image{{4, 4}, 3, {1, 2, 3}}.view()), InvalidArgument);
