@@ -131,7 +131,7 @@ struct FreeArchive {
 bool starts_as_zip(const fs::path& path) {
   InputFile file(path);
   std::array<std::uint8_t, 4> start{};
-  return file.read(start) == start.size() && start[0] == 'P' && start[1] == 'K' &&
+  return file.read(start) == start.size() && starts_with(start, "PK") &&
          (start[2] == 3 || start[2] == 5);
 }
 

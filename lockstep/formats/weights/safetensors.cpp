@@ -211,8 +211,7 @@ std::string_view header_text(std::span<const std::uint8_t> bytes, const std::str
     refuse_at(file, 0, "a header of ", length, " bytes in a file of ", bytes.size(),
         ": it was cut, or is not a safetensors file");
   }
-  const auto* front = reinterpret_cast<const char*>(bytes.data() + kLengthBytes);
-  const std::string_view text(front, static_cast<std::size_t>(length));
+  const std::string_view text = text_of(bytes.subspan(kLengthBytes, length));
   if (!text.starts_with('{')) refuse_at(file, kLengthBytes, "the header does not begin with {");
   return text;
 }
