@@ -23,7 +23,6 @@ class PartialFile {
   PartialFile(const std::filesystem::path& directory, const std::string& name);
 
   std::uint64_t size() const { return size_; }
-  const std::string& path() const { return path_; }
 
   /// Adds bytes at the end.
   void append(std::span<const std::uint8_t> bytes);

@@ -323,30 +323,6 @@ ZipEntry stored_entry(std::span<const std::uint8_t> files, const DirectoryEntry&
   return {entry.name, bytes, offset, entry.method};
 }
 
-}  // namespace
-
-std::vector<ZipEntry> read_zip(std::span<const std::uint8_t> archive, const std::string& file) {
-  Directory directory = read_directory(archive, file);
-  auto& found = directory.entries;
-  std::sort(found.begin(), found.end(),
-      [](const auto& left, const auto& right) { return left.header < right.header; });
-  const std::uint64_t first = found.empty() ? directory.offset : found.front().header;
-  if (first != 0)
-    refuse_at(file, 0, "the first ", first, " bytes belong to no file of the archive");
-  const auto files = archive.first(directory.offset);
-  std::vector<ZipEntry> entries;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    const std::uint64_t end = i + 1 < found.size() ? found[i + 1].header : directory.offset;
-    if (end > directory.offset || end == found[i].header) {
-      refuse_at(file, end, "two files of the zip archive lie at the same place");
-    }
-    entries.push_back(stored_entry(files, found[i], end, file));
-  }
-  return entries;
-}
-
-namespace {
-
 constexpr std::uint64_t kFileAlignment = 64;
 constexpr int kZipVersion = 45;       // 64-bit sizes
 constexpr int kFillerField = 0x4246;  // "FB", the extra field that PyTorch fills up with
@@ -400,6 +376,26 @@ std::string signed_with(std::uint32_t signature) {
 }
 
 }  // namespace
+
+std::vector<ZipEntry> read_zip(std::span<const std::uint8_t> archive, const std::string& file) {
+  Directory directory = read_directory(archive, file);
+  auto& found = directory.entries;
+  std::sort(found.begin(), found.end(),
+      [](const auto& left, const auto& right) { return left.header < right.header; });
+  const std::uint64_t first = found.empty() ? directory.offset : found.front().header;
+  if (first != 0)
+    refuse_at(file, 0, "the first ", first, " bytes belong to no file of the archive");
+  const auto files = archive.first(directory.offset);
+  std::vector<ZipEntry> entries;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const std::uint64_t end = i + 1 < found.size() ? found[i + 1].header : directory.offset;
+    if (end > directory.offset || end == found[i].header) {
+      refuse_at(file, end, "two files of the zip archive lie at the same place");
+    }
+    entries.push_back(stored_entry(files, found[i], end, file));
+  }
+  return entries;
+}
 
 void ZipWriter::add(const std::string& name, std::span<const std::uint8_t> bytes) {
   const std::uint32_t checksum = checksum_of(bytes);
