@@ -77,10 +77,7 @@ std::size_t code_bytes(std::string_view text) {
   return 0;
 }
 
-std::string escaped(std::uint8_t byte) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  return {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
-}
+std::string escaped(std::uint8_t byte) { return "\\x" + hex_of({&byte, 1}); }
 
 constexpr double kMostBytes = 0x1p50;
 
@@ -282,6 +279,16 @@ std::int64_t parse_bytes(const std::string& text) {
       "bytes: must be an amount such as 2G, 1.5G, 500M, 64K, or a number of bytes, at most 1024T: ",
       printable(text));
   return std::llround(number * unit);
+}
+
+std::string hex_of(std::span<const std::uint8_t> bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : bytes) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
 }
 
 std::string base64(std::span<const std::uint8_t> bytes) {

@@ -76,6 +76,9 @@ std::string printable_path(std::string_view path);
 /// Throws InvalidArgument that shows the accepted forms; no amount is above 1024 T.
 std::int64_t parse_bytes(const std::string& text);
 
+/// Writes bytes as small hexadecimal letters, two for each.
+std::string hex_of(std::span<const std::uint8_t> bytes);
+
 /// Writes bytes as base64 (RFC 4648), with padding, on one line.
 std::string base64(std::span<const std::uint8_t> bytes);
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -9,7 +8,7 @@
 
 #include "lockstep/core/error.h"
 
-// The fields of binary files, and how a file is refused that has a wrong one.
+// Reads the fields of binary files, and refuses files with wrong ones.
 namespace lockstep {
 
 /// Returns the number whose bytes these are, lowest first; at most eight.

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// A source of bytes: a parser does not see whether they come from a file, gzip or memory.
+/// A source of bytes: a parser does not know whether they come from a file, gzip or memory.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
@@ -57,7 +57,7 @@ class MemorySource final : public ByteSource {
   std::string name_;
 };
 
-/// A sink of bytes: a writer does not see whether they go to a file, aside or hashed.
+/// A sink of bytes: a writer does not know whether they go to a file, a temporary one or a hash.
 class ByteSink {
  public:
   virtual ~ByteSink() = default;

@@ -1,12 +1,12 @@
 #include "lockstep/formats/checksum.h"
 
-#include <algorithm>
 #include <array>
 #include <new>
 #include <openssl/evp.h>
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/input_file.h"
 #include "lockstep/liveness/own_slot.h"
 
@@ -14,7 +14,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t kPiece = std::size_t{1} << 20;
-constexpr char kLetters[] = "0123456789abcdef";
 
 void require(int success, const char* what) {
   if (success != 1) throw Error(concat("sha256: OpenSSL failed in ", what));
@@ -29,8 +28,6 @@ Sha256::Sha256() : context_(EVP_MD_CTX_new()) {
   require(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr), "EVP_DigestInit_ex");
 }
 
-Sha256::~Sha256() = default;
-
 void Sha256::update(std::span<const std::uint8_t> bytes) {
   require(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()), "EVP_DigestUpdate");
 }
@@ -38,12 +35,7 @@ void Sha256::update(std::span<const std::uint8_t> bytes) {
 std::string Sha256::finish() {
   std::array<unsigned char, kSha256Letters / 2> digest{};
   require(EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr), "EVP_DigestFinal_ex");
-  std::string text;
-  for (const unsigned char byte : digest) {
-    text += kLetters[byte >> 4];
-    text += kLetters[byte & 15];
-  }
-  return text;
+  return hex_of(digest);
 }
 
 std::string sha256_of(ByteSource& source) {
@@ -63,8 +55,8 @@ std::string sha256_of_file(const std::filesystem::path& path) {
 }
 
 bool is_sha256(const std::string& text) {
-  const std::string letters(kLetters);
-  return text.size() == kSha256Letters && text.find_first_not_of(letters) == std::string::npos;
+  return text.size() == kSha256Letters &&
+         text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
 }  // namespace lockstep

@@ -19,7 +19,6 @@ inline constexpr std::size_t kSha256Letters = 64;
 class Sha256 {
  public:
   Sha256();
-  ~Sha256();
 
   void update(std::span<const std::uint8_t> bytes);
 

@@ -1,6 +1,5 @@
 #include "lockstep/formats/cifar.h"
 
-#include <algorithm>
 #include <array>
 
 #include "lockstep/formats/byte_fields.h"

@@ -9,7 +9,6 @@
 #include <mutex>
 #include <new>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 #include <zlib.h>
@@ -48,6 +47,14 @@ void require_regular(int descriptor, const std::string& name) {
                      : S_ISFIFO(status.st_mode) ? "a FIFO"
                                                 : "a device";
   refuse_at(name, 0, "a regular file is needed, this is ", kind);
+}
+
+FileDescriptor open_regular_file(const std::filesystem::path& path) {
+  // Without O_NONBLOCK the opening of a FIFO waits for a writer, perhaps for ever.
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file) throw_not_opened(path.string());
+  require_regular(file.get(), path.string());
+  return file;
 }
 
 constexpr std::size_t kBufferBytes = 64 * 1024;
@@ -145,14 +152,6 @@ bool is_same_time(const timespec& one, const timespec& other) {
 
 }  // namespace
 
-FileDescriptor open_regular_file(const std::filesystem::path& path) {
-  // Without O_NONBLOCK the opening of a FIFO waits for a writer, perhaps for ever.
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!file) throw_not_opened(path.string());
-  require_regular(file.get(), path.string());
-  return file;
-}
-
 InputFile::InputFile(const std::filesystem::path& path)
     : name_(path.string()), file_(open_regular_file(path)) {}
 
@@ -180,8 +179,6 @@ GunzipSource::GunzipSource(ByteSource& compressed)
   is_gzip_ = starts_as_gzip(*stream_);
   inside_member_ = is_gzip_;
 }
-
-GunzipSource::~GunzipSource() = default;
 
 std::size_t GunzipSource::read(std::span<std::uint8_t> out) {
   std::size_t filled = 0;
@@ -240,7 +237,7 @@ bool GunzipSource::start_next_member() {
 }
 
 void GunzipSource::refill() {
-  const std::size_t kept = buffered();
+  const std::size_t kept = stream_->avail_in;
   std::copy_n(stream_->next_in, kept, buffer_.begin());
   const std::size_t added = compressed_.read(std::span(buffer_).subspan(kept));
   bytes_taken_ += added;
@@ -248,10 +245,9 @@ void GunzipSource::refill() {
   stream_->avail_in = static_cast<uInt>(kept + added);
 }
 
-std::size_t GunzipSource::buffered() const { return stream_->avail_in; }
-
 void GunzipSource::fail(const std::string& reason) const {
-  throw DataError(concat(name(), ": compressed offset ", bytes_taken_ - buffered(), ": ", reason));
+  throw DataError(
+      concat(name(), ": compressed offset ", bytes_taken_ - stream_->avail_in, ": ", reason));
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path)

@@ -17,17 +17,12 @@ struct z_stream_s;
 
 namespace lockstep {
 
-/// Opens a regular file to read.
-///
-/// A path that is missing, a loop of links, a directory, a FIFO or a device is a DataError and
-/// never blocks; what the operating system refuses for another reason (permission, too many files)
-/// is a std::system_error.
-FileDescriptor open_regular_file(const std::filesystem::path& path);
-
 /// A regular file that is read from its start.
 class InputFile final : public ByteSource {
  public:
-  /// Fails as open_regular_file() does.
+  /// A path that is missing, a loop of links, a directory, a FIFO or a device is a DataError and
+  /// never blocks; what the operating system refuses for another reason (permission, too many
+  /// files) is a std::system_error.
   explicit InputFile(const std::filesystem::path& path);
 
   /// Takes a file that is open already; `name` stands in messages.
@@ -52,7 +47,6 @@ class GunzipSource final : public ByteSource {
  public:
   /// The compressed source must outlive this one.
   explicit GunzipSource(ByteSource& compressed);
-  ~GunzipSource() override;
 
   std::size_t read(std::span<std::uint8_t> out) override;
   const std::string& name() const override { return compressed_.name(); }
@@ -69,7 +63,6 @@ class GunzipSource final : public ByteSource {
   std::size_t inflate_some(std::span<std::uint8_t> out);
   bool start_next_member();
   void refill();
-  std::size_t buffered() const;
   [[noreturn]] void fail(const std::string& reason) const;
 
   ByteSource& compressed_;
@@ -80,7 +73,7 @@ class GunzipSource final : public ByteSource {
   std::unique_ptr<z_stream_s, EndInflate> stream_;
 };
 
-/// A part of memory whose loss is noticed: see MappedFile.
+/// A mapped range whose lost pages are detected: see MappedFile.
 struct GuardedRange;
 
 /// A regular file mapped into memory, read-only: only what is looked at is read.
@@ -91,7 +84,7 @@ struct GuardedRange;
 /// had it.
 class MappedFile {
  public:
-  /// Fails as open_regular_file() does.
+  /// Fails as InputFile does.
   explicit MappedFile(const std::filesystem::path& path);
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

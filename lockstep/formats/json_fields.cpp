@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"

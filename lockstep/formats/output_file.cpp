@@ -1,16 +1,13 @@
 #include "lockstep/formats/output_file.h"
 
 #include <cerrno>
-#include <cstdio>
 #include <fcntl.h>
 #include <random>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <utility>
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/file_descriptor.h"
 #include "lockstep/liveness/own_slot.h"
 
 namespace lockstep {
@@ -52,7 +49,7 @@ void require_free(const fs::path& target) {
 void write_all(int descriptor, std::span<const std::uint8_t> bytes, const std::string& name) {
   while (!bytes.empty()) {
     const ssize_t count = retried([&] { return ::write(descriptor, bytes.data(), bytes.size()); });
-    if (count == 0) errno = EIO;  // or it would be asked for ever
+    if (count == 0) errno = EIO;  // or this loop would never end
     if (count <= 0) throw_errno("write", name);
     sign_of_life();
     bytes = bytes.subspan(static_cast<std::size_t>(count));

@@ -16,14 +16,12 @@
 namespace lockstep::net {
 namespace {
 
-constexpr std::string_view kHexLetters = "0123456789abcdef";
-
 const unsigned char* data_of(std::string_view text) {
   return reinterpret_cast<const unsigned char*>(text.data());
 }
 
 std::uint8_t value_of_letter(char letter) {
-  const auto value = kHexLetters.find(letter);
+  const auto value = std::string_view("0123456789abcdef").find(letter);
   check(value != std::string_view::npos, "key: not a small hexadecimal letter");
   return static_cast<std::uint8_t>(value);
 }
@@ -118,15 +116,6 @@ std::string_view bytes_of(const Key& key) {
   return {reinterpret_cast<const char*>(key.data()), key.size()};
 }
 
-std::string hex_of(const Key& key) {
-  std::string text;
-  for (const std::uint8_t byte : key) {
-    text += kHexLetters[byte >> 4];
-    text += kHexLetters[byte & 15];
-  }
-  return text;
-}
-
 Key key_of_hex(const std::string& text) {
   Key key{};
   check(text.size() == 2 * key.size(), "key: must have ", 2 * key.size(), " letters");
@@ -164,7 +153,7 @@ std::string answer_to(
   reader.raw(kKeyBytes);
   reader.finish();
   ByteWriter answer;
-  answer.raw(kMagic).byte(kVersion).byte(static_cast<std::uint8_t>(hello.role));
+  answer.raw(kMagic).byte(kVersion).byte(hello.role);
   answer.number(hello.generation).text(hello.job).raw(bytes_of(nonce));
   const Key proof = digest_for("client", challenge, answer.bytes(), key);
   return answer.raw(bytes_of(proof)).take();
@@ -174,9 +163,7 @@ Hello hello_of(std::string_view answer) {
   ByteReader reader(said_in(answer));
   check_head(reader, "client");
   Hello hello;
-  const std::uint8_t role = reader.byte();
-  if (role > static_cast<std::uint8_t>(Role::kRank)) throw DataError("handshake: no such role");
-  hello.role = static_cast<Role>(role);
+  hello.role = reader.one_of(Role::kRank);
   hello.generation = reader.number();
   hello.job = reader.text();
   if (hello.job.size() > kMostOfAJob) throw DataError("handshake: the run's id is too long");

@@ -23,8 +23,7 @@ Key random_key();
 
 std::string_view bytes_of(const Key& key);
 
-/// Writes a key as 64 hexadecimal letters, and reads it. Throws InvalidArgument for other text.
-std::string hex_of(const Key& key);
+/// Reads a key that hex_of() wrote. Throws InvalidArgument for other text.
 Key key_of_hex(const std::string& text);
 
 /// The variable with the secret that the nodes of a run share.

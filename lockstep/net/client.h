@@ -14,7 +14,7 @@
 
 namespace lockstep::net {
 
-/// The server, how to introduce oneself, and for how long to try.
+/// The server, the hello message for it, and how long to try.
 struct ClientOptions {
   Endpoint endpoint;
   Hello hello;

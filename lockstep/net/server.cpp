@@ -7,7 +7,6 @@
 #include <unistd.h>
 #include <vector>
 
-#include "lockstep/core/error.h"
 #include "lockstep/net/endpoint.h"
 
 namespace lockstep::net {

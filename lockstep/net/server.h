@@ -90,7 +90,7 @@ class Postbox {
  public:
   virtual ~Postbox() = default;
   virtual void send(PeerId peer, std::string_view message) = 0;
-  virtual void drop(PeerId peer) = 0;  ///< after what was sent to it, without a call of on_close()
+  virtual void drop(PeerId peer) = 0;  ///< once what is queued is sent; on_close() is not called
 };
 
 /// Handles the events of a server's connections. All calls come from the server's thread.

@@ -9,13 +9,6 @@
 namespace lockstep::net {
 namespace {
 
-template <typename Enum>
-Enum enum_of(ByteReader& reader, Enum last) {
-  const std::uint8_t value = reader.byte();
-  if (value > static_cast<std::uint8_t>(last)) throw DataError("store: no such message");
-  return static_cast<Enum>(value);
-}
-
 bool has_its_parts(const StoreRequest& request) {
   const std::size_t keys = request.keys.size(), values = request.values.size();
   switch (request.op) {
@@ -61,27 +54,28 @@ bool may_wait(const StoreRequest& request) {
   return request.op == StoreOp::kGet || request.op == StoreOp::kWait;
 }
 
-constexpr std::chrono::seconds kForAnAnswer(10);  // beyond what was to be waited for
-constexpr std::size_t kSpare = 64;                // for the tag
+constexpr std::chrono::seconds kForAnAnswer(
+    10);                            // beyond the time that the request itself may wait
+constexpr std::size_t kSpare = 64;  // for the tag
 
 }  // namespace
 
 std::string bytes_of(const StoreRequest& request) {
   ByteWriter writer;
-  writer.byte(static_cast<std::uint8_t>(request.op)).count(request.id).number(request.number);
+  writer.byte(request.op).count(request.id).number(request.number);
   return writer.texts(request.keys).texts(request.values).take();
 }
 
 std::string bytes_of(const StoreReply& reply) {
   ByteWriter writer;
-  writer.byte(static_cast<std::uint8_t>(reply.status)).count(reply.id).number(reply.number);
+  writer.byte(reply.status).count(reply.id).number(reply.number);
   return writer.texts(reply.values).take();
 }
 
 StoreRequest store_request_of(std::string_view bytes) {
   ByteReader reader(bytes);
   StoreRequest request;
-  request.op = enum_of(reader, StoreOp::kAppend);
+  request.op = reader.one_of(StoreOp::kAppend);
   request.id = reader.count();
   request.number = reader.number();
   request.keys = reader.texts();
@@ -94,7 +88,7 @@ StoreRequest store_request_of(std::string_view bytes) {
 StoreReply store_reply_of(std::string_view bytes) {
   ByteReader reader(bytes);
   StoreReply reply;
-  reply.status = enum_of(reader, StoreStatus::kRefused);
+  reply.status = reader.one_of(StoreStatus::kRefused);
   reply.id = reader.count();
   reply.number = reader.number();
   reply.values = reader.texts();
@@ -140,7 +134,8 @@ StoreReply KeyValues::answer_now(const StoreRequest& request) {
   if (!fits(request)) return refusal(request, "the store is full, or a key is too long");
   switch (request.op) {
     case StoreOp::kSet:
-      return set_all(request);
+      for (std::size_t i = 0; i < request.keys.size(); ++i) put(request.keys[i], request.values[i]);
+      return number_reply(request, 1);
     case StoreOp::kGet:
       return with_values(request);
     case StoreOp::kWait:
@@ -162,11 +157,6 @@ StoreReply KeyValues::answer_now(const StoreRequest& request) {
   if (found == values_.end()) return number_reply(request, 0);
   bytes_ -= size_of(found->first, found->second);
   values_.erase(found);
-  return number_reply(request, 1);
-}
-
-StoreReply KeyValues::set_all(const StoreRequest& request) {
-  for (std::size_t i = 0; i < request.keys.size(); ++i) put(request.keys[i], request.values[i]);
   return number_reply(request, 1);
 }
 

@@ -28,7 +28,7 @@ enum class StoreOp : std::uint8_t {
 
 struct StoreRequest {
   StoreOp op = StoreOp::kCount;
-  std::uint32_t id = 0;  ///< that the reply has, too
+  std::uint32_t id = 0;  ///< the reply has the same
   std::vector<std::string> keys = {};
   std::vector<std::string> values = {};
   std::int64_t number = 0;
@@ -91,7 +91,6 @@ class KeyValues {
   };
 
   StoreReply answer_now(const StoreRequest& request);
-  StoreReply set_all(const StoreRequest& request);
   StoreReply append(const StoreRequest& request);
   StoreReply add(const StoreRequest& request);
   StoreReply compare_set(const StoreRequest& request);

@@ -1,7 +1,5 @@
 #include "lockstep/net/wire.h"
 
-#include "lockstep/core/error.h"
-
 namespace lockstep::net {
 namespace {
 

@@ -5,8 +5,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "lockstep/core/error.h"
 
 namespace lockstep::net {
 
@@ -14,6 +17,10 @@ namespace lockstep::net {
 class ByteWriter {
  public:
   ByteWriter& byte(std::uint8_t value);
+  template <typename Enum>
+  requires std::is_enum_v<Enum> ByteWriter& byte(Enum value) {
+    return byte(static_cast<std::uint8_t>(value));
+  }
   ByteWriter& count(std::uint32_t value);
   ByteWriter& number(std::int64_t value);
   ByteWriter& raw(std::string_view bytes);   ///< without their length
@@ -43,6 +50,14 @@ class ByteReader {
 
   /// Reads an integer within that range. Throws DataError for any other.
   int within(int least, int most);
+
+  /// Reads an enumerator. Throws DataError for what lies behind the last one.
+  template <typename Enum>
+  Enum one_of(Enum last) {
+    const std::uint8_t value = byte();
+    if (value > static_cast<std::uint8_t>(last)) throw DataError("message: of no known kind");
+    return static_cast<Enum>(value);
+  }
 
   /// Throws DataError if anything is left.
   void finish() const;

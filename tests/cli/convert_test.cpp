@@ -10,6 +10,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/formats/weights/torch_file.h"
+#include "lockstep/formats/weights/weight_file.h"
 
 namespace lockstep::cli {
 namespace {
@@ -25,8 +26,8 @@ class Convert : public ::testing::Test {
     const std::vector<TensorEntry> entries{
         {"net.b", ElementType::kUint8, {2}, std::span(bytes_).first(2)},
         {"net.a", ElementType::kFloat64, {}, bytes_}};
-    write_torch_file(input_, entries);
-    write_safetensors(path("in.safetensors"), entries, {{"format", "pt"}, {"note", "x"}});
+    write_weights(input_, entries);
+    write_weights(path("in.safetensors"), entries, {{"format", "pt"}, {"note", "x"}});
   }
 
   std::string path(const std::string& name) const { return (directory_.path() / name).string(); }

@@ -29,6 +29,7 @@
 #include "lockstep/comm/store.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/file_descriptor.h"
+#include "lockstep/core/text.h"
 #include "lockstep/net/endpoint.h"
 #include "lockstep/net/server.h"
 #include "lockstep/net/store.h"
@@ -163,7 +164,7 @@ class LaunchersStore : public ::testing::Test {
     auto listener = net::listen_at({.host = "127.0.0.1", .port = 0});
     options_ = {
         .place = net::Endpoint{.host = "127.0.0.1", .port = net::port_of_socket(*listener)}.text(),
-        .key = net::hex_of(key_),
+        .key = hex_of(key_),
         .generation = 1,
         .run = "job",
         .timeout = std::chrono::seconds(20)};
@@ -222,7 +223,7 @@ TEST_F(LaunchersStore, SaysWhatItDoesNotTake) {
   EXPECT_THROW(store->set("key", std::string(1 << 21, 'x')), InvalidArgument);
   store->set("key", "value");
   EXPECT_THROW(store->add("key", 1), InvalidArgument);
-  options_.key = net::hex_of(net::random_key());
+  options_.key = hex_of(net::random_key());
   EXPECT_THROW(launcher_store(options_), InvalidArgument);
 }
 

@@ -3,17 +3,13 @@
 #include <gtest/gtest.h>
 #include <numeric>
 
+#include "lockstep/core/text.h"
+
 namespace lockstep {
 namespace {
 
 std::string hexadecimal(const std::string& bytes) {
-  constexpr const char* kLetters = "0123456789abcdef";
-  std::string text;
-  for (const char byte : bytes) {
-    text += kLetters[static_cast<unsigned char>(byte) >> 4];
-    text += kLetters[static_cast<unsigned char>(byte) & 15];
-  }
-  return text;
+  return hex_of(std::vector<std::uint8_t>(bytes.begin(), bytes.end()));
 }
 
 // The examples of RFC 3720, appendix B.4.

@@ -53,6 +53,11 @@ inline Bytes gzip(const Bytes& bytes, int level = 6) {
   return member;
 }
 
+/// Returns the first bytes.
+inline Bytes cut(const Bytes& bytes, std::size_t size) {
+  return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size)};
+}
+
 inline Bytes joined(Bytes front, const Bytes& back) {
   front.insert(front.end(), back.begin(), back.end());
   return front;

@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <gtest/gtest.h>
+#include <optional>
 #include <random>
+#include <type_traits>
 #include <vector>
+
+#include "lockstep/core/error.h"
 
 namespace lockstep::testing {
 
@@ -47,5 +52,19 @@ inline std::vector<std::uint8_t> mutated(
 /// Returns the bytes of the largest `new` of this thread since the last call; this test program
 /// counts them all.
 std::size_t take_largest_allocation();
+
+/// Returns what a reader makes of a file, or nothing if it refuses it with a DataError; none of its
+/// allocations may be above `most` bytes.
+template <typename Read>
+std::optional<std::invoke_result_t<Read>> read_within(std::size_t most, const Read& read) {
+  std::optional<std::invoke_result_t<Read>> result;
+  take_largest_allocation();
+  try {
+    result = read();
+  } catch (const DataError&) {
+  }
+  EXPECT_LE(take_largest_allocation(), most);
+  return result;
+}
 
 }  // namespace lockstep::testing

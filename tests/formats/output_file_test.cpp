@@ -1,7 +1,6 @@
 #include "lockstep/formats/output_file.h"
 
 #include <gtest/gtest.h>
-#include <iterator>
 #include <sys/stat.h>
 #include <system_error>
 
@@ -15,20 +14,20 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::Bytes;
 
 TEST(OutputFile, WritesWhatItIsGiven) {
   const testing::TemporaryFolder directory;
   OutputFile file(directory.path() / "a");
   file.write(std::string("one"));
-  file.write(std::vector<std::uint8_t>{' ', 't', 'w', 'o'});
+  file.write(Bytes{' ', 't', 'w', 'o'});
   file.close();
   EXPECT_EQ(testing::contents(directory.path() / "a"), "one two");
 }
 
 TEST(OutputFile, NeverWritesOverWhatIsThere) {
   const testing::TemporaryFolder directory;
-  const std::vector<std::uint8_t> bytes{'o', 'l', 'd'};
-  const auto old = directory.write("old", bytes);
+  const auto old = directory.write("old", Bytes{'o', 'l', 'd'});
   const auto link = directory.path() / "link";
   fs::create_symlink(directory.path() / "elsewhere", link);
   for (const auto& path : {old, link, directory.path() / "missing" / "a"}) {
@@ -46,12 +45,6 @@ TEST(OutputFile, SaysThatNoMoreCanBeWritten) {
   EXPECT_THROW(file.write(std::string("b")), std::system_error);
 }
 
-using Bytes = std::vector<std::uint8_t>;
-
-std::size_t files_in(const std::filesystem::path& folder) {
-  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), {}));
-}
-
 TEST(AtomicFile, IsThereOnlyWhenCommitted) {
   const testing::TemporaryFolder directory;
   const auto path = directory.path() / "a";
@@ -59,11 +52,11 @@ TEST(AtomicFile, IsThereOnlyWhenCommitted) {
     AtomicFile file(path);
     file.write("one");
     file.write(Bytes{'t', 'w', 'o'});
-    EXPECT_FALSE(std::filesystem::exists(path));
+    EXPECT_FALSE(fs::exists(path));
     file.commit();
   }
   EXPECT_EQ(testing::file_bytes(path), (Bytes{'o', 'n', 'e', 't', 'w', 'o'}));
-  EXPECT_EQ(files_in(directory.path()), 1U);
+  EXPECT_EQ(directory.names().size(), 1U);
 }
 
 TEST(AtomicFile, LeavesNothingAndTheOldOneWithoutCommit) {
@@ -71,7 +64,7 @@ TEST(AtomicFile, LeavesNothingAndTheOldOneWithoutCommit) {
   const auto path = directory.write("a", Bytes{1});
   { AtomicFile(path).write("two"); }
   EXPECT_EQ(testing::file_bytes(path), Bytes{1});
-  EXPECT_EQ(files_in(directory.path()), 1U);
+  EXPECT_EQ(directory.names().size(), 1U);
   AtomicFile again(path);
   again.write("x");
   again.commit();
@@ -108,7 +101,7 @@ class AtomicDirectoryTest : public ::testing::Test {
     if (commit) directory.commit();
   }
 
-  std::ptrdiff_t names() const { return std::distance(fs::directory_iterator(folder_.path()), {}); }
+  std::size_t names() const { return folder_.names().size(); }
 
   testing::TemporaryFolder folder_;
 };
@@ -117,12 +110,12 @@ TEST_F(AtomicDirectoryTest, AppearsWhole) {
   fill(folder_.path() / "set", true);
   EXPECT_EQ(fs::file_size(folder_.path() / "set" / "inner" / "a"), 4U);
   EXPECT_EQ(fs::status(folder_.path() / "set").permissions(), fs::perms(0755));
-  EXPECT_EQ(names(), 1);
+  EXPECT_EQ(names(), 1U);
 }
 
 TEST_F(AtomicDirectoryTest, LeavesNothingWithoutCommit) {
   fill(folder_.path() / "set", false);
-  EXPECT_EQ(names(), 0);
+  EXPECT_EQ(names(), 0U);
 }
 
 TEST_F(AtomicDirectoryTest, MakesItsParentsAndTakesATrailingSlash) {
@@ -135,12 +128,12 @@ TEST_F(AtomicDirectoryTest, TakesThePlaceOfAnEmptyFolderOnly) {
   fill(folder_.path() / "empty", true);
   EXPECT_TRUE(fs::exists(folder_.path() / "empty" / "inner" / "a"));
   EXPECT_THROW(fill(folder_.path() / "empty", true), InvalidArgument);
-  folder_.write("file", std::vector<std::uint8_t>{});
+  folder_.write("file", Bytes{});
   EXPECT_THROW(fill(folder_.path() / "file", true), InvalidArgument);
   fs::create_directory(folder_.path() / "other");
   fs::create_symlink("other", folder_.path() / "link");
   EXPECT_THROW(fill(folder_.path() / "link", true), InvalidArgument);
-  EXPECT_EQ(names(), 4);
+  EXPECT_EQ(names(), 4U);
 }
 
 TEST_F(AtomicDirectoryTest, LeavesWhatCameInTheMeantime) {

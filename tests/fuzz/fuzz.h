@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <span>
 #include <string>
 
 #include "lockstep/core/error.h"

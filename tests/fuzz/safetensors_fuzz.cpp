@@ -5,6 +5,7 @@
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/formats/weights/safetensors.h"
+#include "lockstep/formats/weights/weight_file.h"
 
 namespace {
 
@@ -21,7 +22,7 @@ bool is_same(const TensorEntry& left, const TensorEntry& right) {
 void check_round_trip(const TensorFile& file) {
   static const lockstep::testing::TemporaryFolder kDirectory;
   const auto path = kDirectory.path() / "again.safetensors";
-  lockstep::write_safetensors(path, file.entries(), file.metadata());
+  lockstep::write_weights(path, file.entries(), file.metadata());
   const TensorFile again = lockstep::read_safetensors(path);
   require(std::ranges::equal(again.entries(), file.entries(), is_same));
   require(again.metadata() == file.metadata());

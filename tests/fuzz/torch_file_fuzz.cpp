@@ -7,6 +7,7 @@
 
 #include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/formats/weights/torch_file.h"
+#include "lockstep/formats/weights/weight_file.h"
 #include "lockstep/formats/weights/zip_archive.h"
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
@@ -21,7 +22,7 @@ using lockstep::testing::require;
 void check_round_trip(const TensorFile& file) {
   static const lockstep::testing::TemporaryFolder kDirectory;
   const auto path = kDirectory.path() / "again.pt";
-  lockstep::write_torch_file(path, file.entries());
+  lockstep::write_weights(path, file.entries());
   const TensorFile again = lockstep::tensors_of(lockstep::read_torch_file(path));
   require(again.entries().size() == file.entries().size());
   for (const TensorEntry& entry : file.entries()) {

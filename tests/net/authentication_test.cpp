@@ -11,6 +11,7 @@
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::net {
 namespace {

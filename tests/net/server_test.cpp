@@ -4,7 +4,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <mutex>
 #include <poll.h>
 #include <sys/socket.h>
 #include <thread>
@@ -193,13 +192,14 @@ TEST(Joining, GivesUpOneThatRefusesAndWaitsForOneThatIsSlow) {
       HasSubstr("sends no challenge"));
 }
 
-/// A server that bears little.
+/// Limits of a server that allows few unauthenticated connections, each for so long.
+ServerLimits few_strangers(milliseconds for_proof) {
+  return {.unauthenticated = 16, .unauthenticated_of_a_host = 8, .for_proof = for_proof};
+}
+
 class Besieged : public Serving {
  protected:
-  Besieged()
-      : Serving({.unauthenticated = 16,
-            .unauthenticated_of_a_host = 8,
-            .for_proof = milliseconds(300)}) {}
+  Besieged() : Serving(few_strangers(milliseconds(300))) {}
 };
 
 TEST_F(Besieged, PeersThatSayNothingOrHalfAreClosedInTime) {
@@ -219,13 +219,9 @@ TEST_F(Besieged, SlowWritersHoldUpNobody) {
   }
 }
 
-/// A server that allows few unauthenticated connections, though for long.
 class Crowded : public Serving {
  protected:
-  Crowded()
-      : Serving({.unauthenticated = 16,
-            .unauthenticated_of_a_host = 8,
-            .for_proof = std::chrono::minutes(10)}) {}
+  Crowded() : Serving(few_strangers(std::chrono::minutes(10))) {}
 };
 
 TEST_F(Crowded, AFloodKeepsNobodyOutAndTheOldestGiveWay) {

@@ -133,7 +133,7 @@ Exit codes: 0 done or already there, 2 bad flags, 3 a file with other bytes, 4 n
 
 DownloadOptions options_of(DataProgress& progress) {
   DownloadOptions options;
-  options.transfer.certificates = environment("SSL_CERT_FILE").value_or("");
+  options.certificates = environment("SSL_CERT_FILE").value_or("");
   options.progress = [&progress](
                          std::uint64_t bytes, std::uint64_t of) { progress.show(bytes, of); };
   options.notice = [&progress](const std::string& text) { progress.notice(text); };

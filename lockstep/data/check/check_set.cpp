@@ -31,6 +31,7 @@ struct Part {
 /// The facts about one file.
 struct FileFacts {
   ImageInfo info;
+  ImageSize size;  ///< as it is read
   std::uint64_t bytes = 0;
   std::string sha256;
   std::string reason;  ///< why it is bad, or empty
@@ -54,6 +55,7 @@ FileFacts facts_of(const ImageFolder& folder, std::int64_t index) {
     facts.bytes = bytes.size();
     const ImageReader reader(bytes, name);
     facts.info = reader.info();
+    facts.size = reader.size();
     reader.read();
     Sha256 digest;
     digest.update(bytes);
@@ -95,9 +97,9 @@ class Tally {
     ++part.images;
     ++part.per_class[static_cast<std::size_t>(label)];
     ++(facts.info.kind == ImageKind::kPng ? files.png : files.jpeg);
-    files.bad_exif += facts.info.exif_is_damaged ? 1 : 0;
+    files.bad_exif += facts.info.exif.is_damaged ? 1 : 0;
     files.bytes += facts.bytes;
-    const ImageSize size = facts.info.size;
+    const ImageSize size = facts.size;
     const ImageSize least = report_.smallest.value_or(size);
     const ImageSize most = report_.largest.value_or(size);
     report_.smallest = {std::min(least.width, size.width), std::min(least.height, size.height)};

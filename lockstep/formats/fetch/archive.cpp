@@ -4,16 +4,12 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <array>
-#include <cstdint>
 #include <exception>
-#include <filesystem>
 #include <fstream>
 #include <locale.h>
 #include <memory>
 #include <new>
-#include <optional>
 #include <span>
-#include <string>
 #include <sys/stat.h>
 #include <system_error>
 #include <vector>
@@ -28,6 +24,8 @@
 namespace lockstep {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr std::size_t kLongestPart = 255;  // what Linux's file systems take
 constexpr std::size_t kMostShown = 200;
 
@@ -35,6 +33,30 @@ bool is_control(char letter) { return static_cast<unsigned char>(letter) < 0x20 
 
 void require(bool condition, const std::string& reason) {
   if (!condition) throw DataError(reason);
+}
+
+/// Returns the path below a root that an archive's entry names, without `.` and doubled slashes;
+/// empty for the root itself.
+///
+/// A name that is absolute, climbs by `..`, is longer or deeper than the limits, or holds a control
+/// character is a DataError whose text is the reason alone.
+fs::path path_in_archive(const std::string& name, const ArchiveLimits& limits) {
+  require(!name.empty(), "it has no name");
+  require(name.size() <= limits.path_bytes,
+      concat("its name is longer than ", limits.path_bytes, " bytes"));
+  require(name.front() != '/', "its name is an absolute path");
+  require(std::none_of(name.begin(), name.end(), is_control), "its name holds a control character");
+  fs::path path;
+  std::size_t depth = 0;
+  for (const std::string& part : split(name, '/')) {
+    if (part.empty() || part == ".") continue;
+    require(part != "..", "its name leaves the folder by ..");
+    require(part.size() <= kLongestPart,
+        concat("a part of its name is longer than ", kLongestPart, " bytes"));
+    require(++depth <= limits.depth, concat("it lies more than ", limits.depth, " folders deep"));
+    path /= part;
+  }
+  return path;
 }
 
 /// An archive's description of one of its entries.
@@ -45,8 +67,7 @@ struct ArchiveEntry {
   const char* refusal = nullptr;  ///< why it must not be unpacked, such as `it is a device`
 };
 
-constexpr std::size_t kZipBlock = 64 * 1024;
-constexpr std::size_t kTarPiece = 64 * 1024;
+constexpr std::size_t kPiece = 64 * 1024;
 constexpr std::uint64_t kTarBlock = 512;
 constexpr std::uint64_t kFree = std::uint64_t{1} << 20;
 
@@ -64,8 +85,8 @@ bool within_ratio(std::uint64_t grown, std::uint64_t read, std::uint64_t ratio) 
 /// The blocks of a tar file, unpacked if it is gzip; watches how they grow and end.
 class TarStream {
  public:
-  TarStream(const std::filesystem::path& path, std::uint64_t ratio)
-      : file_(path), source_(file_), ratio_(ratio), block_(kTarPiece) {}
+  TarStream(const fs::path& path, std::uint64_t ratio)
+      : file_(path), source_(file_), ratio_(ratio), block_(kPiece) {}
 
   /// Returns the next block, valid until the next call; none at the end.
   std::span<const std::uint8_t> next() {
@@ -107,10 +128,10 @@ struct FreeArchive {
   void operator()(archive* handle) const noexcept { archive_read_free(handle); }
 };
 
-bool starts_as_zip(const std::filesystem::path& path) {
+bool starts_as_zip(const fs::path& path) {
   InputFile file(path);
   std::array<std::uint8_t, 4> start{};
-  return file.read(start) == start.size() && start[0] == 'P' && start[1] == 'K' &&
+  return file.read(start) == start.size() && starts_with(start, "PK") &&
          (start[2] == 3 || start[2] == 5);
 }
 
@@ -165,15 +186,15 @@ class Utf8Names {
 /// in proportion to the file.
 class ArchiveReader {
  public:
-  ArchiveReader(const std::filesystem::path& path, std::uint64_t ratio)
+  ArchiveReader(const fs::path& path, std::uint64_t ratio)
       : name_(path.string()), ratio_(ratio), handle_(archive_read_new()) {
     check(ratio > 0, "archive: the ratio must be positive");
     if (!handle_) throw std::bad_alloc();
     int status = ARCHIVE_OK;
     if (starts_as_zip(path)) {
-      zip_bytes_ = std::filesystem::file_size(path);
+      zip_bytes_ = fs::file_size(path);
       archive_read_support_format_zip_seekable(handle_.get());
-      status = archive_read_open_filename(handle_.get(), path.c_str(), kZipBlock);
+      status = archive_read_open_filename(handle_.get(), path.c_str(), kPiece);
     } else {
       tar_.emplace(path, ratio);
       archive_read_support_format_tar(handle_.get());
@@ -254,8 +275,6 @@ class ArchiveReader {
   std::unique_ptr<archive, FreeArchive> handle_;
 };
 
-namespace fs = std::filesystem;
-
 /// The unpacking of one archive.
 class Extraction {
  public:
@@ -286,7 +305,7 @@ class Extraction {
  private:
   fs::path safe_path() const {
     try {
-      return below_top(path_in_archive(entry_.name, limits_.path_bytes, limits_.depth));
+      return below_top(path_in_archive(entry_.name, limits_));
     } catch (const DataError& error) {
       refuse(error.what());
     }
@@ -342,9 +361,6 @@ class Extraction {
   Unpacked unpacked_;
 };
 
-constexpr std::size_t kLongestName = 1024;
-constexpr std::size_t kDeepest = 32;
-
 std::vector<fs::path> files_below(const fs::path& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -361,7 +377,7 @@ std::optional<std::string> line_fault(const fs::path& folder, const std::string&
   if (!is_sha256(expected) || between != "  ") return "its list of checksums is damaged";
   const std::string name = line.substr(kSha256Letters + 2);
   try {
-    const fs::path path = folder / path_in_archive(name, kLongestName, kDeepest);
+    const fs::path path = folder / path_in_archive(name, {});
     const std::string sha256 = sha256_of_file(path);
     if (sha256 == expected) return std::nullopt;
     return concat(name, " has the SHA-256 ", sha256, " and must have ", expected);
@@ -371,28 +387,6 @@ std::optional<std::string> line_fault(const fs::path& folder, const std::string&
 }
 
 }  // namespace
-
-std::filesystem::path path_in_archive(
-    const std::string& name, std::size_t longest, std::size_t deepest) {
-  require(!name.empty(), "it has no name");
-  require(name.size() <= longest, concat("its name is longer than ", longest, " bytes"));
-  require(name.front() != '/', "its name is an absolute path");
-  require(std::none_of(name.begin(), name.end(), is_control), "its name holds a control character");
-  std::filesystem::path path;
-  std::size_t depth = 0;
-  for (std::size_t at = 0; at < name.size();) {
-    const std::size_t end = std::min(name.find('/', at), name.size());
-    const std::string part = name.substr(at, end - at);
-    at = end + 1;
-    if (part.empty() || part == ".") continue;
-    require(part != "..", "its name leaves the folder by ..");
-    require(part.size() <= kLongestPart,
-        concat("a part of its name is longer than ", kLongestPart, " bytes"));
-    require(++depth <= deepest, concat("it lies more than ", deepest, " folders deep"));
-    path /= part;
-  }
-  return path;
-}
 
 std::string shown_name(const std::string& name) {
   const std::string front = printable_path(name.substr(0, kMostShown));

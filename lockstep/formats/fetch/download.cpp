@@ -20,8 +20,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/input_file.h"
-#include "lockstep/formats/open_directory.h"
-#include "lockstep/liveness/own_slot.h"
+#include "lockstep/formats/output_file.h"
 
 namespace lockstep {
 namespace {
@@ -49,6 +48,9 @@ std::string checked_name(const std::string& name) {
 }
 
 constexpr long kMostRedirects = 5;
+constexpr long kConnectMilliseconds = 30'000;
+constexpr long kSlowestBytesPerSecond = 1000;  // less than this for `slow_time` ends it
+constexpr std::chrono::milliseconds kLongestPause = std::chrono::seconds(30);
 constexpr long kWhole = 200;
 constexpr long kPart = 206;
 constexpr int kFirstStatus = 100;
@@ -152,126 +154,19 @@ bool may_pass(CURLcode code) {
   }
 }
 
-std::string header(CURL* handle, const char* name) {
-  curl_header* found = nullptr;
-  const auto status = curl_easy_header(handle, name, 0, CURLH_HEADER, -1, &found);
-  return status == CURLHE_OK ? found->value : "";
-}
-
-template <typename Value>
-void set(CURL* handle, CURLoption option, Value value) {
-  const CURLcode code = curl_easy_setopt(handle, option, value);
-  if (code != CURLE_OK) throw Error(concat("download: curl: ", curl_easy_strerror(code)));
-}
-
 void start_curl_once() {
   static const CURLcode kStarted = curl_global_init(CURL_GLOBAL_DEFAULT);
   if (kStarted != CURLE_OK) throw Error("download: curl cannot be started");
 }
 
-/// One file on its way: its bytes and what is known of them.
-class Arrival {
- public:
-  Arrival(const Download& wanted, PartialFile& file, const DownloadOptions& options)
-      : wanted_(wanted), file_(file), options_(options) {}
-
-  /// Called before the body with the size of the whole file, if the server says it.
-  void expect(std::uint64_t bytes) {
-    if (bytes != wanted_.bytes)
-      throw DataError(concat("has ", bytes, " bytes where there must be ", wanted_.bytes));
+/// Returns what is wrong with the bytes that came; nothing if they are what they must be.
+std::optional<std::string> fault_of(const PartialFile& file, const Download& wanted) {
+  if (file.size() != wanted.bytes) {
+    return concat("sends ", file.size(), " bytes where there must be ", wanted.bytes);
   }
-
-  /// Called when the body begins at the file's first byte, although a later one was asked for.
-  void restart() { file_.restart(); }
-
-  void write(std::span<const std::uint8_t> bytes) {
-    if (bytes.size() > wanted_.bytes - file_.size()) {
-      throw DataError(concat("sends more than the ", wanted_.bytes, " bytes that it must be"));
-    }
-    file_.append(bytes);
-    if (options_.progress) options_.progress(file_.size(), wanted_.bytes);
-  }
-
-  /// Returns what is wrong with the bytes; nothing if they are what they must be.
-  std::optional<std::string> fault() const {
-    if (file_.size() != wanted_.bytes) {
-      return concat("sends ", file_.size(), " bytes where there must be ", wanted_.bytes);
-    }
-    const std::string sha256 = file_.sha256();
-    if (sha256 == wanted_.sha256) return std::nullopt;
-    return concat("sends bytes of SHA-256 ", sha256, " where it must be ", wanted_.sha256);
-  }
-
- private:
-  const Download& wanted_;
-  PartialFile& file_;
-  const DownloadOptions& options_;
-};
-
-/// The data of one request that its callback needs.
-struct Reception {
-  CURL* handle = nullptr;
-  Arrival* arrival = nullptr;
-  std::uint64_t from = 0;
-  bool begun = false;
-  bool refused = false;  ///< the body is that of an error page, or of another part
-  std::exception_ptr failure;
-};
-
-long status_of(CURL* handle) {
-  long status = 0;
-  curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &status);
-  return status;
-}
-
-/// Looks at the answer before its first byte is taken.
-void begin(Reception& reception) {
-  reception.begun = true;
-  const long status = status_of(reception.handle);
-  if (status == kPart && reception.from > 0) {
-    reception.refused = first_byte_of(header(reception.handle, "content-range")) != reception.from;
-  } else {
-    reception.refused = status != kWhole;
-    if (!reception.refused && reception.from > 0) reception.arrival->restart();
-  }
-}
-
-// A server that has another file is not waited for.
-void hear_size(const Reception& reception) {
-  const long status = status_of(reception.handle);
-  if (status != kWhole && status != kPart) return;
-  const auto bytes = status == kWhole
-                         ? parse_number<std::uint64_t>(header(reception.handle, "content-length"))
-                         : whole_size_of(header(reception.handle, "content-range"));
-  if (bytes) reception.arrival->expect(*bytes);
-}
-
-// Called for each line of the headers; an empty one ends them.
-std::size_t receive_header(
-    char* bytes, std::size_t /*one*/, std::size_t size, void* user) noexcept {
-  auto& reception = *static_cast<Reception*>(user);
-  try {
-    if (std::string_view(bytes, size) == "\r\n" && !reception.begun) hear_size(reception);
-    return size;
-  } catch (...) {
-    reception.failure = std::current_exception();
-    return 0;
-  }
-}
-
-// Exceptions must not pass through curl's frames, which are C.
-std::size_t receive(char* bytes, std::size_t /*one*/, std::size_t size, void* user) noexcept {
-  auto& reception = *static_cast<Reception*>(user);
-  constexpr std::size_t kStop = 0;
-  try {
-    if (!reception.begun) begin(reception);
-    if (reception.refused) return kStop;
-    reception.arrival->write(std::span(reinterpret_cast<const std::uint8_t*>(bytes), size));
-    return size;
-  } catch (...) {
-    reception.failure = std::current_exception();
-    return kStop;
-  }
+  const std::string sha256 = file.sha256();
+  if (sha256 == wanted.sha256) return std::nullopt;
+  return concat("sends bytes of SHA-256 ", sha256, " where it must be ", wanted.sha256);
 }
 
 /// The end of one request.
@@ -284,84 +179,151 @@ struct TransferResult {
   std::chrono::seconds retry_after{0};  ///< how long the server asks to be left alone
 };
 
-/// A client that gets files by https, with curl: certificates are verified, redirects are followed
-/// five times and only to https, proxies are taken from the usual variables (`https_proxy`, ...).
+/// A client that gets one file by https, with curl: certificates are verified, redirects are
+/// followed five times and only to https, proxies are taken from the usual variables
+/// (`https_proxy`, ...).
 class Transfer {
  public:
-  explicit Transfer(const TransferOptions& options) : options_(options) {
+  Transfer(const Download& wanted, PartialFile& file, const DownloadOptions& options)
+      : wanted_(wanted), file_(file), options_(options) {
     start_curl_once();
     curl_.reset(curl_easy_init());
     if (!curl_) throw std::bad_alloc();
   }
+  Transfer(const Transfer&) = delete;
+  Transfer& operator=(const Transfer&) = delete;
 
-  /// Asks for a file from byte `from` on and hands on what comes.
+  /// Asks an address for what the file does not have yet, and appends what comes.
   ///
   /// `entity_tag` may be empty; else a file that changed since is sent from its start. An address
-  /// that is not https is an InvalidArgument; what the arrival throws comes out here.
-  TransferResult get(const std::string& address, std::uint64_t from, const std::string& entity_tag,
-      Arrival& arrival) {
+  /// that is not https is an InvalidArgument; what the file refuses is thrown here.
+  TransferResult get(const std::string& address, const std::string& entity_tag) {
     check_download_address(address, options_.plain_on_loopback);
-    CURL* const curl = curl_.get();
     prepare();
-    Reception reception{.handle = curl, .arrival = &arrival, .from = from, .failure = nullptr};
-    set(curl, CURLOPT_URL, address.c_str());
-    set(curl, CURLOPT_HEADERFUNCTION, receive_header);
-    set(curl, CURLOPT_HEADERDATA, &reception);
-    set(curl, CURLOPT_WRITEFUNCTION, receive);
-    set(curl, CURLOPT_WRITEDATA, &reception);
-    const std::string range = concat(from, "-");
+    set(CURLOPT_URL, address.c_str());
+    const std::string range = concat(from_, "-");
     std::unique_ptr<curl_slist, FreeCurl> headers;
-    if (from > 0) {
-      set(curl, CURLOPT_RANGE, range.c_str());
+    if (from_ > 0) {
+      set(CURLOPT_RANGE, range.c_str());
       if (!entity_tag.empty()) {
         headers.reset(curl_slist_append(nullptr, concat("If-Range: ", entity_tag).c_str()));
         if (!headers) throw std::bad_alloc();
-        set(curl, CURLOPT_HTTPHEADER, headers.get());
+        set(CURLOPT_HTTPHEADER, headers.get());
       }
     }
-    const CURLcode code = curl_easy_perform(curl);
-    if (reception.failure) std::rethrow_exception(reception.failure);
-    return result_of(code, reception);
+    const CURLcode code = curl_easy_perform(curl_.get());
+    if (failure_) std::rethrow_exception(failure_);
+    return result_of(code);
   }
 
  private:
+  template <typename Value>
+  void set(CURLoption option, Value value) {
+    const CURLcode code = curl_easy_setopt(curl_.get(), option, value);
+    if (code != CURLE_OK) throw Error(concat("download: curl: ", curl_easy_strerror(code)));
+  }
+
   void prepare() {
+    from_ = file_.size();
+    has_begun_ = is_refused_ = false;
+    failure_ = nullptr;
     curl_easy_reset(curl_.get());
     reason_[0] = '\0';
-    set(curl_.get(), CURLOPT_ERRORBUFFER, static_cast<char*>(reason_));
-    set(curl_.get(), CURLOPT_NOSIGNAL, 1L);
-    set(curl_.get(), CURLOPT_USERAGENT, "lockstep");
-    set(curl_.get(), CURLOPT_PROTOCOLS_STR, options_.plain_on_loopback ? "http,https" : "https");
-    set(curl_.get(), CURLOPT_REDIR_PROTOCOLS_STR, "https");
-    set(curl_.get(), CURLOPT_FOLLOWLOCATION, 1L);
-    set(curl_.get(), CURLOPT_MAXREDIRS, kMostRedirects);
-    set(curl_.get(), CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
-    set(curl_.get(), CURLOPT_CONNECTTIMEOUT_MS,
-        static_cast<long>(options_.connect_timeout.count()));
-    set(curl_.get(), CURLOPT_LOW_SPEED_LIMIT, static_cast<long>(options_.slowest_bytes_per_second));
-    set(curl_.get(), CURLOPT_LOW_SPEED_TIME, static_cast<long>(options_.slow_time.count()));
+    set(CURLOPT_ERRORBUFFER, static_cast<char*>(reason_));
+    set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_USERAGENT, "lockstep");
+    set(CURLOPT_PROTOCOLS_STR, options_.plain_on_loopback ? "http,https" : "https");
+    set(CURLOPT_REDIR_PROTOCOLS_STR, "https");
+    set(CURLOPT_FOLLOWLOCATION, 1L);
+    set(CURLOPT_MAXREDIRS, kMostRedirects);
+    set(CURLOPT_SSLVERSION, static_cast<long>(CURL_SSLVERSION_TLSv1_2));
+    set(CURLOPT_CONNECTTIMEOUT_MS, kConnectMilliseconds);
+    set(CURLOPT_LOW_SPEED_LIMIT, kSlowestBytesPerSecond);
+    set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(options_.slow_time.count()));
+    set(CURLOPT_HEADERFUNCTION, &receive_header);
+    set(CURLOPT_HEADERDATA, this);
+    set(CURLOPT_WRITEFUNCTION, &receive);
+    set(CURLOPT_WRITEDATA, this);
     if (!options_.certificates.empty()) {
-      set(curl_.get(), CURLOPT_CAINFO, options_.certificates.c_str());
-      set(curl_.get(), CURLOPT_CAPATH, static_cast<const char*>(nullptr));
+      set(CURLOPT_CAINFO, options_.certificates.c_str());
+      set(CURLOPT_CAPATH, static_cast<const char*>(nullptr));
     }
   }
 
-  TransferResult result_of(CURLcode code, const Reception& reception) const {
+  // Called for each line of the headers; an empty one ends them.
+  static std::size_t receive_header(
+      char* bytes, std::size_t /*one*/, std::size_t size, void* user) noexcept {
+    auto& transfer = *static_cast<Transfer*>(user);
+    return transfer.guarded([&] {
+      if (std::string_view(bytes, size) == "\r\n" && !transfer.has_begun_) transfer.hear_size();
+      return size;
+    });
+  }
+
+  static std::size_t receive(
+      char* bytes, std::size_t /*one*/, std::size_t size, void* user) noexcept {
+    auto& transfer = *static_cast<Transfer*>(user);
+    const std::span piece(reinterpret_cast<const std::uint8_t*>(bytes), size);
+    return transfer.guarded([&] { return transfer.take(piece); });
+  }
+
+  // Exceptions must not pass through curl's frames, which are C. Fewer bytes than it gave stop it.
+  template <typename Body>
+  std::size_t guarded(const Body& body) noexcept {
+    try {
+      return body();
+    } catch (...) {
+      failure_ = std::current_exception();
+      return 0;
+    }
+  }
+
+  // A server that has another file is not waited for.
+  void hear_size() const {
+    if (status() != kWhole && status() != kPart) return;
+    const auto bytes = status() == kWhole ? parse_number<std::uint64_t>(header("content-length"))
+                                          : whole_size_of(header("content-range"));
+    if (bytes && *bytes != wanted_.bytes)
+      throw DataError(concat("has ", *bytes, " bytes where there must be ", wanted_.bytes));
+  }
+
+  std::size_t take(std::span<const std::uint8_t> bytes) {
+    if (!has_begun_) begin();
+    if (is_refused_) return 0;
+    if (bytes.size() > wanted_.bytes - file_.size()) {
+      throw DataError(concat("sends more than the ", wanted_.bytes, " bytes that it must be"));
+    }
+    file_.append(bytes);
+    if (options_.progress) options_.progress(file_.size(), wanted_.bytes);
+    return bytes.size();
+  }
+
+  /// Looks at the answer before its first byte is taken.
+  void begin() {
+    has_begun_ = true;
+    if (status() == kPart && from_ > 0) {
+      is_refused_ = first_byte_of(header("content-range")) != from_;
+    } else {
+      is_refused_ = status() != kWhole;
+      // The body begins at the file's first byte, although a later one was asked for.
+      if (!is_refused_ && from_ > 0) file_.restart();
+    }
+  }
+
+  TransferResult result_of(CURLcode code) const {
     TransferResult result;
-    const long status = status_of(curl_.get());
-    const bool refused =
-        reception.refused || (code == CURLE_OK && status != kWhole && !reception.begun);
-    if (refused) {
-      result.error = {static_cast<int>(status), transfer_errors()};
-      result.may_pass = status_may_pass(status) || status == kPart;
-      if (status == kPart) result.detail = "the server sent another part than it was asked for";
+    const long answer = status();
+    if (is_refused_ || (code == CURLE_OK && answer != kWhole && !has_begun_)) {
+      result.error = {static_cast<int>(answer), transfer_errors()};
+      result.may_pass = status_may_pass(answer) || answer == kPart;
+      if (answer == kPart) result.detail = "the server sent another part than it was asked for";
     } else if (code != CURLE_OK) {
       result.error = {static_cast<int>(code), transfer_errors()};
       result.may_pass = may_pass(code);
       result.is_stalled = code == CURLE_OPERATION_TIMEDOUT;
       result.detail = reason_;
     }
-    const std::string tag = header(curl_.get(), "etag");
+    const std::string tag = header("etag");
     if (is_strong_tag(tag)) result.entity_tag = tag;
     curl_off_t seconds = 0;
     curl_easy_getinfo(curl_.get(), CURLINFO_RETRY_AFTER, &seconds);
@@ -369,9 +331,29 @@ class Transfer {
     return result;
   }
 
-  const TransferOptions& options_;
+  long status() const {
+    long status = 0;
+    curl_easy_getinfo(curl_.get(), CURLINFO_RESPONSE_CODE, &status);
+    return status;
+  }
+
+  std::string header(const char* name) const {
+    curl_header* found = nullptr;
+    const auto status = curl_easy_header(curl_.get(), name, 0, CURLH_HEADER, -1, &found);
+    return status == CURLHE_OK ? found->value : "";
+  }
+
+  const Download& wanted_;
+  PartialFile& file_;
+  const DownloadOptions& options_;
   std::unique_ptr<CURL, FreeCurl> curl_;
   char reason_[CURL_ERROR_SIZE] = "";
+
+  // Of one request:
+  std::uint64_t from_ = 0;
+  bool has_begun_ = false;
+  bool is_refused_ = false;  // the body is that of an error page, or of another part
+  std::exception_ptr failure_;
 };
 
 constexpr int kRangeNotSatisfiable = 416;
@@ -400,18 +382,18 @@ void notify(const DownloadOptions& options, const std::string& text) {
 
 void pause(const DownloadOptions& options, int attempt, std::chrono::seconds asked) {
   auto length = options.first_pause;
-  for (int i = 1; i < attempt && length < options.longest_pause; ++i) length *= 2;
+  for (int i = 1; i < attempt && length < kLongestPause; ++i) length *= 2;
   const auto wished = std::max<std::chrono::milliseconds>(length, asked);
-  std::this_thread::sleep_for(std::min(wished, options.longest_pause));
+  std::this_thread::sleep_for(std::min(wished, kLongestPause));
 }
 
-/// Brings the whole file from one address; throws when that cannot give it.
-void bring(const std::string& address, Arrival& arrival, PartialFile& file, Transfer& transfer,
-    const DownloadOptions& options) {
+/// Downloads the whole file from one address; throws when all attempts have failed.
+void bring(const std::string& address, const Download& wanted, PartialFile& file,
+    Transfer& transfer, const DownloadOptions& options) {
   std::string entity_tag;
   for (int attempt = 1;; ++attempt) {
     const std::uint64_t before = file.size();
-    const auto result = transfer.get(address, file.size(), entity_tag, arrival);
+    const auto result = transfer.get(address, entity_tag);
     entity_tag = result.entity_tag;
     if (result.error) {
       const std::string& detail = result.detail;
@@ -426,7 +408,7 @@ void bring(const std::string& address, Arrival& arrival, PartialFile& file, Tran
       pause(options, attempt, result.retry_after);
       continue;
     }
-    const auto fault = arrival.fault();
+    const auto fault = fault_of(file, wanted);
     if (!fault) return;
     file.restart();
     // What was kept from before may be to blame.
@@ -437,15 +419,14 @@ void bring(const std::string& address, Arrival& arrival, PartialFile& file, Tran
 
 /// Asks one address after the other.
 void bring_from_any(const Download& wanted, PartialFile& file, const DownloadOptions& options) {
-  Arrival arrival(wanted, file, options);
-  if (file.size() == wanted.bytes && !arrival.fault()) return;
+  if (file.size() == wanted.bytes && !fault_of(file, wanted)) return;
   if (file.size() >= wanted.bytes) file.restart();
-  Transfer transfer(options.transfer);
+  Transfer transfer(wanted, file, options);
   for (std::size_t i = 0;; ++i) {
     const bool last = i + 1 == wanted.addresses.size();
     const std::string& address = wanted.addresses[i];
     try {
-      bring(address, arrival, file, transfer, options);
+      bring(address, wanted, file, transfer, options);
       return;
     } catch (const DataError& error) {
       file.restart();
@@ -473,15 +454,10 @@ PartialFile::PartialFile(const std::filesystem::path& directory, const std::stri
       size_(size_of(file_.get(), path_)) {}
 
 void PartialFile::append(std::span<const std::uint8_t> bytes) {
-  while (!bytes.empty()) {
-    const auto offset = static_cast<off_t>(size_);
-    const ssize_t count =
-        retried([&] { return ::pwrite(file_.get(), bytes.data(), bytes.size(), offset); });
-    if (count < 0) throw_errno("write", path_);
-    sign_of_life();
-    size_ += static_cast<std::uint64_t>(count);
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-  }
+  // sha256() moves the place at which is written.
+  if (::lseek(file_.get(), static_cast<off_t>(size_), SEEK_SET) < 0) throw_errno("write", path_);
+  write_all(file_.get(), bytes, path_);
+  size_ += bytes.size();
 }
 
 void PartialFile::restart() {

@@ -23,7 +23,6 @@ class PartialFile {
   PartialFile(const std::filesystem::path& directory, const std::string& name);
 
   std::uint64_t size() const { return size_; }
-  const std::string& path() const { return path_; }
 
   /// Adds bytes at the end.
   void append(std::span<const std::uint8_t> bytes);
@@ -52,15 +51,6 @@ class PartialFile {
   std::uint64_t size_ = 0;
 };
 
-/// Options of the transfers of a download.
-struct TransferOptions {
-  std::chrono::milliseconds connect_timeout = std::chrono::seconds(30);
-  std::int64_t slowest_bytes_per_second = 1000;  ///< less than this for `slow_time` ends it
-  std::chrono::seconds slow_time = std::chrono::seconds(15);
-  std::filesystem::path certificates;  ///< PEM file of authorities, instead of the system's
-  bool plain_on_loopback = false;      ///< http:// to this host alone: for tests
-};
-
 /// A file on the net: its addresses, and what its content must be.
 struct Download {
   std::string name;                    ///< of the file, without a folder
@@ -71,15 +61,17 @@ struct Download {
 
 /// Options of download().
 struct DownloadOptions {
-  TransferOptions transfer;
   int attempts = 4;  ///< at each address, for failures that may pass
-  std::chrono::milliseconds first_pause = std::chrono::seconds(1);  ///< doubles each time
-  std::chrono::milliseconds longest_pause = std::chrono::seconds(30);
+  std::chrono::milliseconds first_pause = std::chrono::seconds(1);  ///< doubles each time, to 30 s
+  std::chrono::seconds slow_time = std::chrono::seconds(15);        ///< of under 1000 bytes/s: ends
+  std::filesystem::path certificates;  ///< PEM file of authorities, instead of the system's
+  bool plain_on_loopback = false;      ///< http:// to this host alone: for tests
   std::function<void(std::uint64_t bytes, std::uint64_t of)> progress;  ///< called for each piece
   std::function<void(const std::string& text)> notice;  ///< hears why something is tried again
 };
 
-/// Brings a file into a folder, which it makes; false if it was there already and right.
+/// Downloads a file into a folder, which it makes; returns false if the right file is there
+/// already.
 ///
 /// Bytes grow in `.NAME.part`, where a later call goes on, and get the name only when size and
 /// SHA-256 are right: more bytes than there must be end the transfer at once. Content that is wrong

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <optional>
 #include <string_view>
 
@@ -49,8 +48,7 @@ char lower(char c) { return 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + '
 
 /// Names text by its first 256 bytes, none of which is a control character.
 std::optional<std::string_view> kind_of_text(std::span<const std::uint8_t> bytes) {
-  const auto seen = bytes.first(std::min<std::size_t>(bytes.size(), 256));
-  std::string front(seen.begin(), seen.end());
+  std::string front(text_of(bytes).substr(0, 256));
   const bool is_text = std::none_of(front.begin(), front.end(),
       [](char c) { return static_cast<unsigned char>(c) < 0x20 && !is_blank(c); });
   if (!is_text) return std::nullopt;
@@ -115,11 +113,8 @@ class TiffBytes {
 
   std::optional<std::uint32_t> number(std::size_t offset, std::size_t width) const {
     if (offset > bytes_.size() || bytes_.size() - offset < width) return std::nullopt;
-    std::uint32_t value = 0;
-    for (std::size_t i = 0; i < width; ++i) {
-      value = value << 8 | bytes_[offset + (is_little_ ? width - 1 - i : i)];
-    }
-    return value;
+    const auto bytes = bytes_.subspan(offset, width);
+    return static_cast<std::uint32_t>(is_little_ ? little_endian(bytes) : big_endian(bytes));
   }
 
  private:

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -26,7 +25,7 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
-/// The pixels of an image that someone else holds: row by row without gaps, the channels of a pixel
+/// A view of pixels that belong to another object: row by row without gaps, the channels of a pixel
 /// together.
 struct ImageView {
   ImageSize size;
@@ -75,6 +74,23 @@ enum class ImageKind { kJpeg, kPng };
 /// text, ...).
 ImageKind image_kind(std::span<const std::uint8_t> bytes, const std::string& name);
 
+/// The orientation of the camera.
+struct ExifOrientation {
+  int value = 1;  ///< 1 to 8: the tag's numbers; 1 is upright
+  bool is_damaged = false;
+};
+
+/// The facts about an image file that its header gives.
+struct ImageInfo {
+  ImageKind kind = ImageKind::kJpeg;
+  ImageSize size;    ///< as stored, before the orientation is applied
+  int channels = 3;  ///< of a pixel in the file: 1 grey or palette, 2 grey and alpha, 3, 4
+  ExifOrientation exif;
+  std::size_t first_scan = 0;  ///< of a JPEG file: the offset of its marker
+  int bit_depth = 8;           ///< of a PNG file: bits of a sample
+  bool interlaced = false;     ///< of a PNG file
+};
+
 /// Limits of what a file may ask for; checked after its header and before memory is allocated.
 struct ImageLimits {
   std::int64_t side = 16'384;                   ///< pixels
@@ -109,12 +125,6 @@ Box stored_box(const Box& oriented, ImageSize stored, int orientation);
 
 /// Turns an image; the orientation must be 1 to 8.
 Image turned(const ImageView& stored, int orientation);
-
-/// The orientation of the camera.
-struct ExifOrientation {
-  int value = 1;  ///< 1 to 8: the tag's numbers; 1 is upright
-  bool is_damaged = false;
-};
 
 /// Finds the orientation in EXIF data, which has the form of a TIFF file.
 ///

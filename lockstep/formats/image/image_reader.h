@@ -3,22 +3,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <variant>
 
 #include "lockstep/formats/image/image.h"
-#include "lockstep/formats/image/jpeg.h"
-#include "lockstep/formats/image/png.h"
 
 namespace lockstep {
-
-/// The facts about an image file that its header gives.
-struct ImageInfo {
-  ImageKind kind = ImageKind::kJpeg;
-  ImageSize size;       ///< after the orientation, if that is applied
-  int channels = 3;     ///< of a pixel in the file: 1 grey or palette, 2 grey and alpha, 3, 4
-  int orientation = 1;  ///< 1 to 8 as EXIF numbers them, whether applied or not
-  bool exif_is_damaged = false;  ///< its orientation was then taken as 1
-};
 
 /// A reader of a JPEG or PNG file in memory: the pixels of the whole or a part, as RGB.
 ///
@@ -40,7 +28,9 @@ class ImageReader {
       std::span<const std::uint8_t> bytes, std::string name, const ImageOptions& options = {});
 
   const ImageInfo& info() const { return info_; }
-  ImageSize size() const { return info_.size; }
+
+  /// Returns the size of what read() gives: after the orientation, if that is applied.
+  ImageSize size() const { return oriented_size(info_.size, orientation()); }
 
   /// Decodes the image.
   Image read() const;
@@ -53,10 +43,11 @@ class ImageReader {
   void read(const Box& box, Image& out) const;
 
  private:
+  int orientation() const { return options_.apply_orientation ? info_.exif.value : 1; }
+
   std::span<const std::uint8_t> bytes_;
   std::string name_;
   ImageOptions options_;
-  std::variant<JpegHeader, PngHeader> header_;
   ImageInfo info_;
 };
 

@@ -93,7 +93,7 @@ class HeaderParser {
       std::span<const std::uint8_t> bytes, const std::string& name, const ImageLimits& limits)
       : bytes_(bytes), name_(name), limits_(limits) {}
 
-  JpegHeader parse() {
+  ImageInfo parse() {
     if (byte() != 0xff || byte() != kStartOfImage) {
       marker_offset_ = 0;
       fail("no JPEG image: it does not begin with the marker of one");
@@ -176,7 +176,6 @@ class HeaderParser {
     if (frame[0] != 8) fail("JPEG with ", int{frame[0]}, " bits a sample is not read, only 8");
     header_.size = {frame[3] << 8 | frame[4], frame[1] << 8 | frame[2]};
     header_.channels = frame[5];
-    header_.progressive = marker == kProgressive;
     take_components(frame.subspan(kFixedFrameBytes - 2));
     check_limits(header_.size, limits_, name_, marker_offset_);
     has_frame_ = true;
@@ -237,7 +236,7 @@ class HeaderParser {
   bool has_frame_ = false;
   bool has_exif_ = false;
   std::array<Sampling, 4> sampling_{};
-  JpegHeader header_;
+  ImageInfo header_;
 };
 
 // Fancy upsampling mixes a sample of colour with its neighbours; at the edge of what is decoded
@@ -327,7 +326,7 @@ void check_has_end(
   refuse_at(name, bytes.size(), "the file ends before its JPEG image does: it was cut");
 }
 
-void start(Decompressor& decompressor, const JpegHeader& header) {
+void start(Decompressor& decompressor, const ImageInfo& header) {
   auto& info = decompressor.info();
   decompressor.run([&] {
     jpeg_read_header(&info, TRUE);
@@ -479,13 +478,13 @@ void set_parameters(
 
 }  // namespace
 
-JpegHeader read_jpeg_header(
+ImageInfo read_jpeg_header(
     std::span<const std::uint8_t> bytes, const std::string& name, const ImageLimits& limits) {
   return HeaderParser(bytes, name, limits).parse();
 }
 
 void decode_jpeg(std::span<const std::uint8_t> bytes, const std::string& name,
-    const JpegHeader& header, int scan_limit, const Box& box, Image& out) {
+    const ImageInfo& header, int scan_limit, const Box& box, Image& out) {
   check_has_end(bytes, header.first_scan, name);
   Decompressor decompressor(bytes, name, scan_limit);
   start(decompressor, header);

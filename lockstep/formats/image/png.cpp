@@ -7,7 +7,6 @@
 #include <new>
 #include <png.h>
 #include <string_view>
-#include <vector>
 #include <zlib.h>
 
 #include "lockstep/core/error.h"
@@ -96,18 +95,19 @@ bool is_depth_allowed(int depth, int colour_type) {
   return (depth == 1 || depth == 2 || depth == 4) && (colour_type == 0 || colour_type == 3);
 }
 
-PngHeader read_first_chunk(const Chunk& chunk, const std::string& name, const ImageLimits& limits) {
+ImageInfo read_first_chunk(const Chunk& chunk, const std::string& name, const ImageLimits& limits) {
   if (chunk.type != "IHDR" || chunk.content.size() != kHeaderBytes) {
     refuse_at(name, chunk.offset, "the first chunk of the PNG image is not an IHDR of 13 bytes");
   }
   const auto& content = chunk.content;
   const std::size_t offset = chunk.offset + 8;
   const int colour_type = content[9];
-  PngHeader header{.size = {word_at(content, 0), word_at(content, 4)},
+  ImageInfo header{.kind = ImageKind::kPng,
+      .size = {word_at(content, 0), word_at(content, 4)},
       .channels = channels_of(colour_type, name, offset + 9),
+      .exif = {},
       .bit_depth = content[8],
-      .interlaced = content[12] == 1,
-      .exif = {}};
+      .interlaced = content[12] == 1};
   if (!is_depth_allowed(header.bit_depth, colour_type)) {
     refuse_at(name, offset + 8, "a PNG image of colour type ", colour_type, " cannot have ",
         header.bit_depth, " bits a sample");
@@ -122,7 +122,7 @@ PngHeader read_first_chunk(const Chunk& chunk, const std::string& name, const Im
 
 /// Refuses what deflate cannot give; the filter bytes, one a row, count as pixels do.
 void check_enough_bytes(
-    const PngHeader& header, std::uint64_t compressed, const std::string& name) {
+    const ImageInfo& header, std::uint64_t compressed, const std::string& name) {
   const auto bits =
       static_cast<std::uint64_t>(header.size.width * header.channels * header.bit_depth);
   const std::uint64_t needed =
@@ -207,7 +207,7 @@ void leave_out_other_chunks(png_structp png) {
 }
 
 /// Reads what stands before the pixels, and asks for samples of 8 bits.
-void start_png(PngReader& reader, const PngHeader& header) {
+void start_png(PngReader& reader, const ImageInfo& header) {
   png_structp png = reader.png();
   reader.run([&] {
     png_set_user_limits(png, static_cast<png_uint_32>(header.size.width),
@@ -271,7 +271,7 @@ class RowConverter {
 };
 
 /// Each pass of an interlaced image touches all rows, so all must be there.
-void read_interlaced(PngReader& reader, const PngHeader& header, const Box& box,
+void read_interlaced(PngReader& reader, const ImageInfo& header, const Box& box,
     const RowConverter& converter, Image& out) {
   Image whole = Image::of_size(header.size, header.channels);
   std::vector<png_bytep> rows;
@@ -283,7 +283,7 @@ void read_interlaced(PngReader& reader, const PngHeader& header, const Box& box,
   }
 }
 
-void read_plain_rows(PngReader& reader, const PngHeader& header, const Box& box,
+void read_plain_rows(PngReader& reader, const ImageInfo& header, const Box& box,
     const RowConverter& converter, Image& out) {
   std::vector<std::uint8_t> row(static_cast<std::size_t>(header.size.width * header.channels));
   for (std::int64_t y = 0; y < box.top + box.height; ++y) {
@@ -295,11 +295,11 @@ void read_plain_rows(PngReader& reader, const PngHeader& header, const Box& box,
 
 }  // namespace
 
-PngHeader read_png_header(
+ImageInfo read_png_header(
     std::span<const std::uint8_t> bytes, const std::string& name, const ImageLimits& limits) {
   if (bytes.size() < kSignatureBytes)
     refuse_at(name, bytes.size(), "the file ends inside its signature");
-  PngHeader header = read_first_chunk(chunk_at(bytes, kSignatureBytes, name), name, limits);
+  ImageInfo header = read_first_chunk(chunk_at(bytes, kSignatureBytes, name), name, limits);
   std::uint64_t compressed = 0;
   for_each_chunk(bytes, name, [&](const Chunk& chunk) {
     if (chunk.type == "IDAT") compressed += chunk.content.size();
@@ -310,7 +310,7 @@ PngHeader read_png_header(
 }
 
 void decode_png(std::span<const std::uint8_t> bytes, const std::string& name,
-    const PngHeader& header, const Box& box, Image& out) {
+    const ImageInfo& header, const Box& box, Image& out) {
   check_checksums(bytes, name);
   PngReader reader(bytes, name);
   start_png(reader, header);

@@ -9,20 +9,12 @@
 
 namespace lockstep {
 
-/// The chunks of a PNG file before its pixels (W3C Portable Network Graphics, third edition).
-struct PngHeader {
-  ImageSize size;     ///< as stored
-  int channels = 3;   ///< samples of a pixel: 1 grey or index, 2 with alpha, 3 RGB, 4 with alpha
-  int bit_depth = 8;  ///< bits of a sample
-  bool interlaced = false;
-  ExifOrientation exif;
-};
-
-/// Walks over the chunks up to IEND without looking at the pixels; no memory is allocated.
+/// Walks over the chunks of a PNG file (W3C Portable Network Graphics, third edition) up to IEND
+/// without looking at the pixels; no memory is allocated.
 ///
 /// A file that is cut, whose chunks leave it, or whose IDAT chunks are too short for its pixels
 /// even at deflate's best ratio is a DataError; sizes beyond the limits are, too.
-PngHeader read_png_header(
+ImageInfo read_png_header(
     std::span<const std::uint8_t> bytes, const std::string& name, const ImageLimits& limits = {});
 
 /// Decodes a part of a PNG file, as stored, to RGB; the box must lie in the image.
@@ -30,7 +22,7 @@ PngHeader read_png_header(
 /// Chunks that say how to show the image (colour profiles, gamma, transparent colours) and texts
 /// are passed over; no memory is given to them. What libpng only warns of is a DataError.
 void decode_png(std::span<const std::uint8_t> bytes, const std::string& name,
-    const PngHeader& header, const Box& box, Image& out);
+    const ImageInfo& header, const Box& box, Image& out);
 
 /// Makes a PNG file of 8 bits a channel: 1 grey, 2 grey and alpha, 3 RGB, 4 RGB and alpha.
 std::vector<std::uint8_t> encode_png(const ImageView& image);

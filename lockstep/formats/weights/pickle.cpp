@@ -75,7 +75,7 @@ struct Machine {
     if (end == rest.end()) throw DataError("a name does not end");
     const auto size = static_cast<std::size_t>(end - rest.begin());
     next_ += size + 1;
-    return {reinterpret_cast<const char*>(rest.data()), size};
+    return text_of(rest.first(size));
   }
 
   void push(Value value) {
@@ -105,14 +105,14 @@ struct Machine {
   }
 
   Text text_from(std::span<const std::uint8_t> bytes) {
-    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    const std::string_view text = text_of(bytes);
     if (!is_utf8(text)) throw DataError(concat("the text ", printable(text), " is not UTF-8"));
     return &arena_.texts.emplace_back(text);
   }
 
   void push_name(std::string name) { push(&arena_.names.emplace_back(Name{std::move(name)})); }
 
-  // Of what no tensor is made of.
+  // For values that are no part of a tensor.
   void push_unread(const Name& what) { push(&what); }
 
   void skip(std::uint64_t size, const Name& what) {
@@ -218,11 +218,7 @@ struct Machine {
     push(size == 0 ? std::int64_t{0} : static_cast<std::int64_t>(bits << unused) >> unused);
   }
 
-  void push_float() {
-    std::uint64_t bits = 0;
-    for (const std::uint8_t byte : take(8)) bits = bits << 8 | byte;
-    push(std::bit_cast<double>(bits));
-  }
+  void push_float() { push(std::bit_cast<double>(big_endian(take(8)))); }
 
   void push_frozen_set() {
     pop_to_mark();

@@ -1,13 +1,10 @@
 #include "lockstep/formats/weights/safetensors.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
-#include <string>
 #include <string_view>
 #include <unordered_set>
 #include <utility>
@@ -17,8 +14,6 @@
 #include "lockstep/core/text.h"
 #include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/input_file.h"
-#include "lockstep/formats/output_file.h"
-#include "lockstep/formats/weights/tensor_file.h"
 
 namespace lockstep {
 namespace {
@@ -216,8 +211,7 @@ std::string_view header_text(std::span<const std::uint8_t> bytes, const std::str
     refuse_at(file, 0, "a header of ", length, " bytes in a file of ", bytes.size(),
         ": it was cut, or is not a safetensors file");
   }
-  const auto* front = reinterpret_cast<const char*>(bytes.data() + kLengthBytes);
-  const std::string_view text(front, static_cast<std::size_t>(length));
+  const std::string_view text = text_of(bytes.subspan(kLengthBytes, length));
   if (!text.starts_with('{')) refuse_at(file, kLengthBytes, "the header does not begin with {");
   return text;
 }
@@ -359,13 +353,6 @@ void write_safetensors(ByteSink& sink, std::span<const TensorEntry> entries,
   sink.write(length);
   sink.write(header);
   for (const std::size_t place : order) sink.write(entries[place].bytes);
-}
-
-void write_safetensors(const std::filesystem::path& path, std::span<const TensorEntry> entries,
-    const std::map<std::string, std::string>& metadata) {
-  AtomicFile file(path);
-  write_safetensors(file, entries, metadata);
-  file.commit();
 }
 
 }  // namespace lockstep

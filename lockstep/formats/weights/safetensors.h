@@ -21,17 +21,14 @@ TensorFile read_safetensors(const std::filesystem::path& path);
 /// Does the same with bytes in memory, which must outlive the result; `name` stands in messages.
 TensorFile parse_safetensors(std::span<const std::uint8_t> bytes, const std::string& name);
 
-/// Writes a safetensors file: complete or not there, the same bytes for the same arguments.
+/// Writes a safetensors file into a sink, piece by piece: no tensor is copied, and the same
+/// arguments give the same bytes.
 ///
 /// The header lists the tensors in the given order. Their bytes lie by type, widest first, then by
 /// name, as those of the format's own library do: so each is aligned, and entries in that order
 /// give that library's file, byte for byte. A tensor whose bytes do not fit type and shape, a type
 /// that the format lacks, a name twice or not UTF-8, or a header above 100 MB is an
 /// InvalidArgument.
-void write_safetensors(const std::filesystem::path& path, std::span<const TensorEntry> entries,
-    const std::map<std::string, std::string>& metadata = {});
-
-/// Does the same into a sink, piece by piece: no tensor is copied.
 void write_safetensors(ByteSink& sink, std::span<const TensorEntry> entries,
     const std::map<std::string, std::string>& metadata = {});
 

@@ -6,14 +6,15 @@
 #include <limits>
 #include <set>
 #include <unordered_set>
-#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 
 namespace lockstep {
-
 namespace {
+
+// The most dimensions that a tensor of PyTorch can have in its iterators.
+constexpr std::size_t kMostDimensions = 64;
 
 struct Row {
   ElementType type;
@@ -62,6 +63,68 @@ std::optional<ElementType> find(std::string_view Row::*column, std::string_view 
   return row->type;
 }
 
+std::string first_parts(const std::vector<TensorEntry>& entries) {
+  std::set<std::string> parts;
+  for (const TensorEntry& entry : entries) {
+    const std::size_t dot = entry.name.find('.');
+    if (dot != std::string::npos) parts.insert(entry.name.substr(0, dot));
+  }
+  return parts.empty() ? "none" : first_of({parts.begin(), parts.end()}, parts.size());
+}
+
+struct Dimension {
+  std::size_t size = 1;
+  std::size_t stride = 0;  // in elements of the source
+};
+
+// Neighbours that one loop can walk become one: height and width of channels last do.
+std::vector<Dimension> merged(
+    std::span<const std::int64_t> shape, std::span<const std::int64_t> strides) {
+  std::vector<Dimension> dimensions;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] == 1) continue;
+    const Dimension next{static_cast<std::size_t>(shape[i]), static_cast<std::size_t>(strides[i])};
+    if (!dimensions.empty() && dimensions.back().stride == next.size * next.stride) {
+      dimensions.back() = {dimensions.back().size * next.size, next.stride};
+    } else {
+      dimensions.push_back(next);
+    }
+  }
+  return dimensions;
+}
+
+// The longer loop runs inside; a plane of a convolution's weight lies in the nearest cache, so the
+// order in which it is written does not matter.
+template <std::size_t kBytes>
+void copy_plane(
+    std::uint8_t*& to, const std::uint8_t* from, const Dimension& outer, const Dimension& inner) {
+  const bool is_outer_longer = outer.size > inner.size;
+  const Dimension &slow = is_outer_longer ? inner : outer, &fast = is_outer_longer ? outer : inner;
+  const std::size_t slow_step = (is_outer_longer ? 1 : inner.size) * kBytes;
+  const std::size_t fast_step = (is_outer_longer ? inner.size : 1) * kBytes;
+  for (std::size_t i = 0; i < slow.size; ++i) {
+    const std::uint8_t* source = from + i * slow.stride * kBytes;
+    std::uint8_t* target = to + i * slow_step;
+    for (std::size_t k = 0; k < fast.size; ++k) {
+      std::memcpy(target, source, kBytes);
+      target += fast_step;
+      source += fast.stride * kBytes;
+    }
+  }
+  to += outer.size * inner.size * kBytes;
+}
+
+template <std::size_t kBytes>
+void copy_all(std::uint8_t*& to, const std::uint8_t* from, std::span<const Dimension> dimensions) {
+  if (dimensions.size() == 2) {
+    copy_plane<kBytes>(to, from, dimensions[0], dimensions[1]);
+    return;
+  }
+  const Dimension& outermost = dimensions.front();
+  for (std::size_t i = 0; i < outermost.size; ++i)
+    copy_all<kBytes>(to, from + i * outermost.stride * kBytes, dimensions.subspan(1));
+}
+
 }  // namespace
 
 std::size_t bytes_of(ElementType type) { return row_of(type).bytes; }
@@ -80,19 +143,6 @@ std::optional<ElementType> element_type_of_torch(std::string_view name) {
 std::optional<ElementType> element_type_of_safetensors(std::string_view name) {
   return find(&Row::safetensors, name);
 }
-
-namespace {
-
-std::string first_parts(const std::vector<TensorEntry>& entries) {
-  std::set<std::string> parts;
-  for (const TensorEntry& entry : entries) {
-    const std::size_t dot = entry.name.find('.');
-    if (dot != std::string::npos) parts.insert(entry.name.substr(0, dot));
-  }
-  return parts.empty() ? "none" : first_of({parts.begin(), parts.end()}, parts.size());
-}
-
-}  // namespace
 
 TensorFile::TensorFile(std::vector<TensorEntry> entries,
     std::map<std::string, std::string> metadata, FileMemory memory)
@@ -179,63 +229,6 @@ bool is_contiguous(std::span<const std::int64_t> shape, std::span<const std::int
   }
   return true;
 }
-
-namespace {
-
-struct Dimension {
-  std::size_t size = 1;
-  std::size_t stride = 0;  // in elements of the source
-};
-
-// Neighbours that one loop can walk become one: height and width of channels last do.
-std::vector<Dimension> merged(
-    std::span<const std::int64_t> shape, std::span<const std::int64_t> strides) {
-  std::vector<Dimension> dimensions;
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] == 1) continue;
-    const Dimension next{static_cast<std::size_t>(shape[i]), static_cast<std::size_t>(strides[i])};
-    if (!dimensions.empty() && dimensions.back().stride == next.size * next.stride) {
-      dimensions.back() = {dimensions.back().size * next.size, next.stride};
-    } else {
-      dimensions.push_back(next);
-    }
-  }
-  return dimensions;
-}
-
-// The longer loop runs inside; a plane of a convolution's weight lies in the nearest cache, so the
-// order in which it is written does not matter.
-template <std::size_t kBytes>
-void copy_plane(
-    std::uint8_t*& to, const std::uint8_t* from, const Dimension& outer, const Dimension& inner) {
-  const bool is_outer_longer = outer.size > inner.size;
-  const Dimension &slow = is_outer_longer ? inner : outer, &fast = is_outer_longer ? outer : inner;
-  const std::size_t slow_step = (is_outer_longer ? 1 : inner.size) * kBytes;
-  const std::size_t fast_step = (is_outer_longer ? inner.size : 1) * kBytes;
-  for (std::size_t i = 0; i < slow.size; ++i) {
-    const std::uint8_t* source = from + i * slow.stride * kBytes;
-    std::uint8_t* target = to + i * slow_step;
-    for (std::size_t k = 0; k < fast.size; ++k) {
-      std::memcpy(target, source, kBytes);
-      target += fast_step;
-      source += fast.stride * kBytes;
-    }
-  }
-  to += outer.size * inner.size * kBytes;
-}
-
-template <std::size_t kBytes>
-void copy_all(std::uint8_t*& to, const std::uint8_t* from, std::span<const Dimension> dimensions) {
-  if (dimensions.size() == 2) {
-    copy_plane<kBytes>(to, from, dimensions[0], dimensions[1]);
-    return;
-  }
-  const Dimension& outermost = dimensions.front();
-  for (std::size_t i = 0; i < outermost.size; ++i)
-    copy_all<kBytes>(to, from + i * outermost.stride * kBytes, dimensions.subspan(1));
-}
-
-}  // namespace
 
 void copy_row_major(std::span<std::uint8_t> to, std::span<const std::uint8_t> from,
     std::span<const std::int64_t> shape, std::span<const std::int64_t> strides,

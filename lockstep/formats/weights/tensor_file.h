@@ -117,11 +117,8 @@ class TensorFile {
   FileMemory memory_;
 };
 
-/// The most dimensions that a tensor of PyTorch can have in its iterators.
-inline constexpr std::size_t kMostDimensions = 64;
-
 /// Returns the bytes of a tensor; nothing if a size is negative, their product has no place in 63
-/// bits, or there are more than kMostDimensions.
+/// bits, or there are more than 64 dimensions.
 ///
 /// Sizes of 0 count as 1 for that bound: the strides of an empty tensor must not overflow, either.
 std::optional<std::uint64_t> tensor_bytes(ElementType type, std::span<const std::int64_t> shape);

@@ -5,17 +5,12 @@
 #include <limits>
 #include <optional>
 #include <set>
-#include <span>
 #include <utility>
-#include <variant>
 
-#include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/byte_fields.h"
 #include "lockstep/formats/input_file.h"
-#include "lockstep/formats/output_file.h"
 #include "lockstep/formats/weights/pickle.h"
-#include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/formats/weights/torch_rules.h"
 #include "lockstep/formats/weights/zip_archive.h"
 
@@ -267,20 +262,6 @@ TorchFile parse_archive(std::span<const std::uint8_t> bytes, const std::string& 
   return {name, builder.build(pickle.root, 0), FileMemory(memory, file)};
 }
 
-}  // namespace
-
-TorchFile read_torch_file(const std::filesystem::path& path) {
-  const auto memory = std::make_shared<TorchMemory>();
-  const MappedFile& file = memory->file.emplace(path);
-  return file.checked([&] { return parse_archive(file.bytes(), file.name(), memory); });
-}
-
-TorchFile parse_torch_file(std::span<const std::uint8_t> bytes, const std::string& name) {
-  return parse_archive(bytes, name, std::make_shared<TorchMemory>());
-}
-
-namespace {
-
 constexpr std::size_t kMostNameBytes = 256 << 20;
 constexpr std::size_t kMostOthersListed = 3;
 
@@ -411,24 +392,6 @@ std::string advice_on(
   return concat(which, "; ", rest);
 }
 
-}  // namespace
-
-MixedContent::MixedContent(
-    const std::string& file, std::vector<std::string> which, std::string others)
-    : DataError(concat(file, ": ", advice_on(which, others, ""))),
-      parts(std::move(which)),
-      rest(std::move(others)) {}
-
-std::string MixedContent::advice(const std::string& flag) const {
-  return advice_on(parts, rest, concat(flag, ' '));
-}
-
-TensorFile tensors_of(const TorchFile& file, std::string_view only) {
-  return Collector(file, only).collect();
-}
-
-namespace {
-
 /// A writer of the pickle of an OrderedDict from names to tensors, the key of each storage being
 /// the place of its tensor. Opcodes and their order are those of torch.save, less the numbers under
 /// which it keeps values for later use.
@@ -536,6 +499,30 @@ void check_readable(const std::string& pickle, std::size_t tensors) {
 
 }  // namespace
 
+TorchFile read_torch_file(const std::filesystem::path& path) {
+  const auto memory = std::make_shared<TorchMemory>();
+  const MappedFile& file = memory->file.emplace(path);
+  return file.checked([&] { return parse_archive(file.bytes(), file.name(), memory); });
+}
+
+TorchFile parse_torch_file(std::span<const std::uint8_t> bytes, const std::string& name) {
+  return parse_archive(bytes, name, std::make_shared<TorchMemory>());
+}
+
+MixedContent::MixedContent(
+    const std::string& file, std::vector<std::string> which, std::string others)
+    : DataError(concat(file, ": ", advice_on(which, others, ""))),
+      parts(std::move(which)),
+      rest(std::move(others)) {}
+
+std::string MixedContent::advice(const std::string& flag) const {
+  return advice_on(parts, rest, concat(flag, ' '));
+}
+
+TensorFile tensors_of(const TorchFile& file, std::string_view only) {
+  return Collector(file, only).collect();
+}
+
 void write_torch_file(ByteSink& sink, std::span<const TensorEntry> entries) {
   check_entries("write_torch_file", entries);
   const std::string pickle = PickleWriter().write(entries);
@@ -550,12 +537,6 @@ void write_torch_file(ByteSink& sink, std::span<const TensorEntry> entries) {
   }
   zip.add("archive/version", "3\n");
   zip.finish();
-}
-
-void write_torch_file(const std::filesystem::path& path, std::span<const TensorEntry> entries) {
-  AtomicFile file(path);
-  write_torch_file(file, entries);
-  file.commit();
 }
 
 }  // namespace lockstep

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -93,13 +92,10 @@ struct MixedContent : DataError {
 TensorFile tensors_of(const TorchFile& file, std::string_view only = "");
 
 /// Writes name -> tensor as an OrderedDict that Python's `torch.load` reads with its default
-/// `weights_only=True`: complete or not there, the same bytes for the same arguments.
+/// `weights_only=True`; the same arguments give the same bytes.
 ///
 /// A tensor whose bytes do not fit type and shape, a name that is empty, twice there or not UTF-8,
 /// and more tensors than read_torch_file() takes (some 100,000) are an InvalidArgument.
-void write_torch_file(const std::filesystem::path& path, std::span<const TensorEntry> entries);
-
-/// Does the same into a sink.
 void write_torch_file(ByteSink& sink, std::span<const TensorEntry> entries);
 
 }  // namespace lockstep

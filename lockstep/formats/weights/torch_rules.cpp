@@ -3,12 +3,10 @@
 #include <array>
 #include <limits>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/formats/weights/tensor_file.h"
 
 namespace lockstep::pickle {
 namespace {
@@ -32,7 +30,7 @@ constexpr const char* kDefaultDict = "collections defaultdict";
 constexpr const char* kParameter = "torch._utils _rebuild_parameter";
 constexpr std::string_view kScript = "__torch__";
 
-// Of the elements of such a storage.
+// Returns the type of the elements in a storage of that class.
 std::optional<ElementType> storage_type_named(std::string_view name) {
   for (const auto& [known, type] : kStorages) {
     if (name == known) return type;
@@ -40,7 +38,7 @@ std::optional<ElementType> storage_type_named(std::string_view name) {
   return std::nullopt;
 }
 
-// By a name such as `torch float32`.
+// Finds a type by a name such as `torch float32`.
 std::optional<ElementType> element_type_named(std::string_view name) {
   constexpr std::string_view kModule = "torch ";
   if (!name.starts_with(kModule)) return std::nullopt;

@@ -32,6 +32,10 @@ constexpr std::uint16_t kHasDescriptor = 1 << 3;
 constexpr std::uint16_t kIsUtf8 = 1 << 11;
 constexpr std::uint16_t kZip64Field = 0x0001;
 
+std::uint32_t checksum_of(std::span<const std::uint8_t> bytes) {
+  return static_cast<std::uint32_t>(crc32_z(0, bytes.data(), bytes.size()));
+}
+
 /// Stands in a narrow field for a number that stands in a wide one elsewhere.
 constexpr std::uint32_t kElsewhere32 = 0xffffffff;
 constexpr std::uint16_t kElsewhere16 = 0xffff;
@@ -49,10 +53,7 @@ class Fields {
   std::uint32_t u32() { return static_cast<std::uint32_t>(number(4)); }
   std::uint64_t u64() { return number(8); }
 
-  std::string text(std::size_t bytes) {
-    const auto taken = take(bytes);
-    return {taken.begin(), taken.end()};
-  }
+  std::string text(std::size_t bytes) { return std::string(text_of(take(bytes))); }
 
   std::span<const std::uint8_t> take(std::uint64_t bytes) {
     if (offset_ > archive_.size() || bytes > archive_.size() - offset_) {
@@ -303,15 +304,6 @@ void check_descriptor(std::span<const std::uint8_t> between, std::uint64_t offse
   }
 }
 
-void check_checksum(std::span<const std::uint8_t> bytes, std::uint64_t offset,
-    const DirectoryEntry& entry, const std::string& file) {
-  const auto checksum = static_cast<std::uint32_t>(crc32_z(0, bytes.data(), bytes.size()));
-  if (checksum != entry.checksum) {
-    refuse_at(file, offset, printable(entry.name), ": the checksum of its ", bytes.size(),
-        " bytes is not the stored one: the file is damaged");
-  }
-}
-
 /// Reads the file whose header and bytes lie from where the last one ended up to `end`.
 ZipEntry stored_entry(std::span<const std::uint8_t> files, const DirectoryEntry& entry,
     std::uint64_t end, const std::string& file) {
@@ -324,33 +316,12 @@ ZipEntry stored_entry(std::span<const std::uint8_t> files, const DirectoryEntry&
   const auto bytes = until_end.subspan(offset, entry.stored);
   const std::uint64_t behind = offset + entry.stored;
   check_descriptor(until_end.subspan(behind), behind, entry, file);
-  if (entry.method == 0) check_checksum(bytes, offset, entry, file);
+  if (entry.method == 0 && checksum_of(bytes) != entry.checksum) {
+    refuse_at(file, offset, printable(entry.name), ": the checksum of its ", bytes.size(),
+        " bytes is not the stored one: the file is damaged");
+  }
   return {entry.name, bytes, offset, entry.method};
 }
-
-}  // namespace
-
-std::vector<ZipEntry> read_zip(std::span<const std::uint8_t> archive, const std::string& file) {
-  Directory directory = read_directory(archive, file);
-  auto& found = directory.entries;
-  std::sort(found.begin(), found.end(),
-      [](const auto& left, const auto& right) { return left.header < right.header; });
-  const std::uint64_t first = found.empty() ? directory.offset : found.front().header;
-  if (first != 0)
-    refuse_at(file, 0, "the first ", first, " bytes belong to no file of the archive");
-  const auto files = archive.first(directory.offset);
-  std::vector<ZipEntry> entries;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    const std::uint64_t end = i + 1 < found.size() ? found[i + 1].header : directory.offset;
-    if (end > directory.offset || end == found[i].header) {
-      refuse_at(file, end, "two files of the zip archive lie at the same place");
-    }
-    entries.push_back(stored_entry(files, found[i], end, file));
-  }
-  return entries;
-}
-
-namespace {
 
 constexpr std::uint64_t kFileAlignment = 64;
 constexpr int kZipVersion = 45;       // 64-bit sizes
@@ -406,8 +377,28 @@ std::string signed_with(std::uint32_t signature) {
 
 }  // namespace
 
+std::vector<ZipEntry> read_zip(std::span<const std::uint8_t> archive, const std::string& file) {
+  Directory directory = read_directory(archive, file);
+  auto& found = directory.entries;
+  std::sort(found.begin(), found.end(),
+      [](const auto& left, const auto& right) { return left.header < right.header; });
+  const std::uint64_t first = found.empty() ? directory.offset : found.front().header;
+  if (first != 0)
+    refuse_at(file, 0, "the first ", first, " bytes belong to no file of the archive");
+  const auto files = archive.first(directory.offset);
+  std::vector<ZipEntry> entries;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const std::uint64_t end = i + 1 < found.size() ? found[i + 1].header : directory.offset;
+    if (end > directory.offset || end == found[i].header) {
+      refuse_at(file, end, "two files of the zip archive lie at the same place");
+    }
+    entries.push_back(stored_entry(files, found[i], end, file));
+  }
+  return entries;
+}
+
 void ZipWriter::add(const std::string& name, std::span<const std::uint8_t> bytes) {
-  const auto checksum = static_cast<std::uint32_t>(crc32_z(0, bytes.data(), bytes.size()));
+  const std::uint32_t checksum = checksum_of(bytes);
   const std::uint64_t size = bytes.size();
   // Both sizes are wide if one is.
   std::string extra = wide_field({size, size});

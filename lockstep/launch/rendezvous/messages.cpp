@@ -45,13 +45,6 @@ constexpr int kMostOfAnInt = 1 << 30;
 constexpr std::int64_t kNone = -1;
 constexpr int kMostGroups = 1 << 16;  // of the ranks of one node
 
-template <typename Enum>
-Enum kind_of(net::ByteReader& reader, Enum last) {
-  const std::uint8_t value = reader.byte();
-  if (value > static_cast<std::uint8_t>(last)) throw DataError("rendezvous: no such message");
-  return static_cast<Enum>(value);
-}
-
 void write_end(net::ByteWriter& writer, const NodeEnd& end) {
   writer.number(end.generation).number(end.code).byte(end.failure ? 1 : 0);
   const ExitStatus failure = end.failure.value_or(ExitStatus{});
@@ -152,7 +145,7 @@ std::string difference(const NodeFacts& node, const NodeFacts& other) {
 
 std::string bytes_of(const AgentMessage& message) {
   net::ByteWriter writer;
-  writer.byte(static_cast<std::uint8_t>(message.kind)).number(message.generation);
+  writer.byte(message.kind).number(message.generation);
   writer.text(message.text).number(message.founder);
   if (message.kind == AgentMessage::Kind::kJoin) write(writer, message.facts);
   write_end(writer, message.end);
@@ -163,7 +156,7 @@ std::string bytes_of(const AgentMessage& message) {
 AgentMessage agent_message_of(std::string_view bytes) {
   net::ByteReader reader(bytes);
   AgentMessage message;
-  message.kind = kind_of(reader, AgentMessage::Kind::kMoved);
+  message.kind = reader.one_of(AgentMessage::Kind::kMoved);
   message.generation = reader.number();
   message.text = reader.text();
   message.founder = reader.number();
@@ -176,7 +169,7 @@ AgentMessage agent_message_of(std::string_view bytes) {
 
 std::string bytes_of(const Order& order) {
   net::ByteWriter writer;
-  writer.byte(static_cast<std::uint8_t>(order.kind)).number(order.generation);
+  writer.byte(order.kind).number(order.generation);
   writer.byte(order.gently ? 1 : 0).number(order.code).text(order.text);
   write_plan(writer, order.plan);
   return writer.take();
@@ -185,7 +178,7 @@ std::string bytes_of(const Order& order) {
 Order order_of(std::string_view bytes) {
   net::ByteReader reader(bytes);
   Order order;
-  order.kind = kind_of(reader, Order::Kind::kMove);
+  order.kind = reader.one_of(Order::Kind::kMove);
   order.generation = reader.number();
   order.gently = reader.byte() != 0;
   order.code = reader.within(0, 255);

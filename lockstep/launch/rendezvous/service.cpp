@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/launch/patience.h"
 #include "lockstep/net/endpoint.h"
 #include "lockstep/net/server.h"
@@ -103,7 +104,7 @@ void Coordinator::carry_out(Directives directives, net::Postbox& out) {
     Order& order = directive.order;
     if (order.kind == Order::Kind::kStart) {
       values_.clear();
-      order.plan.store_key = net::hex_of(key_of(order.plan.generation));
+      order.plan.store_key = hex_of(key_of(order.plan.generation));
     }
     out.send(directive.to, bytes_of(order));
   }

@@ -54,7 +54,7 @@ TEST(KnownSets, SaysWhatCannotBeFetched) {
 class FetchSet : public ::testing::Test {
  protected:
   FetchSet() : server_(with_archive(directory_)) {
-    options_.transfer.plain_on_loopback = true;
+    options_.plain_on_loopback = true;
     options_.attempts = 1;
     const auto content = directory_.path() / "content";
     set_ = {.name = "small",

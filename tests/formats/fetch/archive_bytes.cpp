@@ -2,11 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <zlib.h>
-
-#include "tests/formats/idx_bytes.h"
-
-#include "lockstep/formats/byte_fields.h"
 
 namespace lockstep::testing {
 namespace {
@@ -38,34 +33,6 @@ void append(Bytes& bytes, const std::string& text) {
 void append_block(Bytes& bytes, const std::string& data) {
   append(bytes, data);
   bytes.resize((bytes.size() + kBlock - 1) / kBlock * kBlock);
-}
-
-std::uint32_t checksum_of(const ZipEntry& entry) {
-  const auto sum = crc32(
-      0, reinterpret_cast<const Bytef*>(entry.data.data()), static_cast<uInt>(entry.data.size()));
-  return static_cast<std::uint32_t>(sum) ^ (entry.wrong_checksum ? 1U : 0U);
-}
-
-/// Returns the entry's data as the file holds them: gzip's deflate stream without its frame.
-std::string packed_data(const ZipEntry& entry) {
-  if (!entry.deflated) return entry.data;
-  constexpr std::size_t kHeader = 10;
-  constexpr std::size_t kTrailer = 8;
-  const Bytes member = gzip({entry.data.begin(), entry.data.end()}, 9);
-  return {member.begin() + kHeader, member.end() - kTrailer};
-}
-
-/// Appends what the local and the central header have in common.
-void append_zip_fields(Bytes& bytes, const ZipEntry& entry, std::size_t packed) {
-  append_little_endian(bytes, 20, 2);  // version needed
-  append_little_endian(bytes, 0, 2);   // flags
-  append_little_endian(bytes, entry.deflated ? 8 : 0, 2);
-  append_little_endian(bytes, 0, 4);  // time and date
-  append_little_endian(bytes, checksum_of(entry), 4);
-  append_little_endian(bytes, packed, 4);
-  append_little_endian(bytes, entry.data.size(), 4);
-  append_little_endian(bytes, entry.name.size(), 2);
-  append_little_endian(bytes, 0, 2);  // no extra field
 }
 
 }  // namespace
@@ -122,34 +89,6 @@ Bytes sparse_tar_bytes(const std::string& name, std::uint64_t size) {
   append_block(header, std::string(kBlock, 'x'));
   header.resize(header.size() + 2 * kBlock);
   return header;
-}
-
-Bytes zip_bytes(const std::vector<ZipEntry>& entries) {
-  Bytes bytes;
-  Bytes directory;
-  for (const ZipEntry& entry : entries) {
-    const std::string packed = packed_data(entry);
-    append(directory, "PK\x01\x02");
-    append_little_endian(directory, 3 << 8 | 20, 2);  // made on Unix
-    append_zip_fields(directory, entry, packed.size());
-    append_little_endian(directory, 0, 6);  // no comment, disk 0, inner attributes
-    append_little_endian(directory, std::uint64_t{entry.mode} << 16, 4);
-    append_little_endian(directory, bytes.size(), 4);
-    append(directory, entry.name);
-    append(bytes, "PK\x03\x04");
-    append_zip_fields(bytes, entry, packed.size());
-    append(bytes, entry.name + packed);
-  }
-  const std::size_t start = bytes.size();
-  bytes.insert(bytes.end(), directory.begin(), directory.end());
-  append(bytes, "PK\x05\x06");
-  append_little_endian(bytes, 0, 4);
-  append_little_endian(bytes, entries.size(), 2);
-  append_little_endian(bytes, entries.size(), 2);
-  append_little_endian(bytes, directory.size(), 4);
-  append_little_endian(bytes, start, 4);
-  append_little_endian(bytes, 0, 2);
-  return bytes;
 }
 
 }  // namespace lockstep::testing

@@ -29,16 +29,4 @@ Bytes with_true_tar_checksums(Bytes bytes);
 /// Makes a GNU sparse file's header: `size` bytes, of which one block at the start is stored.
 Bytes sparse_tar_bytes(const std::string& name, std::uint64_t size);
 
-/// An entry of a zip file; its mode has the file's type, as Unix says it.
-struct ZipEntry {
-  std::string name;
-  std::string data = {};
-  unsigned mode = 0100644;
-  bool wrong_checksum = false;
-  bool deflated = false;  ///< else stored
-};
-
-/// Makes a zip file, hostile ones too.
-Bytes zip_bytes(const std::vector<ZipEntry>& entries);
-
 }  // namespace lockstep::testing

@@ -1,7 +1,6 @@
 #include "tests/formats/image/image_bytes.h"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <stdexcept>
 #include <zlib.h>

@@ -12,10 +12,12 @@
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/weights/weight_file.h"
 
 namespace lockstep {
 namespace {
 
+using testing::Bytes;
 using testing::Dice;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -24,12 +26,27 @@ using ::testing::Pair;
 using testing::ReferenceTensor;
 using testing::safetensors_bytes;
 
-std::string fault(const std::vector<std::uint8_t>& bytes) {
+std::string fault(const Bytes& bytes) {
   return testing::message_of<DataError>([&] { parse_safetensors(bytes, "FILE"); });
 }
 
 std::string fault(const std::string& header, std::size_t data_bytes = 0) {
   return fault(safetensors_bytes(header, data_bytes));
+}
+
+/// A header with so many bytes behind it, and what is said of it; with FILE it is all that is said.
+struct Fault {
+  std::string header;
+  std::size_t data_bytes;
+  std::string reason;
+};
+
+void expect_faults(const std::vector<Fault>& faults) {
+  for (const auto& [header, data_bytes, reason] : faults) {
+    const std::string message = fault(header, data_bytes);
+    EXPECT_THAT(message, HasSubstr(reason)) << header.substr(0, 1000);
+    if (reason.starts_with("FILE")) EXPECT_EQ(message, reason);
+  }
 }
 
 /// Makes the header of one tensor.
@@ -80,13 +97,12 @@ TEST(Safetensors, ReadsScalarsEmptyTensorsAndFilesWithoutAny) {
 }
 
 TEST(Safetensors, RefusesLengthsThatLie) {
-  EXPECT_EQ(fault(std::vector<std::uint8_t>{}),
-      "FILE: offset 0: the file ends within the 8 bytes of its header's length");
-  EXPECT_THAT(fault(std::vector<std::uint8_t>{2, 0, 0, 0, 0, 0, 0}),
-      HasSubstr("FILE: offset 7: the file ends within"));
+  EXPECT_EQ(
+      fault(Bytes{}), "FILE: offset 0: the file ends within the 8 bytes of its header's length");
+  EXPECT_THAT(fault(Bytes{2, 0, 0, 0, 0, 0, 0}), HasSubstr("FILE: offset 7: the file ends within"));
   EXPECT_EQ(fault(""), "FILE: offset 8: the header does not begin with {");
   const auto with_length = [](std::uint64_t length) {
-    std::vector<std::uint8_t> bytes;
+    Bytes bytes;
     append_little_endian(bytes, length, 8);
     bytes.insert(bytes.end(), {'{', '}', ' ', ' '});
     return bytes;
@@ -103,138 +119,106 @@ TEST(Safetensors, RefusesLengthsThatLie) {
 }
 
 TEST(Safetensors, RefusesWhatIsNotJson) {
-  EXPECT_EQ(fault(" {}"), "FILE: offset 8: the header does not begin with {");
-  EXPECT_EQ(fault("[]"), "FILE: offset 8: the header does not begin with {");
-  EXPECT_EQ(fault("{]}"), "FILE: offset 9: the header is not JSON in UTF-8");
-  EXPECT_EQ(fault("{'a':1}"), "FILE: offset 9: the header is not JSON in UTF-8");
-  EXPECT_THAT(fault("{}{}"), HasSubstr("is not JSON"));
-  EXPECT_THAT(fault("{\"a\xff\":{}}"), HasSubstr("FILE: offset 11: the header is not JSON"));
-  EXPECT_THAT(fault("{\"a\xed\xa0\x80\":{}}"), HasSubstr("is not JSON in UTF-8"));
-  EXPECT_THAT(fault(one("NaN", "[1]", "[0,4]"), 4), HasSubstr("is not JSON"));
-  EXPECT_EQ(fault("{}\n"), "FILE: offset 10: the header does not end with } and blanks");
-  EXPECT_EQ(
-      fault(std::string("{}\0", 3)), "FILE: offset 10: the header does not end with } and blanks");
+  const std::string begin = "FILE: offset 8: the header does not begin with {";
+  const std::string end = ": the header does not end with } and blanks";
+  expect_faults({{" {}", 0, begin}, {"[]", 0, begin}, {"{}\n", 0, "FILE: offset 10" + end},
+      {std::string("{}\0", 3), 0, "FILE: offset 10" + end},
+      {"{]}", 0, "FILE: offset 9: the header is not JSON in UTF-8"},
+      {"{'a':1}", 0, "FILE: offset 9: the header is not JSON in UTF-8"}, {"{}{}", 0, "is not JSON"},
+      {"{\"a\xff\":{}}", 0, "FILE: offset 11: the header is not JSON in UTF-8"},
+      {"{\"a\xed\xa0\x80\":{}}", 0, "is not JSON in UTF-8"},
+      {one("NaN", "[1]", "[0,4]"), 4, "is not JSON"}});
 }
 
 TEST(Safetensors, RefusesKeysThatComeTwice) {
   const std::string empty = R"({"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
-  EXPECT_EQ(fault(R"({"a":)" + empty + R"(,"a":)" + empty + "}"),
-      "FILE: offset 8: header at \"a\": the key \"a\" comes twice");
-  EXPECT_THAT(fault(R"({"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}})"),
-      HasSubstr("at \"a\": the key \"dtype\" comes twice"));
-  EXPECT_THAT(
-      fault(R"({"__metadata__":{"k":"1","k":"1"}})"), HasSubstr("the key \"k\" comes twice"));
-  EXPECT_THAT(fault(R"({"__metadata__":{},"__metadata__":{}})"),
-      HasSubstr("the key \"__metadata__\" comes twice"));
+  expect_faults({{R"({"a":)" + empty + R"(,"a":)" + empty + "}", 0,
+                     R"(FILE: offset 8: header at "a": the key "a" comes twice)"},
+      {R"({"a":{"dtype":"U8","dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0,
+          R"(at "a": the key "dtype" comes twice)"},
+      {R"({"__metadata__":{"k":"1","k":"1"}})", 0, R"(the key "k" comes twice)"},
+      {R"({"__metadata__":{},"__metadata__":{}})", 0, R"(the key "__metadata__" comes twice)"}});
 }
 
-TEST(Safetensors, RefusesNestingWithoutBelievingIt) {
-  EXPECT_THAT(
-      fault(R"({"a":)" + std::string(1'000'000, '[') + "}"), HasSubstr("a list where none"));
-  EXPECT_THAT(fault(one(R"("U8")", "[[1]]", "[0,1]"), 1), HasSubstr("a list within a list"));
-  EXPECT_THAT(fault(one(R"({"x":1})", "[1]", "[0,1]"), 1), HasSubstr("an object where none"));
-  EXPECT_THAT(fault(R"({"__metadata__":{"k":{}}})"), HasSubstr("an object where none belongs"));
-}
-
-TEST(Safetensors, RefusesValuesOfAnotherKind) {
-  EXPECT_THAT(fault(R"({"a":5})"), HasSubstr("at \"a\": a number where none belongs"));
-  EXPECT_THAT(fault(R"({"a":"x"})"), HasSubstr("a text where none belongs"));
-  EXPECT_THAT(fault(R"({"a":null})"), HasSubstr("null where a value belongs"));
-  EXPECT_THAT(fault(R"({"a":true})"), HasSubstr("a truth value where none belongs"));
-  EXPECT_THAT(fault(R"({"__metadata__":{"k":1}})"), HasSubstr("a number where none belongs"));
-  EXPECT_THAT(fault(R"({"__metadata__":{"k":["x"]}})"), HasSubstr("a list where none belongs"));
-  EXPECT_THAT(fault(R"({"__metadata__":"x"})"), HasSubstr("a text where none belongs"));
-  EXPECT_THAT(fault(one("5", "[1]", "[0,4]"), 4), HasSubstr("a number where none belongs"));
-  EXPECT_THAT(fault(one(R"("U8")", "1", "[0,1]"), 1), HasSubstr("a number where none belongs"));
-  EXPECT_THAT(fault(one(R"("U8")", R"(["1"])", "[0,1]"), 1), HasSubstr("a text where none"));
+TEST(Safetensors, RefusesValuesOfAnotherKindAndNestingWithoutBelievingIt) {
+  expect_faults({{R"({"a":)" + std::string(1'000'000, '[') + "}", 0, "a list where none"},
+      {one(R"("U8")", "[[1]]", "[0,1]"), 1, "a list within a list"},
+      {one(R"({"x":1})", "[1]", "[0,1]"), 1, "an object where none"},
+      {R"({"__metadata__":{"k":{}}})", 0, "an object where none belongs"},
+      {R"({"a":5})", 0, R"(at "a": a number where none belongs)"},
+      {R"({"a":"x"})", 0, "a text where none belongs"},
+      {R"({"a":null})", 0, "null where a value belongs"},
+      {R"({"a":true})", 0, "a truth value where none belongs"},
+      {R"({"__metadata__":{"k":1}})", 0, "a number where none belongs"},
+      {R"({"__metadata__":{"k":["x"]}})", 0, "a list where none belongs"},
+      {R"({"__metadata__":"x"})", 0, "a text where none belongs"},
+      {one("5", "[1]", "[0,4]"), 4, "a number where none belongs"},
+      {one(R"("U8")", "1", "[0,1]"), 1, "a number where none belongs"},
+      {one(R"("U8")", R"(["1"])", "[0,1]"), 1, "a text where none"}});
 }
 
 TEST(Safetensors, RefusesUnknownTypesAndKeys) {
-  EXPECT_EQ(fault(one(R"("F33")", "[1]", "[0,4]"), 4),
-      "FILE: offset 8: header at \"a\": the type \"F33\" is not known here");
-  for (const char* type : {"", "f32", "F4", "F6_E2M3"}) {
-    EXPECT_THAT(fault(one('"' + std::string(type) + '"', "[1]", "[0,4]"), 4),
-        HasSubstr("is not known here"));
-  }
-  EXPECT_THAT(fault(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":"y"}})"),
-      HasSubstr("the key \"x\" is none of dtype, shape, data_offsets"));
-  EXPECT_THAT(fault(R"({"a":{"dtype":"U8","shape":[0]}})"),
-      HasSubstr("the key \"data_offsets\" is missing"));
-  EXPECT_THAT(
-      fault(R"({"a":{"dtype":"U8","data_offsets":[0,0]}})"), HasSubstr("\"shape\" is missing"));
-  EXPECT_THAT(
-      fault(R"({"a":{"shape":[0],"data_offsets":[0,0]}})"), HasSubstr("\"dtype\" is missing"));
-  EXPECT_THAT(fault(R"({"a":{}})"), HasSubstr("\"dtype\" is missing"));
+  expect_faults({{one(R"("F33")", "[1]", "[0,4]"), 4,
+                     R"(FILE: offset 8: header at "a": the type "F33" is not known here)"},
+      {one(R"("")", "[1]", "[0,4]"), 4, "is not known here"},
+      {one(R"("f32")", "[1]", "[0,4]"), 4, "is not known here"},
+      {one(R"("F4")", "[1]", "[0,4]"), 4, "is not known here"},
+      {one(R"("F6_E2M3")", "[1]", "[0,4]"), 4, "is not known here"},
+      {R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0],"x":"y"}})", 0,
+          R"(the key "x" is none of dtype, shape, data_offsets)"},
+      {R"({"a":{"dtype":"U8","shape":[0]}})", 0, R"(the key "data_offsets" is missing)"},
+      {R"({"a":{"dtype":"U8","data_offsets":[0,0]}})", 0, R"("shape" is missing)"},
+      {R"({"a":{"shape":[0],"data_offsets":[0,0]}})", 0, R"("dtype" is missing)"},
+      {R"({"\u001b[31m":{}})", 0, R"(header at "\x1b[31m": the key "dtype" is missing)"}});
 }
 
 TEST(Safetensors, RefusesShapesThatCannotBe) {
-  EXPECT_THAT(fault(one(R"("U8")", "[-1]", "[0,1]"), 1), HasSubstr("the negative number -1"));
-  EXPECT_THAT(fault(one(R"("U8")", "[1.5]", "[0,1]"), 1),
-      HasSubstr("the number \"1.5\", which is not a whole number of 64 bits"));
-  EXPECT_THAT(fault(one(R"("U8")", "[1e0]", "[0,1]"), 1), HasSubstr("not a whole number"));
-  EXPECT_THAT(
-      fault(one(R"("U8")", "[18446744073709551616]", "[0,1]"), 1), HasSubstr("not a whole number"));
-  EXPECT_THAT(fault(one(R"("U8")", "[9223372036854775808]", "[0,1]"), 1),
-      HasSubstr("a size of 9223372036854775808"));
-  // 2^32 times 2^32 is 0 in 64 bits, 2^61 times 8 bytes too.
-  for (const char* shape :
-      {"[4294967296,4294967296]", "[2305843009213693952]", "[0,4294967296,4294967296]"}) {
-    EXPECT_THAT(
-        fault(one(R"("F64")", shape, "[0,0]")), HasSubstr("has more elements or dimensions"))
-        << shape;
-  }
   std::string ones = "[1";
   for (int i = 1; i < 65; ++i) ones += ",1";
-  EXPECT_THAT(
-      fault(one(R"("U8")", ones + "]", "[0,1]"), 1), HasSubstr("has more elements or dimensions"));
+  const std::string too_many = "has more elements or dimensions";
+  expect_faults({{one(R"("U8")", "[-1]", "[0,1]"), 1, "the negative number -1"},
+      {one(R"("U8")", "[1.5]", "[0,1]"), 1,
+          R"(the number "1.5", which is not a whole number of 64 bits)"},
+      {one(R"("U8")", "[1e0]", "[0,1]"), 1, "not a whole number"},
+      {one(R"("U8")", "[18446744073709551616]", "[0,1]"), 1, "not a whole number"},
+      {one(R"("U8")", "[9223372036854775808]", "[0,1]"), 1, "a size of 9223372036854775808"},
+      // 2^32 times 2^32 is 0 in 64 bits, 2^61 times 8 bytes too.
+      {one(R"("F64")", "[4294967296,4294967296]", "[0,0]"), 0, too_many},
+      {one(R"("F64")", "[2305843009213693952]", "[0,0]"), 0, too_many},
+      {one(R"("F64")", "[0,4294967296,4294967296]", "[0,0]"), 0, too_many},
+      {one(R"("U8")", ones + "]", "[0,1]"), 1, too_many}});
 }
 
 TEST(Safetensors, RefusesPlacesThatDoNotCoverTheData) {
-  EXPECT_EQ(fault(one(R"("U8")", "[4]", "[4,0]"), 4),
-      "FILE: offset 61: tensor \"a\" ends before it begins");
-  EXPECT_THAT(
-      fault(one(R"("U8")", "[4]", "[0,4]"), 3), HasSubstr("\"a\" ends behind the file's end"));
-  EXPECT_THAT(
-      fault(one(R"("U8")", "[4]", "[0,18446744073709551615]"), 4), HasSubstr("ends behind"));
-  EXPECT_EQ(fault(one(R"("U8")", "[4]", "[0,4]"), 6),
-      "FILE: offset 65: 2 bytes that belong to no tensor");
-  EXPECT_THAT(fault(one(R"("U8")", "[3]", "[0,4]"), 4),
-      HasSubstr("tensor \"a\", uint8 of shape (3): needs 3 bytes, not 4"));
-  EXPECT_THAT(
-      fault(one(R"("U8")", "[4]", "[0]"), 4), HasSubstr("data_offsets has 1 numbers, not 2"));
-  EXPECT_THAT(fault(one(R"("U8")", "[4]", "[0,4,4]"), 4), HasSubstr("has 3 numbers, not 2"));
-  EXPECT_THAT(fault("{}", 1), HasSubstr("FILE: offset 10: 1 bytes that belong to no tensor"));
-  const auto bytes_of_two = [](const std::string& first, const std::string& second) {
-    return safetensors_bytes(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":)" + first +
-                                 R"(},"b":{"dtype":"U8","shape":[2],"data_offsets":)" + second +
-                                 "}}",
-        4);
+  const auto two = [](const std::string& first, const std::string& second) {
+    return R"({"a":{"dtype":"U8","shape":[2],"data_offsets":)" + first +
+           R"(},"b":{"dtype":"U8","shape":[2],"data_offsets":)" + second + "}}";
   };
-  const auto two = [&](const std::string& first, const std::string& second) {
-    return fault(bytes_of_two(first, second));
-  };
-  EXPECT_THAT(two("[0,2]", "[1,3]"), HasSubstr("tensor \"b\" overlaps the one before"));
-  EXPECT_THAT(two("[0,2]", "[0,2]"), HasSubstr("tensor \"b\" overlaps the one before"));
-  EXPECT_THAT(two("[0,2]", "[3,5]"), HasSubstr("a hole before tensor \"b\""));
-  EXPECT_THAT(two("[0,2]", "[2,1]"), HasSubstr("tensor \"b\" ends before it begins"));
-  EXPECT_NO_THROW(parse_safetensors(bytes_of_two("[2,4]", "[0,2]"), "FILE"));
+  expect_faults(
+      {{one(R"("U8")", "[4]", "[4,0]"), 4, R"(FILE: offset 61: tensor "a" ends before it begins)"},
+          {one(R"("U8")", "[4]", "[0,4]"), 3, R"("a" ends behind the file's end)"},
+          {one(R"("U8")", "[4]", "[0,18446744073709551615]"), 4, "ends behind"},
+          {one(R"("U8")", "[4]", "[0,4]"), 6, "FILE: offset 65: 2 bytes that belong to no tensor"},
+          {one(R"("U8")", "[3]", "[0,4]"), 4,
+              R"(tensor "a", uint8 of shape (3): needs 3 bytes, not 4)"},
+          {one(R"("U8")", "[4]", "[0]"), 4, "data_offsets has 1 numbers, not 2"},
+          {one(R"("U8")", "[4]", "[0,4,4]"), 4, "has 3 numbers, not 2"},
+          {"{}", 1, "FILE: offset 10: 1 bytes that belong to no tensor"},
+          {two("[0,2]", "[1,3]"), 4, R"(tensor "b" overlaps the one before)"},
+          {two("[0,2]", "[0,2]"), 4, R"(tensor "b" overlaps the one before)"},
+          {two("[0,2]", "[3,5]"), 4, R"(a hole before tensor "b")"},
+          {two("[0,2]", "[2,1]"), 4, R"(tensor "b" ends before it begins)"}});
+  EXPECT_NO_THROW(parse_safetensors(safetensors_bytes(two("[2,4]", "[0,2]"), 4), "FILE"));
 }
 
 TEST(Safetensors, RefusesTruncationAtEveryByteAndTrailingBytes) {
   const auto whole = testing::file_bytes(testing::python_file("types.safetensors"));
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    const std::vector<std::uint8_t> cut(
-        whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size));
-    EXPECT_THAT(fault(cut), HasSubstr("FILE: offset ")) << size;
+    EXPECT_THAT(fault(testing::cut(whole, size)), HasSubstr("FILE: offset ")) << size;
   }
   auto more = whole;
   more.push_back(0);
   EXPECT_THAT(fault(more), HasSubstr("1 bytes that belong to no tensor"));
-}
-
-TEST(Safetensors, EscapesNamesInMessages) {
-  EXPECT_THAT(
-      fault(R"({"\u001b[31m":{}})"), HasSubstr("header at \"\\x1b[31m\": the key \"dtype\""));
 }
 
 TEST(Safetensors, KeepsTheFileInMemoryAsLongAsTheTensors) {
@@ -258,7 +242,7 @@ TEST(Safetensors, NamesTheFileThatItRefuses) {
   EXPECT_THROW(read_safetensors(directory.path() / "none"), DataError);
 }
 
-const std::vector<std::uint8_t> kBytes{1, 2, 3, 4, 5, 6, 7, 8};
+const Bytes kBytes{1, 2, 3, 4, 5, 6, 7, 8};
 
 TensorEntry entry(
     const std::string& name, ElementType type, std::vector<std::int64_t> shape, std::size_t bytes) {
@@ -272,7 +256,7 @@ class SafetensorsWriter : public ::testing::Test {
 };
 
 TEST_F(SafetensorsWriter, PutsTheWidestFirstAndKeepsTheOrderOfTheHeader) {
-  write_safetensors(path_,
+  write_weights(path_,
       std::vector{entry("b", ElementType::kUint8, {3}, 3), entry("z", ElementType::kInt64, {}, 8),
           entry("a", ElementType::kUint8, {1, 1}, 1)},
       {{"k", "\"\n"}});
@@ -293,15 +277,15 @@ TEST_F(SafetensorsWriter, PutsTheWidestFirstAndKeepsTheOrderOfTheHeader) {
 TEST_F(SafetensorsWriter, GivesPythonsFileByteForByte) {
   const auto original = testing::python_file("types.safetensors");
   const TensorFile file = read_safetensors(original);
-  write_safetensors(path_, file.entries(), {file.metadata().begin(), file.metadata().end()});
+  write_weights(path_, file.entries(), {file.metadata().begin(), file.metadata().end()});
   EXPECT_EQ(testing::file_bytes(path_), testing::file_bytes(original));
 }
 
 TEST_F(SafetensorsWriter, WritesWhatItReads) {
-  write_safetensors(path_, {});
+  write_weights(path_, {});
   const TensorFile none = read_safetensors(path_);
   EXPECT_TRUE(none.entries().empty());
-  write_safetensors(path_, std::vector{entry("", ElementType::kUint8, {0}, 0)});
+  write_weights(path_, std::vector{entry("", ElementType::kUint8, {0}, 0)});
   const TensorFile one = read_safetensors(path_);
   EXPECT_EQ(one.entries().size(), 1U);
 }
@@ -309,8 +293,7 @@ TEST_F(SafetensorsWriter, WritesWhatItReads) {
 TEST_F(SafetensorsWriter, RefusesWhatTheFormatCannotHold) {
   const auto writing = [&](const TensorEntry& bad,
                            const std::map<std::string, std::string>& metadata = {}) {
-    return message_of<InvalidArgument>(
-        [&] { write_safetensors(path_, std::vector{bad}, metadata); });
+    return message_of<InvalidArgument>([&] { write_weights(path_, std::vector{bad}, metadata); });
   };
   EXPECT_EQ(writing(entry("a", ElementType::kFloat32, {3}, 8)),
       "write_safetensors: tensor \"a\" has 8 bytes, which is not what float32 of shape (3) needs");
@@ -325,7 +308,7 @@ TEST_F(SafetensorsWriter, RefusesWhatTheFormatCannotHold) {
       HasSubstr("metadata \"k\" is not UTF-8"));
   EXPECT_THAT(message_of<InvalidArgument>([&] {
     const auto same = entry("a", ElementType::kUint8, {1}, 1);
-    write_safetensors(path_, std::vector{same, same});
+    write_weights(path_, std::vector{same, same});
   }),
       HasSubstr("two tensors have the name \"a\""));
   // JSON needs six bytes for each of these.
@@ -336,26 +319,20 @@ TEST_F(SafetensorsWriter, RefusesWhatTheFormatCannotHold) {
   EXPECT_TRUE(std::filesystem::is_empty(directory_.path()));
 }
 
-using Bytes = std::vector<std::uint8_t>;
-
 constexpr int kMutations = 5'000;
 constexpr std::size_t kMostAllocated = 64 * 1024;
 
 /// Returns what a file holds as the reference reader would; nothing if it is refused.
 std::optional<std::map<std::string, ReferenceTensor>> contents(const Bytes& bytes) {
-  testing::take_largest_allocation();
-  std::optional<std::map<std::string, ReferenceTensor>> result;
-  try {
+  return testing::read_within(kMostAllocated, [&] {
+    std::map<std::string, ReferenceTensor> tensors;
     const TensorFile file = parse_safetensors(bytes, "FILE");
-    result.emplace();
     for (const TensorEntry& entry : file.entries()) {
-      result->emplace(entry.name, ReferenceTensor{std::string(*safetensors_name(entry.type)),
+      tensors.emplace(entry.name, ReferenceTensor{std::string(*safetensors_name(entry.type)),
                                       entry.shape, {entry.bytes.begin(), entry.bytes.end()}});
     }
-  } catch (const DataError&) {
-  }
-  EXPECT_LE(testing::take_largest_allocation(), kMostAllocated);
-  return result;
+    return tensors;
+  });
 }
 
 std::string sample_header() {

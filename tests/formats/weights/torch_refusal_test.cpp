@@ -42,6 +42,20 @@ std::string refusal_of_tensor(const testing::TensorParts& parts) {
   return refusal(dict_of(tensor(parts)));
 }
 
+/// Parts of a tensor, or the opcodes of a dict's value, and what is said of the file.
+template <typename Wrong>
+using Refusals = std::vector<std::pair<Wrong, std::string>>;
+
+void expect_refusals(const Refusals<testing::TensorParts>& refusals) {
+  for (const auto& [parts, reason] : refusals)
+    EXPECT_THAT(refusal_of_tensor(parts), HasSubstr(reason));
+}
+
+void expect_refusals_of_values(const Refusals<std::string>& refusals) {
+  for (const auto& [opcodes, reason] : refusals)
+    EXPECT_THAT(refusal(dict_of(opcodes)), HasSubstr(reason));
+}
+
 void expect_read(const std::string& pickle) {
   EXPECT_NO_THROW(parse_torch_file(torch_bytes(pickle, kElements), "FILE"));
 }
@@ -65,55 +79,38 @@ TEST(TorchRefusal, StorageSizesMustBeThoseOfTheFile) {
     EXPECT_THAT(wrong,
         HasSubstr(concat("storage \"0\" has 24 bytes, not the ", 4 * size, " that data.pkl says")));
   }
-  EXPECT_THAT(
-      refusal_of_tensor({.storage_size = integer(-1)}), HasSubstr("a storage's size is -1"));
-  EXPECT_THAT(refusal_of_tensor({.storage_size = integer(1LL << 62)}),
-      HasSubstr("a storage's size is 4611686018427387904"));
-  EXPECT_THAT(
-      refusal_of_tensor({.storage_size = text("6")}), HasSubstr("a storage's size is a text"));
+  expect_refusals({{{.storage_size = integer(-1)}, "a storage's size is -1"},
+      {{.storage_size = integer(1LL << 62)}, "a storage's size is 4611686018427387904"},
+      {{.storage_size = text("6")}, "a storage's size is a text"}});
 }
 
 TEST(TorchRefusal, ViewsMustStayWithinTheirStorage) {
-  const auto beyond = HasSubstr("reaches beyond the 6 elements of its storage \"0\"");
-  EXPECT_THAT(refusal_of_tensor({.offset = integer(1)}), beyond);
-  EXPECT_THAT(refusal_of_tensor({.strides = tuple({4, 1})}), beyond);
-  EXPECT_THAT(refusal_of_tensor({.shape = tuple({7}), .strides = tuple({1})}), beyond);
-  EXPECT_THAT(refusal_of_tensor({.offset = integer(7), .shape = tuple({0}), .strides = tuple({1})}),
-      beyond);
-  EXPECT_THAT(
-      refusal_of_tensor({.offset = integer(INT64_MAX), .shape = tuple({1}), .strides = tuple({1})}),
-      beyond);
-  EXPECT_THAT(refusal_of_tensor({.strides = tuple({INT64_MAX, INT64_MAX})}), beyond);
-  EXPECT_THAT(refusal_of_tensor({.strides = tuple({INT64_MAX, 1})}), beyond);
-  // Together 2^64 + 5.
-  EXPECT_THAT(
-      refusal_of_tensor({.shape = tuple({2, 2, 2}), .strides = tuple({INT64_MAX, INT64_MAX, 7})}),
-      beyond);
+  const std::string beyond = "reaches beyond the 6 elements of its storage \"0\"";
+  expect_refusals({{{.offset = integer(1)}, beyond}, {{.strides = tuple({4, 1})}, beyond},
+      {{.shape = tuple({7}), .strides = tuple({1})}, beyond},
+      {{.offset = integer(7), .shape = tuple({0}), .strides = tuple({1})}, beyond},
+      {{.offset = integer(INT64_MAX), .shape = tuple({1}), .strides = tuple({1})}, beyond},
+      {{.strides = tuple({INT64_MAX, INT64_MAX})}, beyond},
+      {{.strides = tuple({INT64_MAX, 1})}, beyond},
+      // Together 2^64 + 5.
+      {{.shape = tuple({2, 2, 2}), .strides = tuple({INT64_MAX, INT64_MAX, 7})}, beyond}});
   expect_read(dict_of(tensor({.offset = integer(6), .shape = tuple({0}), .strides = tuple({1})})));
   expect_read(dict_of(tensor({.shape = tuple({1, 3}), .strides = tuple({INT64_MAX, 2})})));
 }
 
-TEST(TorchRefusal, OffsetsShapesAndStridesCannotBeNegative) {
-  EXPECT_THAT(refusal_of_tensor({.offset = integer(-1)}),
-      HasSubstr("a tensor's offset is the negative number -1"));
-  EXPECT_THAT(refusal_of_tensor({.shape = tuple({-2, 3})}),
-      HasSubstr("a tensor's shape has the negative number -2"));
-  EXPECT_THAT(refusal_of_tensor({.strides = tuple({-3, 1})}),
-      HasSubstr("a tensor's strides has the negative number -3"));
-}
-
-TEST(TorchRefusal, ShapesMustFitStridesAndMemory) {
-  EXPECT_THAT(refusal_of_tensor({.strides = tuple({1})}),
-      HasSubstr("float32 of shape (2, 3), has 1 strides"));
-  EXPECT_THAT(refusal_of_tensor({.shape = tuple({1LL << 32, 1LL << 32}), .strides = tuple({0, 0})}),
-      HasSubstr("has too many elements"));
-  EXPECT_THAT(refusal_of_tensor({.shape = tuple(std::vector<std::int64_t>(65, 1)),
-                  .strides = tuple(std::vector<std::int64_t>(65, 1))}),
-      HasSubstr("float32 of shape (65 dimensions), has too many elements"));
-  // Four bytes that stand for 4 TB.
-  EXPECT_THAT(refusal_of_tensor({.shape = tuple({1LL << 40}), .strides = tuple({0})}),
-      HasSubstr("repeats or reorders its storage and is much larger than the file; in Python, save "
-                "tensor.contiguous()"));
+TEST(TorchRefusal, OffsetsShapesAndStridesMustBePossible) {
+  const std::vector<std::int64_t> many(65, 1);
+  expect_refusals({{{.offset = integer(-1)}, "a tensor's offset is the negative number -1"},
+      {{.shape = tuple({-2, 3})}, "a tensor's shape has the negative number -2"},
+      {{.strides = tuple({-3, 1})}, "a tensor's strides has the negative number -3"},
+      {{.strides = tuple({1})}, "float32 of shape (2, 3), has 1 strides"},
+      {{.shape = tuple({1LL << 32, 1LL << 32}), .strides = tuple({0, 0})}, "has too many elements"},
+      {{.shape = tuple(many), .strides = tuple(many)},
+          "float32 of shape (65 dimensions), has too many elements"},
+      // Four bytes that stand for 4 TB.
+      {{.shape = tuple({1LL << 40}), .strides = tuple({0})},
+          "repeats or reorders its storage and is much larger than the file; in Python, save "
+          "tensor.contiguous()"}});
 }
 
 TEST(TorchRefusal, CopiesOfAllViewsTogetherAreBounded) {
@@ -126,28 +123,21 @@ TEST(TorchRefusal, CopiesOfAllViewsTogetherAreBounded) {
 }
 
 TEST(TorchRefusal, TensorsAreMadeOfTheRightKinds) {
-  EXPECT_THAT(refusal_of_tensor({.offset = "N"}), HasSubstr("a tensor's offset is None"));
-  EXPECT_THAT(refusal_of_tensor({.shape = "]"}), HasSubstr("a tensor's shape is a list"));
-  EXPECT_THAT(refusal_of_tensor({.strides = "(" + text("1") + "\x85t"}),
-      HasSubstr("a tensor's strides is a tuple"));
-  EXPECT_THAT(
-      refusal_of_tensor({.requires_grad = "K\x01"}), HasSubstr("requires_grad is an integer"));
-  EXPECT_THAT(refusal_of_tensor({.hooks = "N"}), HasSubstr("a tensor's hooks is None"));
-  EXPECT_THAT(refusal_of_tensor({.hooks = "}" + text("k") + "Ns"}),
-      HasSubstr("a tensor has backward hooks"));
-  EXPECT_THAT(refusal_of_tensor({.more = "}" + text("conj") + "\x88s"}),
-      HasSubstr("a tensor has metadata (conj, neg)"));
+  expect_refusals({{{.offset = "N"}, "a tensor's offset is None"},
+      {{.shape = "]"}, "a tensor's shape is a list"},
+      {{.strides = "(" + text("1") + "\x85t"}, "a tensor's strides is a tuple"},
+      {{.requires_grad = "K\x01"}, "requires_grad is an integer"},
+      {{.hooks = "N"}, "a tensor's hooks is None"},
+      {{.hooks = "}" + text("k") + "Ns"}, "a tensor has backward hooks"},
+      {{.more = "}" + text("conj") + "\x88s"}, "a tensor has metadata (conj, neg)"},
+      {{.more = "NN"}, "_rebuild_tensor_v2 is given 8 values"},
+      {{.hooks = ""}, "_rebuild_tensor_v2 is given 5 values"},
+      {{.storage_type = name("torch", "float32")}, "\"torch float32\" is not a type of storage"},
+      {{.storage_type = name("torch.storage", "UntypedStorage"), .storage_size = integer(24)},
+          "a tensor's type is not said"}});
   expect_read(dict_of(tensor({.more = "N"})));
-  EXPECT_THAT(refusal_of_tensor({.more = "NN"}), HasSubstr("_rebuild_tensor_v2 is given 8 values"));
-  EXPECT_THAT(refusal_of_tensor({.hooks = ""}), HasSubstr("_rebuild_tensor_v2 is given 5 values"));
-  EXPECT_THAT(refusal_of_tensor({.storage_type = name("torch", "float32")}),
-      HasSubstr("\"torch float32\" is not a type of storage"));
-  EXPECT_THAT(refusal_of_tensor({.storage_type = name("torch.storage", "UntypedStorage"),
-                  .storage_size = integer(24)}),
-      HasSubstr("a tensor's type is not said"));
-  EXPECT_THAT(refusal(dict_of(text("x") + "Q")), HasSubstr("what a callable is given is a text"));
-  EXPECT_THAT(refusal(dict_of("(" + text("module") + "NNNNtQ")),
-      HasSubstr("a persistent id is of the kind \"module\""));
+  expect_refusals_of_values({{text("x") + "Q", "what a callable is given is a text"},
+      {"(" + text("module") + "NNNNtQ", "a persistent id is of the kind \"module\""}});
 }
 
 // Whatever is done with them, they are their names.
@@ -177,11 +167,9 @@ TEST(TorchRefusal, OtherCallablesAreNamed) {
   EXPECT_EQ(other("\x8f(NN\x90"), "set");
   EXPECT_EQ(other("(NN\x91"), "set");
   EXPECT_EQ(other("C\x02xy"), "bytes");
-  EXPECT_THAT(refusal(dict_of(text("f") + ")R")), HasSubstr("what is called is a text"));
-  EXPECT_THAT(refusal(dict_of(name("collections", "OrderedDict") + "]\x85R")),
-      HasSubstr("OrderedDict is given 1 values"));
-  EXPECT_THAT(
-      refusal(dict_of("N" + text("x") + "\x93")), HasSubstr("a name is made of None and a text"));
+  expect_refusals_of_values({{text("f") + ")R", "what is called is a text"},
+      {name("collections", "OrderedDict") + "]\x85R", "OrderedDict is given 1 values"},
+      {"N" + text("x") + "\x93", "a name is made of None and a text"}});
 }
 
 std::string module_of(const std::string& type, const std::string& attributes) {
@@ -203,25 +191,21 @@ TEST(TorchRefusal, ModulesOfCppAreDictsOfWhatTheyHave) {
 }
 
 TEST(TorchRefusal, ObjectsThatAreNoModulesOfCpp) {
-  EXPECT_THAT(refusal(dict_of(name("__torch__.net", "Net") + ")\x81}b")),
-      HasSubstr("TorchScript of \"__torch__.net Net\", which holds code: in Python, "
-                "torch.save(torch.jit.load(...).state_dict())"));
-  EXPECT_THAT(refusal(dict_of(name("__torch__.___torch_mangle_x", "Module") + ")\x81")),
-      HasSubstr("TorchScript"));
-  EXPECT_THAT(refusal(dict_of(name("__torch__", "Module") + "]\x85\x81")),
-      HasSubstr("a module is given 1 values"));
-  EXPECT_THAT(refusal(dict_of(name("__torch__", "Module") + ")\x81]b")),
-      HasSubstr("attributes (a list) are set on a dict"));
+  const std::string module = name("__torch__", "Module");
+  expect_refusals_of_values({{name("__torch__.net", "Net") + ")\x81}b",
+                                 "TorchScript of \"__torch__.net Net\", which holds code: in "
+                                 "Python, torch.save(torch.jit.load(...).state_dict())"},
+      {name("__torch__.___torch_mangle_x", "Module") + ")\x81", "TorchScript"},
+      {module + "]\x85\x81", "a module is given 1 values"},
+      {module + ")\x81]b", "attributes (a list) are set on a dict"}});
 }
 
 // Python would refuse them, also where the value that has them is not asked for.
 TEST(TorchRefusal, WhatPythonCannotMake) {
-  EXPECT_THAT(refusal(dict_of("}}Ns")), HasSubstr("a dict's key is a dict"));
-  EXPECT_THAT(refusal(dict_of("}]Ns")), HasSubstr("a dict's key is a list"));
-  EXPECT_THAT(refusal(dict_of(name("torch", "FloatStorage") + ")R")),
-      HasSubstr("\"torch FloatStorage\" is called, but is not a function"));
-  EXPECT_THAT(refusal(dict_of(name("torch", "FloatStorage") + text("a") + "Ns")),
-      HasSubstr("entries are put into the name \"torch FloatStorage\""));
+  const std::string storage = name("torch", "FloatStorage");
+  expect_refusals_of_values({{"}}Ns", "a dict's key is a dict"}, {"}]Ns", "a dict's key is a list"},
+      {storage + ")R", "\"torch FloatStorage\" is called, but is not a function"},
+      {storage + text("a") + "Ns", "entries are put into the name \"torch FloatStorage\""}});
 }
 
 // Each attribute counts again, however often one dict is given.

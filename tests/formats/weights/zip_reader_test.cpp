@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/formats/idx_bytes.h"
 #include "tests/formats/mutated.h"
 #include "tests/formats/weights/torch_bytes.h"
 #include "tests/support/message_of.h"
@@ -11,12 +12,12 @@
 namespace lockstep {
 namespace {
 
+using testing::Bytes;
 using testing::checksum_of;
 using ::testing::HasSubstr;
 using testing::numbers;
 using testing::zip_bytes;
 using testing::ZipPart;
-using Bytes = std::vector<std::uint8_t>;
 
 constexpr std::uint16_t kDescriptor = 8;
 
@@ -83,16 +84,16 @@ TEST(ZipReader, Reads64BitFields) {
       .local_size = 0xffffffff};
   part.extra = numbers(2, {7, 1}) + "x" + numbers(2, {1, 24}) + numbers(8, {7, 7, 0});
   EXPECT_EQ(text_of(read_zip(zip_bytes({part}, true), "FILE")[0]), content);
-  part.extra = numbers(2, {1, 24}) + numbers(8, {7, 8, 0});
-  EXPECT_THAT(zip_flaw(part), HasSubstr("\"a\" has 7 bytes, of which 8 are stored"));
-  part.extra = numbers(2, {1, 24}) + numbers(8, {1ULL << 62, 1ULL << 62, 0});
-  EXPECT_THAT(zip_flaw(part), HasSubstr("4611686018427387904 bytes reach into what follows"));
-  part.extra = numbers(2, {1, 24}) + numbers(8, {7, 7, ~0ULL});
-  EXPECT_THAT(zip_flaw(part), HasSubstr("belong to no file of the archive"));
-  part.extra = numbers(2, {1, 8}) + numbers(8, {7});
-  EXPECT_THAT(zip_flaw(part), HasSubstr("has 7 bytes, of which 4294967295 are stored"));
-  part.extra = numbers(2, {1, 24}) + numbers(8, {7});
-  EXPECT_THAT(zip_flaw(part), HasSubstr("the file ends within a record"));
+  for (const auto& [extra, reason] : {std::pair(numbers(2, {1, 24}) + numbers(8, {7, 8, 0}),
+                                          "\"a\" has 7 bytes, of which 8 are stored"),
+           {numbers(2, {1, 24}) + numbers(8, {1ULL << 62, 1ULL << 62, 0}),
+               "4611686018427387904 bytes reach into what follows"},
+           {numbers(2, {1, 24}) + numbers(8, {7, 7, ~0ULL}), "belong to no file of the archive"},
+           {numbers(2, {1, 8}) + numbers(8, {7}), "has 7 bytes, of which 4294967295 are stored"},
+           {numbers(2, {1, 24}) + numbers(8, {7}), "the file ends within a record"}}) {
+    part.extra = extra;
+    EXPECT_THAT(zip_flaw(part), HasSubstr(reason));
+  }
 }
 
 TEST(ZipReader, RefusesAWrongChecksum) {
@@ -110,7 +111,8 @@ TEST(ZipReader, LeavesCompressedFilesAsTheyAre) {
 }
 
 TEST(ZipReader, RefusesEncryptedFiles) {
-  for (const int bit : {0, 1, 2, 4, 5, 6, 13}) {
+  for (int bit = 0; bit < 16; ++bit) {
+    if (bit == 3 || bit == 11) continue;  // a descriptor, and names in UTF-8
     EXPECT_THAT(
         zip_flaw({.name = "a", .content = "x", .flags = static_cast<std::uint16_t>(1 << bit)}),
         HasSubstr("\"a\" is encrypted, split or of a kind that is not read"));
@@ -176,14 +178,13 @@ TEST(ZipReader, RefusesEndsThatLie) {
     bytes[end + field] = value;
     return zip_flaw(bytes);
   };
-  EXPECT_THAT(
-      damaged(0, 0), HasSubstr("no zip archive's end: the file was cut or continues behind it"));
-  EXPECT_THAT(damaged(4, 1), HasSubstr("is split over several files"));
-  EXPECT_THAT(damaged(6, 1), HasSubstr("is split over several files"));
-  EXPECT_THAT(damaged(8, 1), HasSubstr("is split over several files"));
-  EXPECT_THAT(damaged(12, 0), HasSubstr("directory does not lie before its end"));
-  EXPECT_THAT(damaged(16, 0), HasSubstr("directory does not lie before its end"));
-  EXPECT_THAT(damaged(20, 1), HasSubstr("ends with a comment"));
+  for (const auto& [field, value, reason] :
+      std::vector<std::tuple<std::size_t, std::uint8_t, std::string>>{
+          {0, 0, "no zip archive's end: the file was cut or continues behind it"},
+          {4, 1, "is split over several files"}, {6, 1, "is split over several files"},
+          {8, 1, "is split over several files"}, {12, 0, "directory does not lie before its end"},
+          {16, 0, "directory does not lie before its end"}, {20, 1, "ends with a comment"}})
+    EXPECT_THAT(damaged(field, value), HasSubstr(reason)) << field;
   auto fewer = narrow;
   fewer[end + 8] = fewer[end + 10] = 1;
   EXPECT_THAT(zip_flaw(fewer), HasSubstr("the zip directory continues after its 1 files"));
@@ -228,7 +229,7 @@ TEST(ZipReader, RefusesTruncationAtEveryByte) {
   const auto whole =
       zip_bytes({described("x/a", "one", true, 4), {.name = "x/b", .content = "two"}}, true);
   for (std::size_t size = 0; size < whole.size(); ++size) {
-    EXPECT_THAT(zip_flaw(Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(size))),
+    EXPECT_THAT(zip_flaw(testing::cut(whole, size)),
         HasSubstr(concat("FILE: offset ", size, ": no zip archive's end")));
   }
 }
