@@ -57,6 +57,12 @@ std::vector<pid_t> processes_whose(const std::string& file, const std::string& t
 
 }  // namespace
 
+Ended Ended::with_code(int expected, const char* file, int line) && {
+  if (code() != expected)
+    ADD_FAILURE_AT(file, line) << "code " << code() << ", not " << expected << ": " << out << err;
+  return std::move(*this);
+}
+
 Command::Command(Words arguments, const Words& variables, const std::string& program)
     : process_(options_for(std::move(arguments), variables, program)),
       out_pipe_(process_.take_output()),

@@ -33,6 +33,10 @@ struct Ended {
   std::string err;
 
   int code() const { return status.result(); }  ///< as a shell reports it
+
+  /// Expects this code; with another the test fails, and shows what was printed.
+  Ended with_code(
+      int expected, const char* file = __builtin_FILE(), int line = __builtin_LINE()) &&;
 };
 
 /// The built `lockstep`, run as by a user; nothing of it outlives this object.

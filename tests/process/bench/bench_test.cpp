@@ -50,8 +50,7 @@ class Bench : public ::testing::Test {
 };
 
 TEST_F(Bench, MeasuresEveryCellAndReportsIt) {
-  const Ended ended = bench(study("--json"));
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const Ended ended = bench(study("--json")).with_code(0);
   const auto measured = samples();
   ASSERT_EQ(measured.size(), kCells);
   for (const Json& sample : measured) {
@@ -72,8 +71,7 @@ TEST_F(Bench, MeasuresEveryCellAndReportsIt) {
   EXPECT_EQ(Json::parse(last)["studies"][0]["cells"].size(), kCells);
   // Reported again from the samples alone.
   std::filesystem::remove(output() + "/" + report);
-  const Ended again = bench("report " + output());
-  EXPECT_EQ(again.code(), 0) << again.err;
+  bench("report " + output()).with_code(0);
   EXPECT_THAT(file(report), HasSubstr("</html>"));
   const Ended side = bench("report " + output() + "/pytorch_results.txt");
   EXPECT_THAT(side.out, HasSubstr("Epoch times side by side"));
@@ -88,20 +86,17 @@ TEST_F(Bench, GoesOnWhereItWasStopped) {
       },
       kBenchGuard);
   run.signal(SIGINT);
-  const Ended stopped = run.wait(kBenchGuard);
-  EXPECT_EQ(stopped.code(), 128 + SIGINT) << stopped.err;
+  run.wait(kBenchGuard).with_code(128 + SIGINT);
   EXPECT_TRUE(processes_with(output() + "/runs").empty());
   const auto before = samples();
   ASSERT_LT(before.size(), kCells);
   EXPECT_THAT(file("report.md"), HasSubstr("have no number"));
-  const Ended ended = bench(study());
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  bench(study()).with_code(0);
   const auto after = samples();
   ASSERT_EQ(after.size(), kCells);
   EXPECT_TRUE(std::equal(before.begin(), before.end(), after.begin())) << "nothing is made again";
   EXPECT_THAT(file("report.md"), Not(HasSubstr("have no number")));
-  const Ended other = bench(study("--full"));
-  EXPECT_EQ(other.code(), 2);
+  const Ended other = bench(study("--full")).with_code(2);
   EXPECT_THAT(other.err, HasSubstr("another grid: '--quick' there, '--full' now"));
 }
 
@@ -115,8 +110,7 @@ TEST_F(Bench, ARankThatIsKilledIsOneCellsFailure) {
       },
       kBenchGuard);
   for (const pid_t rank : ranks) ::kill(rank, SIGKILL);
-  const Ended ended = run.wait(kBenchGuard);
-  EXPECT_EQ(ended.code(), 1) << ended.err;
+  const Ended ended = run.wait(kBenchGuard).with_code(1);
   const auto measured = samples();
   EXPECT_EQ(measured.size(), kCells) << "the rest goes on";
   const auto failed = std::count_if(measured.begin(), measured.end(), [](const Json& sample) {
@@ -130,17 +124,12 @@ TEST_F(Bench, ARankThatIsKilledIsOneCellsFailure) {
 }
 
 TEST_F(Bench, ListsAndRefusesWithoutMeasuring) {
-  const Ended list = bench("bench --list");
-  EXPECT_EQ(list.code(), 0);
+  const Ended list = bench("bench --list").with_code(0);
   EXPECT_THAT(list.out, HasSubstr("data-parallel"));
   const Ended cells = bench("bench data-parallel --full --list");
   EXPECT_THAT(cells.out, HasSubstr("data-parallel: 90 cells, 3 rounds"));
   EXPECT_THAT(cells.out, HasSubstr("lockstep train --model mnist-large"));
-  const auto refusal = [&](const std::string& line) {
-    const Ended ended = bench(line);
-    EXPECT_EQ(ended.code(), 2) << ended.err;
-    return ended.err;
-  };
+  const auto refusal = [&](const std::string& line) { return bench(line).with_code(2).err; };
   EXPECT_THAT(refusal("bench data-paralel"), HasSubstr("did you mean data-parallel?"));
   EXPECT_THAT(refusal("bench latency"), HasSubstr("there is no study latency"));
   EXPECT_THAT(refusal("bench"), HasSubstr("name a study"));

@@ -39,8 +39,7 @@ class Plan : public ::testing::Test {
 
 TEST_F(Plan, MeasuresAModelAndThenAnswersWithoutTraining) {
   const Ended measured =
-      plan("--measure --model mnist-small --measure-batches 16,4 --save " + profile());
-  ASSERT_EQ(measured.code(), 0) << measured.err;
+      plan("--measure --model mnist-small --measure-batches 16,4 --save " + profile()).with_code(0);
   EXPECT_THAT(measured.err, HasSubstr("by serial, batches of 4, again"));
   const auto costs = nlohmann::json::parse(contents(profile()));
   EXPECT_EQ(costs.at("layers").at(0).at("forward").size(), 2u) << "a point for each batch";
@@ -101,12 +100,9 @@ TEST_F(Plan, LeavesNothingWhenItIsStopped) {
 }
 
 TEST_F(Plan, SaysWhatIsWrong) {
-  const Ended unknown = plan("--model mnist-smal");
-  EXPECT_EQ(unknown.code(), 2);
-  EXPECT_THAT(unknown.err, HasSubstr("mnist-small"));
+  EXPECT_THAT(plan("--model mnist-smal").with_code(2).err, HasSubstr("mnist-small"));
   EXPECT_EQ(plan("--profile " + profile()).code(), 3);
-  const Ended flags = plan("--model mnist-small --measure-batches 4 -- --opt nothing");
-  EXPECT_EQ(flags.code(), 2);
+  const Ended flags = plan("--model mnist-small --measure-batches 4 -- --opt nothing").with_code(2);
   EXPECT_THAT(flags.err, HasSubstr("--opt"));
   const Ended one_way = Command(words("train --parallel auto --comm-hook bf16")).wait(kPlanGuard);
   EXPECT_EQ(one_way.code(), 2);

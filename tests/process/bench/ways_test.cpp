@@ -52,8 +52,7 @@ class BenchWays : public ::testing::Test {
 
 TEST_F(BenchWays, MeasuresWhatTheNetAllowsAndSaysWhatItDoesNot) {
   const std::string asked = line("mnist-example", "--ways dp,ddp,pp --rounds 1 --budget 5m");
-  const Ended ended = bench(asked);
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const Ended ended = bench(asked).with_code(0);
   std::vector<std::string> measured, refused;
   for (const auto& sample : samples()) {
     const bool has_rate = sample["values"].contains("samples_per_s");
@@ -65,8 +64,7 @@ TEST_F(BenchWays, MeasuresWhatTheNetAllowsAndSaysWhatItDoesNot) {
   EXPECT_THAT(ended.out, HasSubstr("make it a torch::nn::Sequential"));
   EXPECT_THAT(contents(output() + "/report.md"), HasSubstr("Images a second"));
   EXPECT_TRUE(std::filesystem::exists(output() + "/figures/ways-rate.svg"));
-  const Ended again = bench(asked);
-  EXPECT_EQ(again.code(), 0) << again.err;
+  bench(asked).with_code(0);
   EXPECT_EQ(samples().size(), 3U) << "nothing is made again";
   EXPECT_EQ(bench(line("chain", "--ways dp,ddp,pp")).code(), 2) << "another grid";
 }
@@ -79,8 +77,7 @@ TEST_F(BenchWays, GoesOnThatWasStoppedBeforeItsFirstSample) {
   EXPECT_EQ(run.wait(kWaysGuard).code(), 128 + SIGTERM);
   EXPECT_TRUE(processes_with(output()).empty());
   EXPECT_TRUE(std::filesystem::exists(output() + "/bench.json")) << "it has begun";
-  const Ended ended = bench(asked);
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  bench(asked).with_code(0);
   ASSERT_EQ(samples().size(), 2U);
   for (const auto& sample : samples()) EXPECT_GT(sample["values"]["samples_per_s"], 0) << sample;
 }
@@ -104,16 +101,14 @@ TEST_F(BenchWays, MeasuresReplicasOfStages) {
 
 TEST_F(BenchWays, TrainsWithTheFlagsThatFollow) {
   const std::string asked = line("chain", "--ways ddp --rounds 1 -- --opt sgd --lr=0.1");
-  const Ended ended = bench(asked);
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const Ended ended = bench(asked).with_code(0);
   ASSERT_EQ(samples().size(), 1U);
   EXPECT_GT(samples()[0]["values"]["samples_per_s"], 0);
   EXPECT_THAT(samples()[0]["command"].dump(), HasSubstr(R"("--opt","sgd","--lr","0.1",)"));
   EXPECT_THAT(ended.out, HasSubstr("trained with --opt sgd --lr 0.1"));
   EXPECT_THAT(ended.out, HasSubstr("Train with: "));
   EXPECT_EQ(bench(asked).code(), 0) << "it goes on";
-  const Ended other = bench(line("chain", "--ways ddp --rounds 1 -- --opt adam"));
-  EXPECT_EQ(other.code(), 2);
+  const Ended other = bench(line("chain", "--ways ddp --rounds 1 -- --opt adam")).with_code(2);
   EXPECT_THAT(other.err, HasSubstr("-- --opt adam' now"));
   EXPECT_EQ(samples().size(), 1U);
 }
@@ -133,8 +128,7 @@ TEST_F(BenchWays, RefusesBadFlagsBeforeAnythingRuns) {
 }
 
 TEST_F(BenchWays, BeginsNothingThatCannotBeTrained) {
-  const Ended unknown = bench(line("chian", ""));
-  EXPECT_EQ(unknown.code(), 2) << unknown.err;
+  const Ended unknown = bench(line("chian", "")).with_code(2);
   EXPECT_THAT(unknown.err, HasSubstr("no cell can be trained: "));
   EXPECT_THAT(unknown.err, HasSubstr("mnist-example, chain"));
   EXPECT_FALSE(std::filesystem::exists(output())) << "the next try may take the name";

@@ -31,8 +31,7 @@ Ended eval(const std::string& flags) {
 }
 
 Json evaluated(const std::string& flags) {
-  const Ended ended = eval(flags + " --json");
-  EXPECT_EQ(ended.code(), 0) << ended.err;
+  const Ended ended = eval(flags + " --json").with_code(0);
   return Json::parse(ended.out);
 }
 
@@ -115,9 +114,7 @@ TEST_F(Eval, ItsConfusionHasEverySampleOnce) {
 TEST_F(Eval, WritesAPageAndATable) {
   train_run("");
   const std::string page = folder_.file("page.html");
-  const Ended ended = eval(concat("--worst 7 --output ", page, " --run ", run()));
-  ASSERT_EQ(ended.code(), 0) << ended.err;
-  EXPECT_THAT(ended.out,
+  EXPECT_THAT(eval(concat("--worst 7 --output ", page, " --run ", run())).with_code(0).out,
       AllOf(HasSubstr("mnist-small on mnist, test: 131 samples, precision 32, loss cross-entropy"),
           HasSubstr("the run's best: epoch"), HasSubstr("Samples of each class"),
           HasSubstr("Written: " + page)));
@@ -128,16 +125,13 @@ TEST_F(Eval, WritesAPageAndATable) {
 
 TEST_F(Eval, NamesTheClassesOfCifar100) {
   const std::string set = folder_.file("set"), page = folder_.file("page.html");
-  const Ended drawn =
-      run_command({"data", "synthesize", "cifar100", set, "--train", "100", "--test", "100"});
-  ASSERT_EQ(drawn.code(), 0) << drawn.err;
+  run_command({"data", "synthesize", "cifar100", set, "--train", "100", "--test", "100"})
+      .with_code(0);
   const Ended trained = train(concat("--data cifar100:", set, " --output ", run(),
       " --model resnet18-cifar --batch-size 4 --max-steps 1 --val-interval never"));
   ASSERT_EQ(trained.code(), 0) << trained.err;
-  const Ended ended = eval(concat("--output ", page, " --run ", run()));
-  ASSERT_EQ(ended.code(), 0) << ended.err;
-  EXPECT_THAT(
-      ended.out, AllOf(HasSubstr("The hardest classes"), ContainsRegex("[0-9]+ (disc|ring|bar)-")));
+  EXPECT_THAT(eval(concat("--output ", page, " --run ", run())).with_code(0).out,
+      AllOf(HasSubstr("The hardest classes"), ContainsRegex("[0-9]+ (disc|ring|bar)-")));
   EXPECT_THAT(contents(page), HasSubstr("57 bar-blotches"));
   EXPECT_EQ(evaluated("--run " + run())["classes"][57]["name"], "bar-blotches");
 }

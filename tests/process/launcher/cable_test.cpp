@@ -64,13 +64,11 @@ TEST_F(Cables, OfOneThatIsCutLeavesTheOthersInASmallerWorld) {
   node(0).wait_until([&] { return steps() > 30; });
   cut(2);
   for (const std::size_t number : {0U, 1U}) {
-    const auto left = node(number).wait();
-    EXPECT_EQ(left.code(), 0) << left.err;
+    node(number).wait().with_code(0);
   }
   EXPECT_EQ(summary()["world_size"], 2);
   EXPECT_THAT(summary()["resumed_from"].get<std::string>(), HasSubstr("snapshots/step-"));
-  const auto alone = node(2).wait();
-  EXPECT_EQ(alone.code(), 5) << alone.err;
+  const auto alone = node(2).wait().with_code(5);
   EXPECT_THAT(alone.err, HasSubstr("lost the node that serves the rendezvous"));
 }
 
@@ -79,9 +77,7 @@ TEST_F(Cables, ThatAreCutEndAWorldOfAFixedSize) {
   node(0).wait_until([&] { return steps() > 30; });
   cut(1);
   for (const std::size_t number : {0U, 1U}) {
-    const auto ended = node(number).wait();
-    EXPECT_EQ(ended.code(), 5) << ended.err;
-    EXPECT_THAT(ended.err, HasSubstr("lost"));
+    EXPECT_THAT(node(number).wait().with_code(5).err, HasSubstr("lost"));
   }
 }
 
@@ -90,8 +86,7 @@ TEST_F(Cables, ThatAreSlowEndNothing) {
   start(2, 4'000'000, "--nnodes 2 --hang-timeout 1",
       "--model mnist-small --max-steps 3 --batch-size 8");
   for (const std::size_t number : {0U, 1U}) {
-    const auto ended = node(number).wait();
-    EXPECT_EQ(ended.code(), 0) << ended.err;
+    const auto ended = node(number).wait().with_code(0);
     EXPECT_THAT(ended.err, Not(HasSubstr("lost")));
     EXPECT_THAT(ended.err, HasSubstr("without progress; nobody here is behind"));
   }

@@ -38,8 +38,7 @@ class PipelineOverHosts : public MadeHosts {
 };
 
 TEST_F(PipelineOverHosts, TrainsAsTheSerialModel) {
-  const Ended run = run_command(probe("equal 60"));
-  EXPECT_EQ(run.code(), 0) << run.out << run.err;
+  const Ended run = run_command(probe("equal 60")).with_code(0);
   EXPECT_THAT(run.out, HasSubstr("rank 0: as the serial model"));
   EXPECT_THAT(run.out, HasSubstr("rank 1: as the serial model"));
 }

@@ -85,13 +85,10 @@ TEST_F(MadeHosts, AStoppedRunHasTheParametersOfOneHost) {
     Command begun(training("", flags + hosts), one_thread);
     begun.wait_until([&] { return count_of("\n", contents(hosts + "/metrics.jsonl")) >= 2; });
     begun.signal(SIGTERM);
-    const Ended stopped = begun.wait();
-    ASSERT_EQ(stopped.code(), 75) << stopped.err;
+    begun.wait().with_code(75);
     const std::string steps =
         " --max-steps " + std::to_string(summary(hosts)["steps"].get<int>() + 3);
-    const Ended resumed =
-        run_command(training("", flags + hosts + " --resume auto" + steps), one_thread);
-    EXPECT_EQ(resumed.code(), 0) << resumed.err;
+    run_command(training("", flags + hosts + " --resume auto" + steps), one_thread).with_code(0);
     EXPECT_FALSE(summary(hosts)["resumed_from"].is_null());
     const Ended whole = run_command(words("train --model toy --data mock --nproc-per-node 2 "
                                           "--backend gloo " +
@@ -114,18 +111,16 @@ TEST_F(MadeHosts, MeetWhereTheirOwnNamesAreTheLoopback) {
       folder.file("run");
   const std::string path =
       "PATH=" + system_variable("LOCKSTEP_BINARY_DIR") + ":" + system_variable("PATH");
-  const auto run = run_command(two(script), {path});
-  EXPECT_EQ(run.code(), 0) << run.err;
+  run_command(two(script), {path}).with_code(0);
   EXPECT_EQ(summary(folder.file("run"))["world_size"], 2);
 }
 
 TEST_F(MadeHosts, TrainByPetVariables) {
   const TemporaryFolder folder;
-  const auto run =
-      run_command(words("hosts --count 2 -- lockstep train --model toy --data mock "
-                        "--max-steps 3 --progress none --output " +
-                        folder.file("run")));
-  EXPECT_EQ(run.code(), 0) << run.err;
+  run_command(words("hosts --count 2 -- lockstep train --model toy --data mock "
+                    "--max-steps 3 --progress none --output " +
+                    folder.file("run")))
+      .with_code(0);
   EXPECT_EQ(summary(folder.file("run"))["world_size"], 2);
 }
 
@@ -138,11 +133,8 @@ TEST_F(MadeHosts, MayFindEachOther) {
               flags + " -- lockstep train --model toy --data mock --max-steps 3 " +
               "--progress none --output " + folder.file("run")));
   };
-  const auto alone = run("");
-  EXPECT_EQ(alone.code(), 2);
-  EXPECT_THAT(alone.err, HasSubstr("give all nodes one secret"));
-  const auto together = run("--insecure");
-  EXPECT_EQ(together.code(), 0) << together.err;
+  EXPECT_THAT(run("").with_code(2).err, HasSubstr("give all nodes one secret"));
+  run("--insecure").with_code(0);
   EXPECT_EQ(summary(folder.file("run"))["world_size"], 2);
 }
 

@@ -16,9 +16,8 @@ using ::testing::Not;
 
 TEST(Launcher, RunsTheProgramOncePerRank) {
   const TemporaryFolder folder;
-  const auto run =
-      run_command({"run", "--nproc-per-node=4", "sh", "-c", "touch \"$0/$RANK\"", folder.str()});
-  EXPECT_EQ(run.code(), 0) << run.err;
+  run_command({"run", "--nproc-per-node=4", "sh", "-c", "touch \"$0/$RANK\"", folder.str()})
+      .with_code(0);
   EXPECT_THAT(folder.names(), ElementsAre("0", "1", "2", "3"));
 }
 
@@ -66,16 +65,14 @@ TEST(Launcher, TwoOfThemMakeOneWorld) {
 }
 
 TEST(Launcher, LetsRankZeroReadTheInputAndTheOthersNone) {
-  const auto run = run_command(shell_ranks("cat; echo end $RANK"));
-  EXPECT_EQ(run.code(), 0);
+  const auto run = run_command(shell_ranks("cat; echo end $RANK")).with_code(0);
   EXPECT_EQ(numbers_after("end", run.out).size(), 2U);
 }
 
 TEST(Launcher, NamesTheRankThatFailedAndEndsTheOthers) {
   Command running(
       shell_ranks("echo pid $$; [ $RANK = 1 ] && { echo why >&2; exit 7; }; sleep 600", "", "3"));
-  const auto run = running.wait();
-  EXPECT_EQ(run.status.code, 7);
+  const auto run = running.wait().with_code(7);
   EXPECT_THAT(run.err, HasSubstr("the run failed: rank 1 of 3 (host "));
   EXPECT_THAT(run.err, HasSubstr("exited with code 7\n"));
   EXPECT_THAT(run.err, HasSubstr("  | why\n"));
@@ -160,8 +157,7 @@ TEST(Launcher, SaysWhenAScriptHasNoInterpreter) {
   const TemporaryFolder folder;
   std::ofstream(folder.file("script")) << "#!/no/such/shell\n";
   ASSERT_EQ(::chmod(folder.file("script").c_str(), 0755), 0);
-  const auto run = run_command({"run", "-np", "2", folder.file("script")});
-  EXPECT_EQ(run.status.code, 4);
+  const auto run = run_command({"run", "-np", "2", folder.file("script")}).with_code(4);
   EXPECT_THAT(run.err, HasSubstr("interpreter"));
 }
 

@@ -79,9 +79,7 @@ TEST(LauncherOutput, AFailureIsSeenWhileNobodyReads) {
   const auto pids = numbers_after("pid", running.wait_for_lines(2));
   ASSERT_THAT(pids, ::testing::Not(IsEmpty()));
   EXPECT_TRUE(all_end(pids)) << "nothing is read from the launcher meanwhile";
-  const auto run = running.wait();
-  EXPECT_EQ(run.status.code, 9);
-  EXPECT_THAT(run.err, HasSubstr("rank 1 of 2"));
+  EXPECT_THAT(running.wait().with_code(9).err, HasSubstr("rank 1 of 2"));
 }
 
 TEST(LauncherOutput, ShowsWhatAHiddenRankSaidWhenItFailed) {

@@ -68,8 +68,7 @@ TEST(LauncherRestart, HasItsOwnPortUnlessOneWasGiven) {
   EXPECT_NE(ports[0], ports[1]);
   EXPECT_NE(ports[1], ports[2]);
   const std::string given = std::to_string(ports[0]);
-  const auto fixed = run_command(restarting("2", script, "--master-port " + given));
-  EXPECT_EQ(fixed.code(), 0) << fixed.err;
+  const auto fixed = run_command(restarting("2", script, "--master-port " + given)).with_code(0);
   EXPECT_EQ(numbers_after("port", fixed.out), std::vector<pid_t>(3, ports[0]));
 }
 
@@ -82,8 +81,7 @@ TEST(LauncherRestart, IsGivenUpWhenNoStepIsGained) {
   EXPECT_THAT(run.err, HasSubstr("lockstep: no progress: died again at step 500, as before; the "
                                  "exit code is that of the first failure: 139\n"));
   const auto early =
-      run_command(restarting("9", report("0") + "[ $RANK = 0 ] && exit 4; sleep 600"));
-  EXPECT_EQ(early.status.code, 4);
+      run_command(restarting("9", report("0") + "[ $RANK = 0 ] && exit 4; sleep 600")).with_code(4);
   EXPECT_THAT(early.err, HasSubstr("no progress: died again before its first step, as before"));
 }
 
@@ -152,8 +150,7 @@ TEST(LauncherRestart, DoesNotWaitForTheReaderOfTheOutputAndLosesNoneOfIt) {
                           written + ") -ge 1110 ]; do sleep 0.05; done; sleep 0.3; exit 9"));
   eventually([&] { return folder.names().size() >= 3; });
   EXPECT_THAT(folder.names(), ElementsAre("again-0", "again-1", "written"));
-  const auto run = running.wait();
-  EXPECT_EQ(run.code(), 0) << run.err;
+  const auto run = running.wait().with_code(0);
   EXPECT_GE(numbers_after("line", run.out).size(), contents(folder.file("written")).size());
 }
 
@@ -193,8 +190,7 @@ TEST(LauncherRestart, DoesNotComeAfterTheLaunchersDeath) {
 }
 
 TEST(LauncherRestart, StaysOneWhenASecondRankFailsMeanwhile) {
-  const auto run = while_ending("exit 9");
-  EXPECT_EQ(run.code(), 0) << run.err;
+  const auto run = while_ending("exit 9").with_code(0);
   EXPECT_THAT(run.err, HasSubstr("restart 1 of 3: rank 1 of 2"));
   EXPECT_THAT(run.err, Not(HasSubstr("restart 2 of 3")));
 }
@@ -205,9 +201,7 @@ TEST(LauncherRestart, ASignalToTheNextAttemptIsPassedOn) {
       "while :; do sleep 0.01; done"));
   running.wait_for_lines(2);
   running.signal(SIGTERM);
-  const auto run = running.wait();
-  EXPECT_EQ(run.status.code, 75) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("passing SIGTERM on"));
+  EXPECT_THAT(running.wait().with_code(75).err, HasSubstr("passing SIGTERM on"));
 }
 
 TEST(LauncherRestart, ThatCannotBeMadeComesAfterTheReport) {

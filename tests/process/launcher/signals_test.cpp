@@ -129,8 +129,7 @@ TEST(LauncherSignals, RanksDieWithTheLauncherWithoutItsGuardianToo) {
 
 TEST(LauncherSignals, WhatRanksLeaveBehindEndsWithTheRun) {
   Command running(shell_ranks("sleep 600 & echo pid $!; setsid sleep 600 & echo pid $!"));
-  const auto run = running.wait();
-  EXPECT_EQ(run.code(), 0);
+  const auto run = running.wait().with_code(0);
   const auto pids = numbers_after("pid", run.out);
   EXPECT_EQ(pids.size(), 4U);
   EXPECT_TRUE(all_end(pids));

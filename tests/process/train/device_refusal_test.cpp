@@ -40,8 +40,7 @@ TEST(DeviceRefusal, ADeviceThatLibTorchDoesNotKnow) {
 }
 
 TEST(DeviceRefusal, ASelfTestOfNothing) {
-  const auto ended = run_command({"env", "--check-devices"}, kNoGpu);
-  EXPECT_EQ(ended.code(), 4) << ended.err;
+  const auto ended = run_command({"env", "--check-devices"}, kNoGpu).with_code(4);
   EXPECT_THAT(ended.err, HasSubstr("env: there is no accelerator to check"));
   const auto demanded = run_command({"env", "--check-devices", "--device", "cuda"}, kNoGpu);
   EXPECT_EQ(demanded.code(), 4) << demanded.err;

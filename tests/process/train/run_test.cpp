@@ -40,8 +40,7 @@ std::string last_line(const std::string& text) {
 }
 
 TEST_F(TrainRun, LeavesEveryFileAndATable) {
-  const auto ended = run("--batch-size 32 --epochs 4 --log-interval 5 --json");
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const auto ended = run("--batch-size 32 --epochs 4 --log-interval 5 --json").with_code(0);
   for (const char* name :
       {"config.toml", "command.txt", "env.json", "metrics.jsonl", "summary.json", "logs"}) {
     EXPECT_TRUE(std::filesystem::exists(output() + "/" + name)) << name;
@@ -78,8 +77,7 @@ TEST_F(TrainRun, MetricsHaveEveryStepOnce) {
 }
 
 TEST_F(TrainRun, TwoRanksCountEveryTestImageOnce) {
-  const auto ended = run("--nproc-per-node 2 --batch-size 16 --epochs 4");
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  run("--nproc-per-node 2 --batch-size 16 --epochs 4").with_code(0);
   EXPECT_EQ(summary()["world_size"], 2);
   EXPECT_EQ(summary()["parallel"], "ddp");
   const double hits = summary()["test_accuracy"].get<double>() * kTestImages;
@@ -123,8 +121,7 @@ TEST_F(TrainRun, StepsEndIt) {
 }
 
 TEST_F(TrainRun, TimeEndsItOnAllRanks) {
-  const auto ended = run("--nproc-per-node 2 --max-time 0.5s");
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  run("--nproc-per-node 2 --max-time 0.5s").with_code(0);
   EXPECT_EQ(summary()["stopped_by"], "time");
   EXPECT_GT(summary()["steps"], 0);
 }
@@ -142,9 +139,7 @@ TEST_F(TrainRun, EvaluationsMayBeLeftOut) {
   EXPECT_TRUE(summary()["epochs"][0]["val_loss"].is_null());
   EXPECT_TRUE(summary()["test_loss"].is_null());
   EXPECT_TRUE(summary()["best"].is_null());
-  const auto refused = run("--val-interval -2");
-  EXPECT_EQ(refused.code(), 2);
-  EXPECT_THAT(refused.err,
+  EXPECT_THAT(run("--val-interval -2").with_code(2).err,
       HasSubstr("--val-interval must be a whole number from 0 to 1000000, or never: -2"));
 }
 

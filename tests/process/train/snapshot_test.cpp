@@ -78,8 +78,7 @@ class TrainSignal : public TrainSnapshot, public ::testing::WithParamInterface<s
 
 TEST_P(TrainSignal, StopsARunThatThenGoesOn) {
   const ResumableRun run(long_flags(GetParam()));
-  const Ended stopped = signalled(run, SIGTERM);
-  EXPECT_EQ(stopped.code(), 75) << stopped.err;
+  signalled(run, SIGTERM).with_code(75);
   const Json summary = run.summary();
   EXPECT_EQ(summary["stopped_by"], "signal");
   EXPECT_EQ(summary["exit"], 75);
@@ -167,8 +166,7 @@ TEST_F(TrainSnapshot, ADiskThatIsFullForAWhileCostsNothing) {
   ASSERT_TRUE(command.wait_until(
       [&] { return count_of("the weights of the best epoch wait", command.err()) > 0; }));
   ASSERT_EQ(::prlimit(command.pid(), RLIMIT_FSIZE, &before, nullptr), 0);
-  const Ended ended = command.wait();
-  EXPECT_EQ(ended.code(), 0) << ended.err;
+  command.wait().with_code(0);
   EXPECT_TRUE(run.outcome() == undisturbed.outcome());
 }
 
@@ -177,9 +175,7 @@ TEST_F(TrainSnapshot, AFullDiskEndsARunThatRequiresSnapshots) {
   kill_early(run);
   const auto before = run.newest();
   const FileSizeLimit limit(3 * fs::file_size(before.path / "model.safetensors") / 2);
-  const Ended ended = run.attempt("--snapshot-required");
-  EXPECT_EQ(ended.code(), 4) << ended.err;
-  EXPECT_THAT(ended.err, HasSubstr("File too large"));
+  EXPECT_THAT(run.attempt("--snapshot-required").with_code(4).err, HasSubstr("File too large"));
   EXPECT_EQ(run.newest().path, before.path);
 }
 
@@ -210,36 +206,29 @@ TEST_F(TrainSnapshot, WithoutAnyTrainingStartsAnewAndSaysSo) {
 TEST_F(TrainSnapshot, ANamedRunWithoutAUsableOneIsRefused) {
   const ResumableRun run(flags());
   const TemporaryFolder none;
-  const Ended empty = run.attempt("--resume " + none.str());
-  EXPECT_EQ(empty.code(), 3);
+  const Ended empty = run.attempt("--resume " + none.str()).with_code(3);
   EXPECT_THAT(empty.err, AllOf(HasSubstr("no complete snapshot"), HasSubstr(none.str())));
-  const Ended missing = run.attempt("--resume " + none.str() + "/missing");
-  EXPECT_EQ(missing.code(), 3);
+  run.attempt("--resume " + none.str() + "/missing").with_code(3);
   EXPECT_FALSE(fs::exists(run.output() + "/metrics.jsonl")) << "nothing was begun";
 }
 
 TEST_F(TrainSnapshot, AnotherTrainingIsRefusedWithAllDifferences) {
   const ResumableRun run(flags());
   kill_early(run);
-  const Ended ended = run.attempt("--lr 0.5 --batch-size 8 --nproc-per-node 2");
-  EXPECT_EQ(ended.code(), 3) << ended.err;
+  const Ended ended = run.attempt("--lr 0.5 --batch-size 8 --nproc-per-node 2").with_code(3);
   EXPECT_THAT(ended.err, HasSubstr("is of another training"));
   const std::string logged =
       contents(run.file("logs/rank-0.log")) + contents(run.file("logs/rank-1.log"));
   EXPECT_THAT(
       logged, AllOf(HasSubstr("--lr:"), HasSubstr("--batch-size: the snapshot has 16, now 8")));
   data_.write(160, 64);
-  const Ended other = run.attempt();
-  EXPECT_EQ(other.code(), 3) << other.err;
-  EXPECT_THAT(other.err, AllOf(HasSubstr("320"), HasSubstr("160")));
+  EXPECT_THAT(run.attempt().with_code(3).err, AllOf(HasSubstr("320"), HasSubstr("160")));
 }
 
 TEST_F(TrainSnapshot, AFolderOfARunIsNotOverwritten) {
   const ResumableRun run(flags());
   kill_early(run);
-  const Ended ended = run.attempt("--resume never");
-  EXPECT_EQ(ended.code(), 2);
-  EXPECT_THAT(ended.err, HasSubstr("--resume auto"));
+  EXPECT_THAT(run.attempt("--resume never").with_code(2).err, HasSubstr("--resume auto"));
 }
 
 // As that of a host that went down, whose lease on a file server has not ended.
@@ -257,8 +246,7 @@ TEST_F(TrainSnapshot, ARestartWaitsForTheLockOfTheDead) {
     return count_of("waiting for " + run.output(), command.err()) > 0;
   })) << "the ranks are there again";
   file = FileDescriptor();
-  const Ended ended = command.wait();
-  EXPECT_EQ(ended.code(), 0) << ended.err;
+  command.wait().with_code(0);
   EXPECT_EQ(run.summary()["steps"], 400);
   EXPECT_EQ(run.summary()["restarts"], 1);
 }
@@ -274,9 +262,7 @@ TEST_P(TrainRestart, TheLauncherGoesOnAfterARankHasDied) {
   const pid_t victim = run.rank(GetParam());
   ASSERT_GT(victim, 0);
   ASSERT_EQ(::kill(victim, SIGKILL), 0);
-  const Ended ended = command.wait();
-  EXPECT_EQ(ended.code(), 0) << ended.err;
-  EXPECT_THAT(ended.err, HasSubstr("rank " + std::to_string(GetParam())));
+  EXPECT_THAT(command.wait().with_code(0).err, HasSubstr("rank " + std::to_string(GetParam())));
   EXPECT_EQ(run.summary()["restarts"], 1);
   EXPECT_TRUE(undisturbed.summary()["recovery_seconds"].is_null());
   ASSERT_TRUE(run.summary()["recovery_seconds"].is_number()) << run.summary();

@@ -64,8 +64,7 @@ class TrainStartBy : public TrainStart, public ::testing::WithParamInterface<Tra
 TEST_P(TrainStartBy, WeightsComeAndGoUnchanged) {
   const auto first = trained_file();
   const std::string still = " --pretrained " + first + " --lr 1e-30";
-  const Ended ended = train_into("way", GetParam().flags + still);
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const Ended ended = train_into("way", GetParam().flags + still).with_code(0);
   EXPECT_THAT(ended.err, HasSubstr("6 tensors from " + first));
   EXPECT_EQ(hash_of("way"), hash_of("first"));
   const TensorFile before = read_weights(first);
@@ -78,8 +77,7 @@ TEST_P(TrainStartBy, WeightsComeAndGoUnchanged) {
 TEST_P(TrainStartBy, FrozenParametersStayAndOthersDoNot) {
   const auto first = trained_file();
   const std::string frozen = " --pretrained " + first + " --freeze 0.*,4.* --lr 0.1";
-  const Ended ended = train_into("way", GetParam().flags + frozen);
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const Ended ended = train_into("way", GetParam().flags + frozen).with_code(0);
   EXPECT_THAT(ended.err, HasSubstr("frozen: 4 of 6 parameters"));
   const TensorFile before = read_weights(first);
   const TensorFile after = read_weights(run_folder("way") + "/model.safetensors");
@@ -95,8 +93,7 @@ TEST_P(TrainStartBy, FrozenParametersStayAndOthersDoNot) {
 TEST_P(TrainStartBy, FrozenLastLayersPassGradientsOn) {
   const auto first = trained_file();
   const std::string frozen = " --pretrained " + first + " --freeze 4.*,6.* --lr 0.1";
-  const Ended ended = train_into("way", GetParam().flags + frozen);
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  train_into("way", GetParam().flags + frozen).with_code(0);
   const TensorFile before = read_weights(first);
   const TensorFile after = read_weights(run_folder("way") + "/model.safetensors");
   EXPECT_TRUE(are_equal(before, after, "4.weight"));
@@ -123,11 +120,8 @@ TEST_F(TrainStart, WeightsOfAnotherModelEndWithCodeThreeAndAList) {
   const auto list = AllOf(HasSubstr("missing in the file: 3.weight"),
       HasSubstr("not in the model: 4.weight"), HasSubstr("... and 4 more"));
   const std::string flags = "--pretrained " + first + " --model mnist-large ";
-  const Ended alone = train_into("alone", flags);
-  EXPECT_EQ(alone.code(), 3);
-  EXPECT_THAT(alone.err, list);
-  const Ended ranks = train_into("ranks", flags + "--nproc-per-node 2");
-  EXPECT_EQ(ranks.code(), 3);
+  EXPECT_THAT(train_into("alone", flags).with_code(3).err, list);
+  const Ended ranks = train_into("ranks", flags + "--nproc-per-node 2").with_code(3);
   EXPECT_THAT(ranks.err, HasSubstr("missing in the file: 3.weight"));
   const std::string logs = run_folder("ranks") + "/logs/rank-";
   const bool is_first =
@@ -138,10 +132,8 @@ TEST_F(TrainStart, WeightsOfAnotherModelEndWithCodeThreeAndAList) {
 }
 
 TEST_F(TrainStart, APatternThatMatchesNothingEndsWithCodeTwo) {
-  const Ended ended = train_into("none", "--freeze features.*");
-  EXPECT_EQ(ended.code(), 2);
-  EXPECT_THAT(
-      ended.err, HasSubstr("--freeze matches no parameter: features.*; their names are 0.*, 4.*"));
+  EXPECT_THAT(train_into("none", "--freeze features.*").with_code(2).err,
+      HasSubstr("--freeze matches no parameter: features.*; their names are 0.*, 4.*"));
 }
 
 }  // namespace

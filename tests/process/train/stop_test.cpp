@@ -19,8 +19,7 @@ TEST_F(TrainStop, ASignalToOneRankStopsAllAfterTheSameStep) {
   const std::string two = "--nproc-per-node 2";
   const ResumableRun whole(flags(two)), stopped(flags(two));
   whole.complete();
-  const Ended first = stopped.interrupted(SIGUSR1, 1, 7);
-  ASSERT_EQ(first.code(), 75) << first.err;
+  stopped.interrupted(SIGUSR1, 1, 7).with_code(75);
   const Json summary = stopped.summary();
   EXPECT_EQ(summary["stopped_by"], "signal");
   EXPECT_EQ(summary["exit"], 75);

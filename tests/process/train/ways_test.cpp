@@ -124,9 +124,7 @@ TEST_F(TrainWays, ImpossibleCombinationsAreRefusedWithCodeTwo) {
            "pp --stages 99 --places 99", "pp --chunks 0", "mp --schedule gpipe"}) {
     EXPECT_EQ(train(common + flags).code(), 2) << flags;
   }
-  const Ended unknown = train(common + "pp --schedule 1f2b");
-  EXPECT_EQ(unknown.code(), 2);
-  EXPECT_THAT(unknown.err, HasSubstr("1f1b"));
+  EXPECT_THAT(train(common + "pp --schedule 1f2b").with_code(2).err, HasSubstr("1f1b"));
 }
 
 }  // namespace
