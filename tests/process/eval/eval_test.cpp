@@ -89,7 +89,8 @@ TEST_F(Eval, GivesThoseOfEachPartOfOtherPrecisionAndOfAverages) {
   EXPECT_EQ(train_part["samples"].get<int>() + val_part["samples"].get<int>(), kTrainImages);
 }
 
-TEST_F(Eval, ItsConfusionHasEverySampleOnce) {
+// One training serves all of these.
+TEST_F(Eval, ItsConfusionHasEverySampleOnceAndPageAndFileAgree) {
   train_run("");
   const Json json = evaluated("--worst 200 --run " + run());
   int samples = 0, right = 0;
@@ -109,10 +110,7 @@ TEST_F(Eval, ItsConfusionHasEverySampleOnce) {
   double sum = 0;
   for (const Json& sample : json["worst"]) sum += sample["loss"].get<double>();
   EXPECT_NEAR(sum / kTestImages, json["loss"].get<double>(), 1e-5);
-}
 
-TEST_F(Eval, WritesAPageAndATable) {
-  train_run("");
   const std::string page = folder_.file("page.html");
   EXPECT_THAT(eval(concat("--worst 7 --output ", page, " --run ", run())).with_code(0).out,
       AllOf(HasSubstr("mnist-small on mnist, test: 131 samples, precision 32, loss cross-entropy"),
@@ -121,6 +119,14 @@ TEST_F(Eval, WritesAPageAndATable) {
   const std::string html = contents(page);
   EXPECT_EQ(count_of("data:image/png;base64,iVBORw0KGgo", html), 7);
   EXPECT_THAT(html, HasSubstr("confusion-title"));
+
+  const std::string weights = run() + "/model.safetensors";
+  const Json of_file = evaluated(
+      concat("--weights ", weights, " --model mnist-small --batch-size 32 ", data_.flag()));
+  EXPECT_EQ(of_file["weights"]["which"], "file");
+  expect_same(of_file, recorded("val"));
+  const Json other = evaluated(concat("--run ", run(), " --weights ", weights));
+  expect_same(other, recorded("val"));
 }
 
 TEST_F(Eval, NamesTheClassesOfCifar100) {
@@ -136,17 +142,6 @@ TEST_F(Eval, NamesTheClassesOfCifar100) {
   EXPECT_EQ(evaluated("--run " + run())["classes"][57]["name"], "bar-blotches");
 }
 
-TEST_F(Eval, TakesWeightsWithModelAndData) {
-  train_run("");
-  const std::string weights = run() + "/model.safetensors";
-  const Json json = evaluated(
-      concat("--weights ", weights, " --model mnist-small --batch-size 32 ", data_.flag()));
-  EXPECT_EQ(json["weights"]["which"], "file");
-  expect_same(json, recorded("val"));
-  const Json other = evaluated(concat("--run ", run(), " --weights ", weights));
-  expect_same(other, recorded("val"));
-}
-
 void expect_refused(const std::string& flags, int code, const std::string& text) {
   const Ended ended = eval(flags);
   EXPECT_EQ(ended.code(), code) << flags << ended.err;
@@ -154,9 +149,9 @@ void expect_refused(const std::string& flags, int code, const std::string& text)
   EXPECT_EQ(ended.out, "");
 }
 
-TEST_F(Eval, BadFlagsEndItWithCodeTwo) {
+TEST_F(Eval, BadFlagsEndItWithCodeTwoAndBadWeightsWithCodeThree) {
   train_run("--limit-train-batches 1");
-  const std::string of_run = "--run " + run();
+  const std::string of_run = "--run " + run(), best = run() + "/best.safetensors";
   expect_refused("--json", 2, "eval: needs --run DIR, or --weights FILE with --model and --data");
   expect_refused("--weights w.pth --model toy", 2, "give --model and --data, or the --run");
   expect_refused(of_run + " --which first", 2, "--which must be one of best, last");
@@ -170,11 +165,7 @@ TEST_F(Eval, BadFlagsEndItWithCodeTwo) {
   expect_refused(of_run + " --data nonsense", 2, "eval: --data must be one of");
   expect_refused(of_run + " --model nonsense", 2, "nonsense");
   expect_refused(of_run + " --epochs 3", 2, "there is no flag --epochs");
-}
 
-TEST_F(Eval, BadWeightsEndItWithCodeThree) {
-  train_run("--limit-train-batches 1");
-  const std::string of_run = "--run " + run(), best = run() + "/best.safetensors";
   expect_refused("--run /nowhere", 3, "/nowhere: there is no such folder");
   expect_refused("--run " + folder_.str(), 3, "holds no config.toml");
   expect_refused(of_run + " --model mnist-large", 3, "missing in the file: 3.weight");

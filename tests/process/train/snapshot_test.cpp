@@ -13,8 +13,7 @@
 #include <sys/resource.h>
 #include <thread>
 
-#include "tests/process/train/idx_files.h"
-#include "tests/process/train/resumable_run.h"
+#include "tests/process/train/run_folder.h"
 #include "tests/train/file_size_limit.h"
 
 #include "lockstep/core/file_descriptor.h"
@@ -30,25 +29,8 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
-class TrainSnapshot : public ::testing::Test {
+class TrainSnapshot : public RunFolder {
  protected:
-  // Forty steps, in two epochs.
-  std::string flags(const std::string& more = "") const {
-    return "--model mnist-small --epochs 2 --batch-size 16 --log-interval 1 "
-           "--snapshot-interval 5steps " +
-           data_.flag() + " " + more;
-  }
-
-  // So slow that a test can act in the midst of it: thousands of steps.
-  std::string long_flags(const std::string& more = "") const {
-    return flags("--repeat 2000 --epochs 1 " + more);
-  }
-
-  // Waits until a run has saved.
-  static void wait_for_snapshot(const ResumableRun& run, Command& command) {
-    command.wait_until([&] { return fs::exists(run.file("snapshots/LATEST")); });
-  }
-
   // Starts a run and sends it a signal once it has saved.
   static Ended signalled(const ResumableRun& run, int signal) {
     Command command = run.start();
@@ -70,8 +52,6 @@ class TrainSnapshot : public ::testing::Test {
     EXPECT_NE(command.wait().code(), 0);
     ASSERT_TRUE(eventually([&] { return run.processes().empty(); }));
   }
-
-  IdxFiles data_{320, 64};
 };
 
 class TrainSignal : public TrainSnapshot, public ::testing::WithParamInterface<std::string> {};
@@ -138,11 +118,13 @@ TEST_F(TrainSnapshot, ASpentTimeBudgetLeavesACompleteSnapshot) {
 }
 
 // The limit lets the model be written, not the optimizer's state, which is twice as large.
-TEST_F(TrainSnapshot, AFullDiskCostsAWarningOnly) {
+TEST_F(TrainSnapshot, AFullDiskCostsAWarningUnlessSnapshotsAreRequired) {
   const ResumableRun run(flags());
   kill_early(run);
   const auto before = run.newest();
   const FileSizeLimit limit(3 * fs::file_size(before.path / "model.safetensors") / 2);
+  EXPECT_THAT(run.attempt("--snapshot-required").with_code(4).err, HasSubstr("File too large"));
+  EXPECT_EQ(run.newest().path, before.path);
   const Ended ended = run.complete();
   EXPECT_THAT(
       ended.err, AllOf(HasSubstr("optimizer"), HasSubstr("File too large"), HasSubstr("snapshot")));
@@ -170,19 +152,9 @@ TEST_F(TrainSnapshot, ADiskThatIsFullForAWhileCostsNothing) {
   EXPECT_TRUE(run.outcome() == undisturbed.outcome());
 }
 
-TEST_F(TrainSnapshot, AFullDiskEndsARunThatRequiresSnapshots) {
-  const ResumableRun run(flags());
-  kill_early(run);
-  const auto before = run.newest();
-  const FileSizeLimit limit(3 * fs::file_size(before.path / "model.safetensors") / 2);
-  EXPECT_THAT(run.attempt("--snapshot-required").with_code(4).err, HasSubstr("File too large"));
-  EXPECT_EQ(run.newest().path, before.path);
-}
-
 TEST_F(TrainSnapshot, ABrokenOneIsSkippedAndNamed) {
-  const ResumableRun undisturbed(flags());
-  undisturbed.complete();
-  const ResumableRun run(flags());
+  const ResumableRun undisturbed(flags()), run(flags());
+  EXPECT_THAT(undisturbed.complete().err, HasSubstr("training starts anew"));
   kill_early(run);
   const fs::path broken = run.newest().path;
   const auto size = static_cast<std::streamoff>(fs::file_size(broken / "model.safetensors"));
@@ -197,12 +169,6 @@ TEST_F(TrainSnapshot, ABrokenOneIsSkippedAndNamed) {
   EXPECT_TRUE(run.newest().refused.empty()) << "it was replaced or removed";
 }
 
-TEST_F(TrainSnapshot, WithoutAnyTrainingStartsAnewAndSaysSo) {
-  const ResumableRun run(flags("--max-steps 3"));
-  const Ended ended = run.complete();
-  EXPECT_THAT(ended.err, HasSubstr("training starts anew"));
-}
-
 TEST_F(TrainSnapshot, ANamedRunWithoutAUsableOneIsRefused) {
   const ResumableRun run(flags());
   const TemporaryFolder none;
@@ -215,6 +181,7 @@ TEST_F(TrainSnapshot, ANamedRunWithoutAUsableOneIsRefused) {
 TEST_F(TrainSnapshot, AnotherTrainingIsRefusedWithAllDifferences) {
   const ResumableRun run(flags());
   kill_early(run);
+  EXPECT_THAT(run.attempt("--resume never").with_code(2).err, HasSubstr("--resume auto"));
   const Ended ended = run.attempt("--lr 0.5 --batch-size 8 --nproc-per-node 2").with_code(3);
   EXPECT_THAT(ended.err, HasSubstr("is of another training"));
   const std::string logged =
@@ -223,12 +190,6 @@ TEST_F(TrainSnapshot, AnotherTrainingIsRefusedWithAllDifferences) {
       logged, AllOf(HasSubstr("--lr:"), HasSubstr("--batch-size: the snapshot has 16, now 8")));
   data_.write(160, 64);
   EXPECT_THAT(run.attempt().with_code(3).err, AllOf(HasSubstr("320"), HasSubstr("160")));
-}
-
-TEST_F(TrainSnapshot, AFolderOfARunIsNotOverwritten) {
-  const ResumableRun run(flags());
-  kill_early(run);
-  EXPECT_THAT(run.attempt("--resume never").with_code(2).err, HasSubstr("--resume auto"));
 }
 
 // As that of a host that went down, whose lease on a file server has not ended.
