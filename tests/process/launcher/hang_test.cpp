@@ -67,26 +67,22 @@ TEST(LauncherHang, IsNotLookedForUnlessAsked) {
 }
 
 TEST(LauncherHang, IsFoundOnTheNodeThatIsBehind) {
-  Nodes nodes("--nnodes 2 --max-restarts 1 --hang-timeout 2");
-  for (int node = 0; node < 2; ++node) nodes.start_program({probe(), "stop", "3"});
-  const auto first = nodes[0].wait().with_code(0), second = nodes[1].wait().with_code(0);
-  const std::string all = first.err + second.err;
-  EXPECT_THAT(
-      all, ContainsRegex("restart 1 of 1: rank 3 of 4 \\(host [^)]*\\) hangs: it is stopped"));
-  EXPECT_THAT(all, ContainsRegex("ending the ranks: rank 3 of 4 \\(host [^)]*\\) hangs: "));
-  EXPECT_EQ(count_of("is done", first.out + second.out), 4);
-}
-
-TEST(LauncherHang, IsFoundOnTheNodeThatIsBehindWhereAllWait) {
-  Nodes nodes("--nnodes 2 --max-restarts 1 --hang-timeout 2");
-  for (int node = 0; node < 2; ++node) nodes.start_program({probe(), "receive", "3"});
-  const auto first = nodes[0].wait().with_code(0), second = nodes[1].wait().with_code(0);
-  const std::string all = first.err + second.err;
-  EXPECT_THAT(all, ContainsRegex("restart 1 of 1: rank 3 of 4 \\(host [^)]*\\) hangs: it waits in "
-                                 "recv \\(16 bytes\\)"));
-  EXPECT_THAT(all, ContainsRegex("lockstep: rank 2 waits in all_reduce 6 \\(16 bytes\\); on host "
-                                 "[^ ]+ ranks 0 and 1 wait in all_reduce 6 \\(16 bytes\\)\n"));
-  EXPECT_EQ(count_of("is done", first.out + second.out), 4);
+  struct Case {
+    std::string act, how, more;
+  };
+  for (const auto& [act, how, more] :
+      {Case{"stop", "it is stopped", "ending the ranks: rank 3 of 4 \\(host [^)]*\\) hangs: "},
+          {"receive", "it waits in recv \\(16 bytes\\)",
+              "lockstep: rank 2 waits in all_reduce 6 \\(16 bytes\\); on host [^ ]+ ranks 0 and 1 "
+              "wait in all_reduce 6 \\(16 bytes\\)\n"}}) {
+    Nodes nodes("--nnodes 2 --max-restarts 1 --hang-timeout 2");
+    for (int node = 0; node < 2; ++node) nodes.start_program({probe(), act, "3"});
+    const auto first = nodes[0].wait().with_code(0), second = nodes[1].wait().with_code(0);
+    const std::string all = first.err + second.err;
+    EXPECT_THAT(all, ContainsRegex("restart 1 of 1: rank 3 of 4 \\(host [^)]*\\) hangs: " + how));
+    EXPECT_THAT(all, ContainsRegex(more));
+    EXPECT_EQ(count_of("is done", first.out + second.out), 4);
+  }
 }
 
 class TrainHang : public ShortRuns {};

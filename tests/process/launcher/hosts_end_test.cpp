@@ -31,19 +31,15 @@ double seconds_in(const std::string& file) {
   return 60 * minutes + seconds;
 }
 
-TEST_F(MadeHosts, TheFirstFailureEndsAll) {
-  const auto run = run_command(two("if [ $PET_NODE_RANK = 1 ]; then exit 7; fi; sleep 600"));
-  EXPECT_EQ(run.code(), 7);
-  EXPECT_THAT(run.err, HasSubstr("the run failed: host 1 exited with code 7"));
-}
-
 TEST_F(MadeHosts, TheOthersMaySaveWhenOneFails) {
   const TemporaryFolder folder;
   const std::string ready = folder.file("ready"), saved = folder.file("saved");
-  run_command(two("if [ $PET_NODE_RANK = 1 ]; then while [ ! -e " + ready +
-                  " ]; do sleep 0.01; done; exit 7; fi; trap 'sleep 1; echo > " + saved +
-                  "; exit 0' TERM; echo > " + ready + "; while :; do sleep 0.01; done"))
-      .with_code(7);
+  const auto run =
+      run_command(two("if [ $PET_NODE_RANK = 1 ]; then while [ ! -e " + ready +
+                      " ]; do sleep 0.01; done; exit 7; fi; trap 'sleep 1; echo > " + saved +
+                      "; exit 0' TERM; echo > " + ready + "; while :; do sleep 0.01; done"))
+          .with_code(7);
+  EXPECT_THAT(run.err, HasSubstr("the run failed: host 1 exited with code 7"));
   EXPECT_EQ(contents(saved), "\n");
 }
 

@@ -14,13 +14,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST(Launcher, RunsTheProgramOncePerRank) {
-  const TemporaryFolder folder;
-  run_command({"run", "--nproc-per-node=4", "sh", "-c", "touch \"$0/$RANK\"", folder.str()})
-      .with_code(0);
-  EXPECT_THAT(folder.names(), ElementsAre("0", "1", "2", "3"));
-}
-
 TEST(Launcher, TakesVariablesAsDefaults) {
   const auto run = run_command(
       {"run", "--log-line-prefix", "", "sh", "-c", "echo $WORLD_SIZE"}, {"PET_NPROC_PER_NODE=2"});
@@ -69,36 +62,31 @@ TEST(Launcher, LetsRankZeroReadTheInputAndTheOthersNone) {
   EXPECT_EQ(numbers_after("end", run.out).size(), 2U);
 }
 
-TEST(Launcher, NamesTheRankThatFailedAndEndsTheOthers) {
-  Command running(
-      shell_ranks("echo pid $$; [ $RANK = 1 ] && { echo why >&2; exit 7; }; sleep 600", "", "3"));
-  const auto run = running.wait().with_code(7);
-  EXPECT_THAT(run.err, HasSubstr("the run failed: rank 1 of 3 (host "));
-  EXPECT_THAT(run.err, HasSubstr("exited with code 7\n"));
-  EXPECT_THAT(run.err, HasSubstr("  | why\n"));
-  EXPECT_TRUE(all_end(numbers_after("pid", run.out)));
-}
-
-TEST(Launcher, KillsRanksThatDoNotListenAfterAFailure) {
-  const auto run = run_command(shell_ranks(
-      "[ $RANK = 1 ] && { sleep 0.2; exit 3; }; trap '' TERM; while :; do sleep 600; done"));
-  EXPECT_EQ(run.status.code, 3);
-}
-
-TEST(Launcher, NamesTheSignal) {
-  for (const auto& [name, code] : {std::pair{"SEGV", 139}, {"KILL", 137}, {"ABRT", 134}}) {
-    const std::string script = std::string("[ $RANK = 1 ] && kill -") + name + " $$; sleep 600";
-    const auto run = run_command(shell_ranks(script));
-    EXPECT_EQ(run.status.code, code);
-    EXPECT_THAT(run.err, HasSubstr(std::string("rank 1 of 2")));
-    EXPECT_THAT(run.err, HasSubstr(std::string("was killed by SIG") + name));
+TEST(Launcher, NamesTheRankThatFailedAndHowAndEndsTheOthers) {
+  struct End {
+    std::string by;
+    int code;
+    std::string how;
+  };
+  for (const auto& [by, code, how] :
+      {End{"exit 7", 7, "exited with code 7"}, {"exit 138", 138, "exited with code 138"},
+          {"kill -SEGV $$", 139, "killed by SIGSEGV"}, {"kill -KILL $$", 137, "killed by SIGKILL"},
+          {"kill -ABRT $$", 134, "killed by SIGABRT"}}) {
+    const auto run = run_command(shell_ranks(
+        "echo pid $$; [ $RANK = 1 ] && { echo why >&2; " + by + "; }; sleep 600", "", "3"));
+    EXPECT_EQ(run.status.code, code) << by;
+    EXPECT_THAT(run.err, HasSubstr("the run failed: rank 1 of 3 (host "));
+    EXPECT_THAT(run.err, HasSubstr(how));
+    EXPECT_THAT(run.err, HasSubstr("  | why\n"));
+    EXPECT_TRUE(all_end(numbers_after("pid", run.out)));
   }
 }
 
-TEST(Launcher, TakesACodeAbove128ForACode) {
-  const auto run = run_command(shell_ranks("exit 138", "", "1"));
-  EXPECT_EQ(run.status.code, 138);
-  EXPECT_THAT(run.err, HasSubstr("exited with code 138"));
+TEST(Launcher, KillsRanksThatDoNotListenAfterAFailure) {
+  run_command(
+      shell_ranks(
+          "[ $RANK = 1 ] && { sleep 0.2; exit 3; }; trap '' TERM; while :; do sleep 600; done"))
+      .with_code(3);
 }
 
 TEST(Launcher, TheEarliestFailureIsTheCause) {

@@ -12,18 +12,20 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kPlace =
-    "echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, node $GROUP_RANK of "
-    "$GROUP_WORLD_SIZE, restart $TORCHELASTIC_RESTART_COUNT, run $TORCHELASTIC_RUN_ID";
-
-TEST(Nodes, MakeOneWorld) {
+TEST(Nodes, MakeOneWorldAndKeepTheirSecret) {
   Nodes nodes("--nnodes 2 --rdzv-id job");
-  nodes.start_two(kPlace);
+  nodes.start_two(
+      "echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, node $GROUP_RANK of "
+      "$GROUP_WORLD_SIZE, restart $TORCHELASTIC_RESTART_COUNT, run $TORCHELASTIC_RUN_ID; "
+      "echo secret is ${LOCKSTEP_SECRET-gone}",
+      {"LOCKSTEP_SECRET=of sixteen bytes or more"});
   const auto first = nodes[0].wait().with_code(0), second = nodes[1].wait().with_code(0);
   EXPECT_THAT(first.out, HasSubstr("rank 0 of 4, 0 of 2, node 0 of 2, restart 0, run job\n"));
   EXPECT_THAT(first.out, HasSubstr("rank 1 of 4, 1 of 2, node 0 of 2, restart 0, run job\n"));
   EXPECT_THAT(second.out, HasSubstr("rank 2 of 4, 0 of 2, node 1 of 2, restart 0, run job\n"));
   EXPECT_THAT(second.out, HasSubstr("rank 3 of 4, 1 of 2, node 1 of 2, restart 0, run job\n"));
+  EXPECT_THAT(first.out, HasSubstr("secret is gone\n"));
+  EXPECT_THAT(first.out + first.err, Not(HasSubstr("sixteen")));
 }
 
 TEST(Nodes, StartAgainTogether) {
@@ -178,16 +180,6 @@ TEST(Nodes, OneWithAnotherProgramIsRefusedWithTheDifference) {
   EXPECT_THAT(other.err, HasSubstr(" it is sh -c exit 0"));
   EXPECT_EQ(nodes.start("true").wait().code(), 0);
   EXPECT_EQ(nodes[0].wait().code(), 0);
-}
-
-TEST(Nodes, TheSecretStaysWithTheLaunchers) {
-  Nodes nodes("--nnodes 2");
-  const Words secret{"LOCKSTEP_SECRET=of sixteen bytes or more"};
-  nodes.start_two("echo secret is ${LOCKSTEP_SECRET-gone}", secret);
-  const auto first = nodes[0].wait().with_code(0);
-  EXPECT_THAT(first.out, HasSubstr("secret is gone\n"));
-  EXPECT_THAT(first.out + first.err, Not(HasSubstr("sixteen")));
-  EXPECT_EQ(nodes[1].wait().code(), 0);
 }
 
 TEST(Nodes, BeyondThisHostNeedASecret) {
