@@ -115,6 +115,19 @@ Ended run_command(const Words& arguments, const Words& variables, const std::str
 
 Ended train(const std::string& flags) { return run_command(words("train " + flags)); }
 
+Words shell_ranks(const std::string& script, const std::string& flags, const std::string& ranks) {
+  Words all = words("run --nproc-per-node " + ranks + " " + flags + " --");
+  all.insert(all.end(), {"sh", "-c", script});
+  return all;
+}
+
+Ended run_through_shell(
+    const std::string& redirections, const Words& arguments, const std::string& before) {
+  Words all = {"-c", before + "exec \"$0\" \"$@\" " + redirections, built_lockstep()};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return run_command(all, {}, "/bin/bash");
+}
+
 std::string built_lockstep() {
   const auto folder = environment("LOCKSTEP_BINARY_DIR");
   if (!folder) throw std::runtime_error("LOCKSTEP_BINARY_DIR must name the folder of lockstep");

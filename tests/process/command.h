@@ -83,6 +83,18 @@ Ended run_command(
 /// Runs `lockstep train FLAGS` to its end.
 Ended train(const std::string& flags);
 
+/// Returns the arguments by which ranks, two unless said otherwise, run a script.
+Words shell_ranks(
+    const std::string& script, const std::string& flags = "", const std::string& ranks = "2");
+
+/// The ways to close standard streams, for run_through_shell().
+inline constexpr const char* kClosedStreams[] = {"<&-", ">&-", "2>&-", "<&- >&- 2>&-"};
+
+/// Runs `lockstep ARGUMENTS` in the place of a shell, with these redirections and after these
+/// words.
+Ended run_through_shell(
+    const std::string& redirections, const Words& arguments, const std::string& before = "");
+
 /// Returns the path of the built `lockstep`.
 std::string built_lockstep();
 

@@ -7,7 +7,6 @@
 
 #include "tests/process/command.h"
 #include "tests/process/launcher/made_hosts.h"
-#include "tests/process/through_shell.h"
 
 namespace lockstep::testing {
 namespace {

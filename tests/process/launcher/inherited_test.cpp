@@ -1,10 +1,8 @@
 // What a shell, a service manager or a user's script may hand down to a launcher.
 
 #include <gmock/gmock.h>
-#include <signal.h>
 
-#include "tests/process/launcher/shell_ranks.h"
-#include "tests/process/through_shell.h"
+#include "tests/process/command.h"
 
 namespace lockstep::testing {
 namespace {

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include "tests/process/launcher/shell_ranks.h"
+#include "tests/process/command.h"
 
 #include "lockstep/net/endpoint.h"
 

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <gmock/gmock.h>
 
-#include "tests/process/launcher/shell_ranks.h"
+#include "tests/process/command.h"
 
 #include "lockstep/core/text.h"
 

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <thread>
 
-#include "tests/process/launcher/shell_ranks.h"
+#include "tests/process/command.h"
 
 #include "lockstep/core/environment.h"
 

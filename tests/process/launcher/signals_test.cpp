@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include "tests/process/launcher/shell_ranks.h"
+#include "tests/process/command.h"
 
 #include "lockstep/core/environment.h"
 
