@@ -77,8 +77,8 @@ bool Command::read(int milliseconds) {
   return out || err;
 }
 
-bool Command::meets(const std::function<bool()>& holds, std::chrono::minutes guard) {
-  const auto end = Clock::now() + guard;
+bool Command::meets(const std::function<bool()>& holds) {
+  const auto end = Clock::now() + kGuard;
   while (!holds()) {
     if ((process_.status() && !holds()) || Clock::now() > end) return false;
     read(1);
@@ -86,8 +86,8 @@ bool Command::meets(const std::function<bool()>& holds, std::chrono::minutes gua
   return true;
 }
 
-bool Command::wait_until(const std::function<bool()>& holds, std::chrono::minutes guard) {
-  if (meets(holds, guard)) return true;
+bool Command::wait_until(const std::function<bool()>& holds) {
+  if (meets(holds)) return true;
   while (read(5)) {
   }
   ADD_FAILURE() << "what the test waits for did not happen; it printed: " << out_ << err_;
@@ -99,8 +99,8 @@ std::string Command::wait_for_lines(std::ptrdiff_t lines) {
   return out_;
 }
 
-Ended Command::wait(std::chrono::minutes guard) {
-  const auto end = Clock::now() + guard;
+Ended Command::wait() {
+  const auto end = Clock::now() + kGuard;
   while (!process_.status() && Clock::now() < end) read(5);
   const auto status = process_.status();
   while (read(5)) {

@@ -51,11 +51,11 @@ class Command {
   void signal(int signal) const;
 
   /// Reads until something holds; returns false when the command ends before or takes too long.
-  bool meets(const std::function<bool()>& holds, std::chrono::minutes guard = kGuard);
+  bool meets(const std::function<bool()>& holds);
 
   /// Reads until something holds; fails the test and returns false when the command ends before or
   /// takes too long: a guard against waiting for ever.
-  bool wait_until(const std::function<bool()>& holds, std::chrono::minutes guard = kGuard);
+  bool wait_until(const std::function<bool()>& holds);
 
   /// Reads until standard output has that many whole lines, and returns all of it.
   std::string wait_for_lines(std::ptrdiff_t lines);
@@ -64,7 +64,7 @@ class Command {
   const std::string& err() const { return err_; }
 
   /// Waits for the end; the test fails if it does not come.
-  Ended wait(std::chrono::minutes guard = kGuard);
+  Ended wait();
 
  private:
   bool read(int milliseconds);

@@ -5,10 +5,9 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "tests/process/command.h"
 #include "tests/process/train/idx_files.h"
+#include "tests/process/train/trained_run.h"
 
 namespace lockstep::testing {
 namespace {
@@ -24,7 +23,6 @@ std::vector<pid_t> second_ranks(const std::string& text) {
   return ranks;
 }
 
-constexpr std::chrono::minutes kBenchGuard(8);
 constexpr std::size_t kCells = 13;  // of the quick grid: two batches of the small net, one large
 
 class Bench : public ::testing::Test {
@@ -33,17 +31,12 @@ class Bench : public ::testing::Test {
     return "bench data-parallel --rounds 1 " + set_.flag() + " --output " + output() + " " + flags;
   }
 
-  static Ended bench(const std::string& line) { return Command(words(line)).wait(kBenchGuard); }
+  static Ended bench(const std::string& line) { return run_command(words(line)); }
 
   std::string output() const { return folder_.file("out"); }
   std::string file(const std::string& name) const { return contents(output() + "/" + name); }
 
-  std::vector<Json> samples() const {
-    std::vector<Json> all;
-    std::istringstream lines(file("samples.jsonl"));
-    for (std::string line; std::getline(lines, line);) all.push_back(Json::parse(line));
-    return all;
-  }
+  std::vector<Json> samples() const { return json_lines(output() + "/samples.jsonl"); }
 
   IdxFiles set_{64, 32};
   TemporaryFolder folder_;
@@ -65,8 +58,7 @@ TEST_F(Bench, MeasuresEveryCellAndReportsIt) {
   EXPECT_TRUE(
       std::filesystem::exists(output() + "/figures/data-parallel-speed-up-mnist-small-r1.svg"));
   EXPECT_TRUE(Json::parse(file("environment.json")).contains("processor"));
-  const std::string results = file("pytorch_results.txt");
-  EXPECT_EQ(static_cast<std::size_t>(std::count(results.begin(), results.end(), '\n')), kCells);
+  EXPECT_EQ(count_of("\n", file("pytorch_results.txt")), std::ptrdiff_t{kCells});
   const std::string last = ended.out.substr(ended.out.rfind('\n', ended.out.size() - 2) + 1);
   EXPECT_EQ(Json::parse(last)["studies"][0]["cells"].size(), kCells);
   // Reported again from the samples alone.
@@ -79,14 +71,9 @@ TEST_F(Bench, MeasuresEveryCellAndReportsIt) {
 
 TEST_F(Bench, GoesOnWhereItWasStopped) {
   Command run(words(study()));
-  run.wait_until(
-      [&] {
-        const std::string text = file("samples.jsonl");
-        return std::count(text.begin(), text.end(), '\n') > 1;
-      },
-      kBenchGuard);
+  run.wait_until([&] { return count_of("\n", file("samples.jsonl")) > 1; });
   run.signal(SIGINT);
-  run.wait(kBenchGuard).with_code(128 + SIGINT);
+  run.wait().with_code(128 + SIGINT);
   EXPECT_TRUE(processes_with(output() + "/runs").empty());
   const auto before = samples();
   ASSERT_LT(before.size(), kCells);
@@ -103,14 +90,12 @@ TEST_F(Bench, GoesOnWhereItWasStopped) {
 TEST_F(Bench, ARankThatIsKilledIsOneCellsFailure) {
   Command run(words(study()));
   std::vector<pid_t> ranks;
-  run.wait_until(
-      [&] {
-        ranks = second_ranks(output() + "/runs/data-parallel/mnist-small-r1-b512-p2-ddp");
-        return !ranks.empty();
-      },
-      kBenchGuard);
+  run.wait_until([&] {
+    ranks = second_ranks(output() + "/runs/data-parallel/mnist-small-r1-b512-p2-ddp");
+    return !ranks.empty();
+  });
   for (const pid_t rank : ranks) ::kill(rank, SIGKILL);
-  const Ended ended = run.wait(kBenchGuard).with_code(1);
+  const Ended ended = run.wait().with_code(1);
   const auto measured = samples();
   EXPECT_EQ(measured.size(), kCells) << "the rest goes on";
   const auto failed = std::count_if(measured.begin(), measured.end(), [](const Json& sample) {

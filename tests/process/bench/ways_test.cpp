@@ -4,10 +4,9 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "tests/process/command.h"
 #include "tests/process/train/idx_files.h"
+#include "tests/process/train/trained_run.h"
 
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
@@ -18,8 +17,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-constexpr std::chrono::minutes kWaysGuard(8);
-
 class BenchWays : public ::testing::Test {
  protected:
   std::string line(const std::string& model, const std::string& flags) const {
@@ -27,16 +24,11 @@ class BenchWays : public ::testing::Test {
         " --batch 16 --places 1,2 --output ", output(), " ", set_.flag(), " ", flags);
   }
 
-  static Ended bench(const std::string& line) { return Command(words(line)).wait(kWaysGuard); }
+  static Ended bench(const std::string& line) { return run_command(words(line)); }
 
   std::string output() const { return folder_.file("out"); }
 
-  std::vector<nlohmann::json> samples() const {
-    std::vector<nlohmann::json> all;
-    std::istringstream lines(contents(output() + "/samples.jsonl"));
-    for (std::string text; std::getline(lines, text);) all.push_back(nlohmann::json::parse(text));
-    return all;
-  }
+  std::vector<nlohmann::json> samples() const { return json_lines(output() + "/samples.jsonl"); }
 
   // Whether the run that shows how long others should be has made steps.
   bool has_trial_steps() const {
@@ -72,9 +64,9 @@ TEST_F(BenchWays, MeasuresWhatTheNetAllowsAndSaysWhatItDoesNot) {
 TEST_F(BenchWays, GoesOnThatWasStoppedBeforeItsFirstSample) {
   const std::string asked = line("chain", "--ways dp,ddp --rounds 1");
   Command run(words(asked));
-  run.wait_until([&] { return has_trial_steps(); }, kWaysGuard);
+  run.wait_until([&] { return has_trial_steps(); });
   run.signal(SIGTERM);
-  EXPECT_EQ(run.wait(kWaysGuard).code(), 128 + SIGTERM);
+  EXPECT_EQ(run.wait().code(), 128 + SIGTERM);
   EXPECT_TRUE(processes_with(output()).empty());
   EXPECT_TRUE(std::filesystem::exists(output() + "/bench.json")) << "it has begun";
   bench(asked).with_code(0);
