@@ -214,11 +214,9 @@ bool is_executable(const std::string& path) {
 }  // namespace
 
 SignalReader::SignalReader(const std::vector<int>& signals) {
-  sigset_t set;
-  ::sigemptyset(&set);
-  for (const int signal : signals) {
-    if (!is_ignored(signal)) ::sigaddset(&set, signal);
-  }
+  std::vector<int> ours = signals;
+  std::erase_if(ours, is_ignored);
+  const sigset_t set = signal_mask(ours);
   descriptor_ = FileDescriptor(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!descriptor_) throw_errno("launch: watch signals");
   ::sigprocmask(SIG_BLOCK, &set, &before_);

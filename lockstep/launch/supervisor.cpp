@@ -15,17 +15,12 @@ std::vector<int> with_child_signal(std::vector<int> signals) {
 
 }  // namespace
 
-IgnoredPipeSignal::IgnoredPipeSignal() : before_(::signal(SIGPIPE, SIG_IGN)) {}
-
-IgnoredPipeSignal::~IgnoredPipeSignal() { ::signal(SIGPIPE, before_); }
-
 Supervisor::Supervisor(std::vector<int> signals, bool quiet)
     : signals_(with_child_signal(std::move(signals))),
       console_(STDOUT_FILENO, STDERR_FILENO),
       quiet_(quiet) {}
 
 int Supervisor::run(const RestartRules& rules, std::int64_t death_ns, const MakeAttempt& attempt) {
-  const IgnoredPipeSignal ignored;
   AttemptPlan plan{.restart = 0, .death_ns = death_ns};
   RestartHistory history;
   while (true) {

@@ -203,17 +203,13 @@ void Agent::start(const NodePlan& plan) {
 
 LaunchOptions Agent::options_for(const NodePlan& plan) const {
   LaunchOptions options = options_;
-  const RendezvousOptions& meeting = *options_.rendezvous;
   options.nodes = plan.nodes;
   options.node_rank = plan.node_rank;
   options.master_address = plan.master_address;
   options.max_restarts = plan.max_restarts;
-  options.span = {.first_rank = plan.first_rank,
-      .world_size = plan.world_size,
-      .store = succession_.endpoint(),
-      .store_key = plan.store_key,
-      .generation = plan.generation,
-      .node_address = meeting.local_address};
+  options.span = plan;
+  options.span->store = succession_.endpoint();
+  options.span->node_address = options_.rendezvous->local_address;
   return options;
 }
 
@@ -418,7 +414,6 @@ int launch_together(const LaunchOptions& options) {
   check_options(options);
   find_program(options.program, system_variable("PATH"));
   const net::Key key = key_for(options);
-  const IgnoredPipeSignal ignored;
   Supervisor supervisor(options.signals, options.quiet);
   StopRequest stop(supervisor);
   try {

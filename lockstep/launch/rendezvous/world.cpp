@@ -27,14 +27,6 @@ double seconds_of(std::chrono::milliseconds time) {
 
 bool lost_its_peers(const NodeEnd& end) { return end.failure->result() == kPeersGone; }
 
-/// Says whether a node's ranks have begun fewer collectives of some group than another's.
-bool is_behind(const NodeWait& node, const NodeWait& other) {
-  return std::any_of(node.begun.begin(), node.begun.end(), [&](const auto& each) {
-    const auto found = other.begun.find(each.first);
-    return found != other.begun.end() && each.second < found->second;
-  });
-}
-
 }  // namespace
 
 World::World(const WorldRules& rules, NodeFacts reference, const WorldPast& past)
@@ -487,7 +479,9 @@ std::vector<std::string> World::successors() const {
 
 /// Returns what a waiting node needs if the serving node is lost.
 NodePlan World::plan_of_waiting() const {
-  NodePlan plan{.generation = generation_, .nodes = std::max(1, count())};
+  NodePlan plan;
+  plan.generation = generation_;
+  plan.nodes = std::max(1, count());
   plan.successors = successors();
   plan.history = history_;
   plan.founder = founder_;
@@ -581,8 +575,9 @@ void World::call_hang() {
 }
 
 bool World::is_behind_any(NodeId node, const std::vector<NodeId>& others) const {
-  return std::any_of(others.begin(), others.end(),
-      [&](NodeId other) { return is_behind(*nodes_.at(node).wait, *nodes_.at(other).wait); });
+  return std::any_of(others.begin(), others.end(), [&](NodeId other) {
+    return is_behind(nodes_.at(node).wait->begun, nodes_.at(other).wait->begun);
+  });
 }
 
 bool World::are_in_step(const std::vector<NodeId>& waiting) const {
