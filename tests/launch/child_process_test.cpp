@@ -166,21 +166,29 @@ pid_t start_sleeper() {
   return sleeper;
 }
 
-/// Ends strays where `kill` gives this error (0: it does nothing), in a process that is killed
-/// should that not return; returns whether those were reported that are left.
-bool reports_what_is_left(unsigned error) {
-  const pid_t launcher = ::fork();
-  if (launcher == 0) {
+/// Runs a launcher in a process of its own and returns its code: 128 + 14 should it not end. With
+/// it go its children, by the death signal that the kernel sends them.
+int code_of(const std::function<int()>& launcher) {
+  const pid_t process = ::fork();
+  if (process == 0) {
     ::alarm(60);
+    ::_exit(launcher());
+  }
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// Ends strays where `kill` gives this error (0: it does nothing), and returns whether those were
+/// reported that are left.
+bool reports_what_is_left(unsigned error) {
+  return code_of([error] {
     const pid_t sleeper = start_sleeper(), known = start_sleeper();
     testing::make_call_fail(SYS_kill, error);
     const auto left = kill_strays({known}, std::chrono::milliseconds(50));
     for (const pid_t pid : {sleeper, known}) ::syscall(SYS_tgkill, pid, pid, SIGKILL);
-    ::_exit(left == std::vector{sleeper} ? 0 : 1);
-  }
-  int status = 0;
-  ::waitpid(launcher, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return left == std::vector{sleeper} ? 0 : 1;
+  }) == 0;
 }
 
 TEST(Strays, OfAnotherUserAreNotWaitedFor) { EXPECT_TRUE(reports_what_is_left(EPERM)); }
@@ -201,22 +209,9 @@ TEST(Strays, EndWithThoseThatTheyStarted) {
 
 // Processes that cannot be killed, as those of another user: `lockstep run -- sudo program`.
 
-/// Runs a launcher that may kill nobody and returns its code: 128 + 14 should it not end. With it
-/// go its children, by the death signal that the kernel sends them.
-int code_of(const std::function<int()>& launcher) {
-  const pid_t process = ::fork();
-  if (process == 0) {
-    ::alarm(60);
-    testing::make_call_fail(SYS_kill, EPERM);
-    ::_exit(launcher());
-  }
-  int status = 0;
-  ::waitpid(process, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 TEST(KillRefused, AChildIsNotWaitedForWithoutEnd) {
   EXPECT_EQ(code_of([] {
+    testing::make_call_fail(SYS_kill, EPERM);
     ChildOptions options;
     options.program = "/bin/sleep";
     options.arguments = {"600"};
@@ -228,6 +223,7 @@ TEST(KillRefused, AChildIsNotWaitedForWithoutEnd) {
 
 TEST(KillRefused, ARunEndsWithTheRankThatFailed) {
   EXPECT_EQ(code_of([] {
+    testing::make_call_fail(SYS_kill, EPERM);
     LaunchOptions options;
     options.program = "/bin/sh";
     options.arguments = {"-c", "[ $RANK = 0 ] && exit 7; exec sleep 600"};

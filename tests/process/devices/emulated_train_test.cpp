@@ -73,19 +73,14 @@ TEST_P(EmulatedTrain, TakesTheDeviceOfTheLocalRank) {
       HasSubstr("emulated nccl: rank 1 of 2 on device 1"));
 }
 
-TEST_P(EmulatedTrain, GoesOnAsIfNobodyHadKilledARank) {
-  const ResumableRun whole(flags()), killed(flags());
+TEST_P(EmulatedTrain, GoesOnAfterAKillAndAfterAStopAsIfNothingHadBeen) {
+  const std::string long_enough = flags() + "--epochs 8 ";
+  const ResumableRun whole(long_enough), killed(long_enough), stopped(long_enough);
   whole.complete();
   const Ended ended = killed.interrupted(SIGKILL, 1, 8).with_code(0);
   EXPECT_THAT(ended.err, HasSubstr("restart 1 of 3: rank 1 of 2"));
   EXPECT_TRUE(killed.processes().empty()) << "a process was left";
   expect_same(whole.outcome(), killed.outcome());
-}
-
-TEST_P(EmulatedTrain, StopsAndGoesOn) {
-  const std::string long_enough = flags() + "--epochs 8 ";
-  const ResumableRun whole(long_enough), stopped(long_enough);
-  whole.complete();
   stopped.interrupted(SIGUSR1, 1, 8).with_code(75);
   EXPECT_LT(stopped.summary()["steps"], whole.summary()["steps"]);
   stopped.complete();

@@ -38,15 +38,20 @@ class TrainStart : public ::testing::Test {
         data_.flag() + " --opt sgd --max-steps 3 --output " + run_folder(name) + " " + flags);
   }
 
-  // Trains a little, and gives the file that it leaves.
-  std::string trained_file() const {
-    train_into("first", "--batch-size 32 --lr 0.1").with_code(0);
-    return run_folder("first") + "/model.safetensors";
+  // Trains a little, once for all tests, and gives the run's folder.
+  const std::string& first_run() const {
+    static const TemporaryFolder kFolder;
+    static const std::string kRun = kFolder.file("run");
+    static const Ended kEnded = train(
+        data_.flag() + " --opt sgd --max-steps 3 --batch-size 32 " + "--lr 0.1 --output " + kRun)
+                                    .with_code(0);
+    return kRun;
   }
 
-  std::string hash_of(const std::string& name) const {
-    const auto summary = nlohmann::json::parse(contents(run_folder(name) + "/summary.json"));
-    return summary["parameters_hash"];
+  std::string trained_file() const { return first_run() + "/model.safetensors"; }
+
+  static std::string hash_of(const std::string& run) {
+    return nlohmann::json::parse(contents(run + "/summary.json"))["parameters_hash"];
   }
 
   IdxFiles data_{128, 32};
@@ -67,7 +72,7 @@ TEST_P(TrainStartBy, WeightsComeAndGoUnchanged) {
   const std::string still = " --pretrained " + first + " --lr 1e-30";
   const Ended ended = train_into("way", GetParam().flags + still).with_code(0);
   EXPECT_THAT(ended.err, HasSubstr("6 tensors from " + first));
-  EXPECT_EQ(hash_of("way"), hash_of("first"));
+  EXPECT_EQ(hash_of(run_folder("way")), hash_of(first_run()));
   const TensorFile before = read_weights(first);
   const TensorFile after = read_weights(run_folder("way") + "/model.safetensors");
   EXPECT_EQ(after.entries().size(), before.entries().size());
