@@ -19,7 +19,6 @@
 
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
-#include "lockstep/launch/guardian.h"
 #include "lockstep/launch/launch_options.h"
 
 namespace lockstep::launch {
