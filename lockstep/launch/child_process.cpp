@@ -187,10 +187,7 @@ cpu_set_t cpu_mask(const std::vector<int>& cpus) {
 
 void throw_if_not_started(const FileDescriptor& failures, const std::string& program) {
   StartFailure failure;
-  ssize_t size = 0;
-  do {
-    size = ::read(failures.get(), &failure, sizeof(failure));
-  } while (size < 0 && errno == EINTR);
+  const ssize_t size = retried([&] { return ::read(failures.get(), &failure, sizeof(failure)); });
   if (size != static_cast<ssize_t>(sizeof(failure))) return;
   std::string what = concat("launch: cannot ", failure.step, " ", program);
   if (failure.error == ENOEXEC) what += " (a script needs a first line such as #!/bin/sh)";
@@ -203,9 +200,9 @@ bool signal_group_of(pid_t pid, int signal) { return ::kill(-pid, signal) == 0 |
 // No wait is without an end, as with strays.
 void kill_and_wait(pid_t pid) {
   const bool may_end = signal_group_of(pid, SIGKILL);
-  const auto end = std::chrono::steady_clock::now() + patience::kToDie;
+  const auto end = Clock::now() + patience::kToDie;
   while (::waitpid(pid, nullptr, WNOHANG) == 0) {
-    if (!may_end || std::chrono::steady_clock::now() >= end) return;
+    if (!may_end || Clock::now() >= end) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -415,8 +412,7 @@ bool kill_marked(const std::string& variable) {
   groups.reserve(64);
   while (true) {
     pid_t group = kDismissed;
-    const ssize_t size = ::read(kControl, &group, sizeof(group));
-    if (size < 0 && errno == EINTR) continue;
+    const ssize_t size = retried([&] { return ::read(kControl, &group, sizeof(group)); });
     if (size != static_cast<ssize_t>(sizeof(group))) break;
     if (group == kDismissed) ::_exit(0);
     groups.push_back(group);
@@ -457,8 +453,7 @@ Guardian::Guardian(std::string mark) : mark_(std::move(mark)) {
 Guardian::~Guardian() {
   watch(kDismissed);
   control_.reset();
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  retried([&] { return ::waitpid(pid_, nullptr, 0); });
 }
 
 void Guardian::watch(pid_t group) const {

@@ -62,4 +62,12 @@ constexpr milliseconds to_found(milliseconds dead_after) { return dead_after + 4
 /// For all nodes to hear that the run is over.
 inline constexpr seconds kFarewell{5};
 
+/// Returns the milliseconds until a moment of its clock, 0 when that has passed, as poll() takes
+/// them.
+template <typename Clock, typename Duration>
+int milliseconds_until(std::chrono::time_point<Clock, Duration> moment) {
+  const auto left = std::chrono::ceil<milliseconds>(moment - Clock::now());
+  return static_cast<int>(std::max<milliseconds::rep>(0, left.count()));
+}
+
 }  // namespace lockstep::launch::patience

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/launch/patience.h"
 
 namespace lockstep::launch {
 namespace {
@@ -49,10 +50,9 @@ std::optional<int> Supervisor::pause(std::chrono::seconds time) {
   say(concat("attempts fail soon after their start: waiting ", time.count(), " s"));
   const auto end = std::chrono::steady_clock::now() + time;
   while (true) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return std::nullopt;
-    const auto signals = wait(static_cast<int>(left.count()));
+    const int left = patience::milliseconds_until(end);
+    if (left == 0) return std::nullopt;
+    const auto signals = wait(left);
     if (!signals.empty()) return signals.front();
   }
 }

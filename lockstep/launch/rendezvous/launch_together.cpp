@@ -159,11 +159,8 @@ Order Agent::order_of_loss() const {
 }
 
 void Agent::await() {
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(leave_until_ - Clock::now()).count();
-  const auto wait = static_cast<int>(std::max<std::int64_t>(0, left));
-  for (const int signal : supervisor_.wait(leaving_ ? wait : -1, membership_.descriptor()))
-    on_signal(signal);
+  const int wait = leaving_ ? patience::milliseconds_until(leave_until_) : -1;
+  for (const int signal : supervisor_.wait(wait, membership_.descriptor())) on_signal(signal);
 }
 
 void Agent::on_signal(int signal) {

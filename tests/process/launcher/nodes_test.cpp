@@ -57,8 +57,7 @@ constexpr const char* kWaitOnce =
 
 TEST(Nodes, GoOnWithoutAKilledOne) {
   Nodes nodes("--nnodes 1:2");
-  nodes.start(kWaitOnce).wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
-  nodes.start(kWaitOnce);
+  nodes.start_two(kWaitOnce);
   const auto ranks = numbers_after("pid", nodes[1].wait_for_lines(2));
   nodes[1].signal(SIGKILL);
   const auto first = nodes[0].wait().with_code(0);
@@ -102,8 +101,7 @@ TEST(Nodes, OfAFixedNumberEndWithoutTheOneThatServes) {
 
 TEST(Nodes, OneThatIsStoppedIsSilentAndDoneWithout) {
   Nodes nodes("--nnodes 1:2 --rdzv-conf keep_alive_interval=0.1,keep_alive_max_attempt=5");
-  nodes.start(kWaitOnce).wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
-  nodes.start(kWaitOnce);
+  nodes.start_two(kWaitOnce);
   nodes[1].wait_for_lines(2);
   nodes[1].signal(SIGSTOP);
   EXPECT_THAT(nodes[0].wait().with_code(0).out, HasSubstr("world 2\n"));

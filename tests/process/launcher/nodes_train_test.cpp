@@ -76,9 +76,7 @@ TEST_F(NodesThatTrain, EndWithTheSameParametersAfterAKill) {
 // As if all of them had been stopped at the snapshot, and fewer begun there.
 TEST_F(NodesThatTrain, GoOnInASmallerWorld) {
   Nodes nodes("--nnodes 1:2");
-  nodes.start_program(training("run"));
-  nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
-  nodes.start_program(training("run"));
+  nodes.start_two_of(training("run"));
   nodes[0].wait_until([&] { return step("run") > 120; });
   nodes[1].signal(SIGKILL);
   nodes[0].wait().with_code(0);
@@ -97,9 +95,7 @@ TEST_F(NodesThatTrain, GoOnFromTheMemoryOfThoseThatAreLeft) {
   Words program = training("run", 1500);
   program.insert(program.end(), {"--snapshot-interval", "none"});
   Nodes nodes("--nnodes 1:2");
-  nodes.start_program(program);
-  nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
-  nodes.start_program(program);
+  nodes.start_two_of(program);
   nodes[0].wait_until([&] { return step("run") > 120; });
   std::this_thread::sleep_for(std::chrono::seconds(1));
   const std::int64_t before = step("run");
@@ -139,7 +135,7 @@ class NodesApart : public NodesThatTrain {
 TEST_F(NodesApart, EndWithTheSameParametersThoughAHostIsReplaced) {
   Nodes nodes("--nnodes 2 --max-restarts 3");
   start(nodes, "a");
-  nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 2"); });
+  nodes.await_first();
   start(nodes, "b");
   nodes[0].wait_until([&] { return has_snapshot("a") && has_snapshot("b"); });
   nodes[1].signal(SIGKILL);
@@ -185,7 +181,7 @@ TEST_F(NodesApart, OfDifferentRunsAreRefusedAndKeepWhatTheyHave) {
     copies_ = copies;
     Nodes nodes("--nnodes 2");
     start(nodes, "a");
-    nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 2"); });
+    nodes.await_first();
     start(nodes, "b");
     const auto first = nodes[0].wait(), second = nodes[1].wait();
     EXPECT_EQ(first.code(), 3) << first.err;
@@ -212,7 +208,7 @@ TEST_F(NodesApart, GoOnWhereAHostOfAnotherRunJoins) {
 TEST_F(NodesApart, GoOnWithoutTheHostThatServedAndWrote) {
   Nodes nodes("--nnodes 1:2");
   start(nodes, "a");
-  nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
+  nodes.await_first();
   start(nodes, "b");
   nodes[1].wait_until([&] { return has_snapshot("b"); });
   nodes[0].signal(SIGKILL);
