@@ -175,7 +175,7 @@ std::optional<Place> lsf_numbering(const Surroundings& here) {
   return found;
 }
 
-// In doubt the first counts.
+// Of two with the same size the first one is taken.
 std::vector<Place> all_numberings(const Surroundings& here) {
   std::vector<Place> all;
   for (const auto& found : {slurm_numbering(here), open_mpi_numbering(here),

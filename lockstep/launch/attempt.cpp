@@ -118,7 +118,7 @@ void Attempt::on_failure(const Worker& worker) {
   if (ending_ != Ending::kNone) return;
   death_ns_ = monotonic_nanoseconds();
   on_first_failure(worker);
-  // It may have heard of the peer's failure before that one has ended.
+  // It may notice that its peer failed before we see that peer end.
   const bool lost_peers = worker.status->is(ExitCode::kPeersLost) && running() > 0;
   const auto patience =
       lost_peers ? std::max(rules_.for_own_end, patience::kForTheCause) : rules_.for_own_end;

@@ -82,8 +82,8 @@ void reap_strays(const std::vector<pid_t>& known);
 std::vector<pid_t> kill_strays(
     const std::vector<pid_t>& known, std::chrono::milliseconds patience = std::chrono::seconds(2));
 
-/// A small process that kills what the workers are and have started when the launcher is killed
-/// without a chance to act.
+/// A small process that kills the workers, and all that they have started, when the launcher itself
+/// is killed.
 ///
 /// The kernel's death signal reaches the workers alone. The guardian kills their process groups,
 /// and then every process of this user that has its mark in the environment, whatever group or
@@ -167,7 +167,8 @@ class ChildProcess {
   /// have become another user's (`sudo`).
   bool signal_group(int signal) const noexcept;
 
-  /// Lets go of a child that cannot be killed: it stays our process's, but no more this object's.
+  /// Gives up a child that cannot be killed: it remains a child of this process, but this object
+  /// no longer waits for it.
   void leave() noexcept { pid_ = -1; }
 
  private:

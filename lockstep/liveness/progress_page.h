@@ -73,8 +73,8 @@ std::optional<MappedSlot> map_slot(const std::string& path, std::int64_t local_r
 ///     ...
 ///     if (page) page->report(step);   // after each optimizer step
 ///
-/// One thread of a process reports: a rank's step has one writer. A rank that has attached is taken
-/// to hang if it makes no progress for the launcher's --hang-timeout: no step, no beginning or end
+/// One thread of a process reports: a rank's step has one writer. A rank that has attached counts
+/// as hung if it makes no progress for the launcher's --hang-timeout: no step, no beginning or end
 /// of a call of a ProcessGroup, no sign_of_life() (own_slot.h).
 class ProgressPage {
  public:

@@ -52,7 +52,7 @@ std::string activity_text(const RankSight& rank);
 std::string waiting_text(
     const std::vector<RankSight>& ranks, const std::vector<std::size_t>& behind);
 
-/// How many collectives are begun, by group.
+/// The number of collectives begun, by group.
 using GroupCounts = std::map<std::uint64_t, std::uint64_t>;
 
 /// Returns whether one has fewer of some group than the other.

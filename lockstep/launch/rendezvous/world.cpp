@@ -259,8 +259,8 @@ void World::order_end(const std::string& why, bool gently, NodeId but) {
 
 // How a world goes from one generation to the next, or to its end.
 
-/// Decides what follows when all ranks of a generation have ended. Whoever was ordered to end says
-/// nothing by its code.
+/// Decides what follows when all ranks of a generation have ended. The exit codes of ranks that
+/// were ordered to end mean nothing.
 void World::conclude(Time now) {
   refuse_foreign_runs();  // else one that only waited would be told that its run ended well
   AttemptEnd end = sum_up();
@@ -457,8 +457,9 @@ std::vector<NodeId> World::chosen() const {
   return places;
 }
 
-/// Returns who would serve next, in an order that stays as nodes come and go: those who hear of a
-/// loss must go to the same one, whatever they were told last.
+/// Returns the nodes that would serve next, in an order that stays the same as nodes come and go:
+/// all that notice the loss of the server must go to the same successor, whichever plan they had
+/// last.
 std::vector<std::string> World::successors() const {
   std::vector<std::string> here;
   for (const auto& [id, node] : nodes_) {
