@@ -72,9 +72,8 @@ TEST_F(Plan, ConfirmsAndTrainsWithTheFastest) {
   EXPECT_THAT(contents(run + "/summary.json"), HasSubstr("\"steps\":6"));
 
   const std::string way = nlohmann::json::parse(contents(run + "/summary.json")).at("parallel");
-  const Ended again =
-      train("--parallel=auto" + flags + " --resume auto --max-steps 9").with_code(0);
-  EXPECT_THAT(again.err, Not(HasSubstr("measuring")));
+  EXPECT_THAT(train("--parallel=auto" + flags + " --resume auto --max-steps 9").with_code(0).err,
+      Not(HasSubstr("measuring")));
   const auto after = nlohmann::json::parse(contents(run + "/summary.json"));
   EXPECT_EQ(after.at("steps"), 9);
   EXPECT_EQ(after.at("parallel"), way) << "a run keeps its way";
