@@ -1,7 +1,6 @@
 #include "lockstep/launch/hosts/made_hosts.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <exception>
 #include <fcntl.h>

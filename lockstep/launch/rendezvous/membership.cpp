@@ -1,6 +1,5 @@
 #include "lockstep/launch/rendezvous/membership.h"
 
-#include <algorithm>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>

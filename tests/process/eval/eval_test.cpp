@@ -1,6 +1,5 @@
 // Evaluates by `lockstep eval` what `lockstep train` left.
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>

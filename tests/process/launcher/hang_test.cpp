@@ -1,6 +1,5 @@
 // Ranks that make no progress: who is named, and that the run goes on.
 
-#include <filesystem>
 #include <gmock/gmock.h>
 #include <signal.h>
 

@@ -1,9 +1,6 @@
-#include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <signal.h>
-#include <thread>
 
 #include "tests/process/command.h"
 

@@ -1,7 +1,6 @@
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
-#include <sstream>
 #include <sys/stat.h>
 
 #include "tests/process/command.h"

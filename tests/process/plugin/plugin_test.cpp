@@ -1,7 +1,6 @@
 // Trains the nets of examples/plugin in every way, and gives `lockstep train` plugins that are not
 // what they should be.
 
-#include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

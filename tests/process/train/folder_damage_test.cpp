@@ -1,6 +1,5 @@
 // Spoils the folder of a run: removed, linked elsewhere, misnamed, forged.
 
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>

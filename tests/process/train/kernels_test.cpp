@@ -1,7 +1,6 @@
 // Which kernels a run has, and that it keeps them.
 
 #include <cmath>
-#include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -1,7 +1,6 @@
 // Trains through the command with schedules, accumulation, averages and all else that decides what
 // a step does: the same whatever the way of spreading the model.
 
-#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

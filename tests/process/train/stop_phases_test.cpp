@@ -5,7 +5,6 @@
 #include <csignal>
 #include <filesystem>
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "tests/process/train/resumable_run.h"
 
