@@ -14,7 +14,6 @@
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/launch/child_process.h"
-#include "lockstep/launch/guardian.h"
 #include "lockstep/launch/output/worker_output.h"
 #include "lockstep/launch/ranks/worker_environment.h"
 

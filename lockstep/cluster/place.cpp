@@ -20,27 +20,11 @@ constexpr int kFirstPort = 15000, kPorts = 10000;
 constexpr int kUsualPort = 29500;  // torchrun's
 constexpr int kMostPort = 65535;
 
-/// The number that a cluster's program has given to a process among those that it has started.
-struct Numbering {
-  std::string source;         ///< `Slurm`
-  std::string rank_variable;  ///< `SLURM_PROCID`
-  std::string size_variable;
-  int rank = 0;
-  int size = 1;
-  int local_rank = 0;
-  int local_size = 0;           ///< of those on this node; 0: not known
-  int node = 0;                 ///< this node's number
-  int nodes = 0;                ///< 0: not known
-  std::string first_host = {};  ///< on which rank 0 runs; empty: not known
-  std::string job = {};         ///< `slurm-71.0`, equal in all of its processes; empty: not known
-  int port = 0;                 ///< derived from the job; 0: not known
-  int cpus = 0;                 ///< for each process; 0: not said
-
-  /// Returns it as a message shows it: `SLURM_PROCID is 3 of SLURM_STEP_NUM_TASKS 4 (Slurm)`.
-  std::string in_words() const {
-    return concat(rank_variable, " is ", rank, " of ", size_variable, " ", size, " (", source, ")");
-  }
-};
+/// Returns the number as a message shows it: `SLURM_PROCID is 3 of SLURM_STEP_NUM_TASKS 4 (Slurm)`.
+std::string in_words(const Place& place) {
+  return concat(place.rank_variable, " is ", place.rank, " of ", place.size_variable, " ",
+      place.size, " (", place.source, ")");
+}
 
 std::optional<std::string> text_of_file(const std::string& path) {
   std::ifstream file(path);
@@ -54,7 +38,7 @@ bool has_the_name_of_a_shell(const Surroundings& here) {
 }
 
 // With one task to a node, or several.
-int tasks_here(const Surroundings& here, const Numbering& step) {
+int tasks_here(const Surroundings& here, const Place& step) {
   if (step.nodes == 1) return step.size;
   const auto counts = here.text("SLURM_STEP_TASKS_PER_NODE");
   if (!counts) return 0;
@@ -74,9 +58,9 @@ void check_within(int value, int size, const char* name, const char* of) {
   check(value < size, "environment: ", name, " must be below ", of, ": ", value, " of ", size);
 }
 
-Numbering step_of(const Surroundings& here) {
+Place step_of(const Surroundings& here) {
   const bool old = !here.has("SLURM_STEP_NUM_TASKS");
-  Numbering step{.source = "Slurm",
+  Place step{.source = "Slurm",
       .rank_variable = "SLURM_PROCID",
       .size_variable = old ? "SLURM_NTASKS" : "SLURM_STEP_NUM_TASKS"};
   step.rank = here.count(step.rank_variable).value_or(0);
@@ -101,15 +85,15 @@ bool is_interactive(const Surroundings& here) {
 
 // Of a step. A batch script is no step, although SLURM_PROCID is 0 there, nor is what is typed into
 // an interactive shell of a job, where they are left over.
-std::optional<Numbering> slurm_numbering(const Surroundings& here) {
+std::optional<Place> slurm_numbering(const Surroundings& here) {
   if (!here.has("SLURM_PROCID") || !here.has("SLURM_STEP_ID") || is_interactive(here))
     return std::nullopt;
-  Numbering step = step_of(here);
-  step.first_host = first_host_of(here);
+  Place step = step_of(here);
+  step.master_address = first_host_of(here);
   step.cpus = here.count("SLURM_CPUS_PER_TASK", 1).value_or(0);
   if (const auto job = here.text("SLURM_JOB_ID")) {
     step.job = concat("slurm-", *job, ".", *here.text("SLURM_STEP_ID"));
-    step.port = port_of_job(*job);
+    step.master_port = port_of_job(*job);
   }
   return step;
 }
@@ -133,7 +117,7 @@ constexpr Names kLsf{"LSF", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAM
     "JSM_NAMESPACE_LOCAL_SIZE"};
 
 // Of several on a node the number of the node is not known.
-void find_node(Numbering& found) {
+void find_node(Place& found) {
   if (found.local_size == found.size) {
     found.nodes = 1;
   } else if (found.local_size == 1) {
@@ -142,13 +126,13 @@ void find_node(Numbering& found) {
   }
 }
 
-std::optional<Numbering> numbered_by(const Names& names, const Surroundings& here) {
+std::optional<Place> numbered_by(const Names& names, const Surroundings& here) {
   const auto rank = here.count(names.rank), size = here.count(names.size, 1);
   if (!rank) return std::nullopt;
   check(size.has_value(), "environment: ", names.rank, " is set, but ", names.size,
       " is not; unset the one, or set RANK and WORLD_SIZE");
   check_within(*rank, *size, names.rank, names.size);
-  Numbering found{.source = names.source,
+  Place found{.source = names.source,
       .rank_variable = names.rank,
       .size_variable = names.size,
       .rank = *rank,
@@ -171,29 +155,29 @@ std::string first_host_of_lsf(const Surroundings& here) {
   return first;
 }
 
-std::optional<Numbering> open_mpi_numbering(const Surroundings& here) {
+std::optional<Place> open_mpi_numbering(const Surroundings& here) {
   auto found = numbered_by(kOpenMpi, here);
   const auto job = here.text("PMIX_NAMESPACE");
   if (!found || !job) return found;
   found->job = concat("mpirun-", *job);
-  found->port = port_of_job(*job);
+  found->master_port = port_of_job(*job);
   return found;
 }
 
-std::optional<Numbering> lsf_numbering(const Surroundings& here) {
+std::optional<Place> lsf_numbering(const Surroundings& here) {
   auto found = numbered_by(kLsf, here);
   if (!found) return found;
-  found->first_host = first_host_of_lsf(here);
+  found->master_address = first_host_of_lsf(here);
   if (const auto job = here.text("LSB_JOBID")) {
     found->job = concat("lsf-", *job);
-    found->port = port_of_job(*job);
+    found->master_port = port_of_job(*job);
   }
   return found;
 }
 
-// In doubt the first counts.
-std::vector<Numbering> all_numberings(const Surroundings& here) {
-  std::vector<Numbering> all;
+// Of two with the same size the first one is taken.
+std::vector<Place> all_numberings(const Surroundings& here) {
+  std::vector<Place> all;
   for (const auto& found : {slurm_numbering(here), open_mpi_numbering(here),
            numbered_by(kPmi, here), numbered_by(kMvapich, here), lsf_numbering(here)})
     if (found) all.push_back(*found);
@@ -202,14 +186,14 @@ std::vector<Numbering> all_numberings(const Surroundings& here) {
 
 // mpirun starts one process on each node by srun, and the ranks by those: Slurm has the smaller
 // number of them.
-bool may_stand_beside(const Numbering& other, const Numbering& chosen) {
+bool may_stand_beside(const Place& other, const Place& chosen) {
   if (other.size < chosen.size) return other.source == "Slurm";
   return other.rank == chosen.rank;
 }
 
 // The only one, or that which numbers ranks where the other numbers nodes, as Slurm does below
 // mpirun.
-std::optional<Numbering> numbering(const Surroundings& here) {
+std::optional<Place> numbering(const Surroundings& here) {
   const auto all = all_numberings(here);
   if (all.empty()) {
     const bool by_pmix = here.has("PMIX_RANK") && !here.has("SLURM_JOB_ID") && !here.has("RANK");
@@ -217,11 +201,11 @@ std::optional<Numbering> numbering(const Surroundings& here) {
         ", but nothing says of how many ranks; set RANK and WORLD_SIZE, or unset it");
     return std::nullopt;
   }
-  const auto chosen = std::ranges::max_element(all, {}, &Numbering::size);
-  for (const Numbering& other : all) {
+  const auto chosen = std::ranges::max_element(all, {}, &Place::size);
+  for (const Place& other : all) {
     check(may_stand_beside(other, *chosen),
-        "environment: this process has two numbers: ", chosen->in_words(), ", but ",
-        other.in_words(), "; unset those that are left over");
+        "environment: this process has two numbers: ", in_words(*chosen), ", but ", in_words(other),
+        "; unset those that are left over");
   }
   return *chosen;
 }
@@ -229,35 +213,35 @@ std::optional<Numbering> numbering(const Surroundings& here) {
 bool has_a_launcher(const Surroundings& here) { return here.has("TORCHELASTIC_RUN_ID"); }
 
 // A smaller number of them are nodes: what set RANK has started several ranks on each.
-void check_rank(const Surroundings& here, const Numbering& cluster) {
+void check_rank(const Surroundings& here, const Place& cluster) {
   const auto rank = here.count("RANK"), size = here.count("WORLD_SIZE", 1);
   if (!size) return;
   const bool agrees = rank ? *rank == cluster.rank : true;
   check(cluster.size < *size || (cluster.size == *size && agrees),
       "environment: this process has two numbers: RANK is ", rank ? concat(*rank) : "not set",
-      " of WORLD_SIZE ", *size, ", but ", cluster.in_words(), "; unset those that are left over");
+      " of WORLD_SIZE ", *size, ", but ", in_words(cluster), "; unset those that are left over");
 }
 
-std::string master_of(const Surroundings& here, const Numbering& cluster) {
+std::string master_of(const Surroundings& here, const Place& cluster) {
   if (const auto address = here.text("MASTER_ADDR")) return *address;
   if (cluster.local_size == cluster.size) return "127.0.0.1";
-  check(!cluster.first_host.empty(), "environment: ", cluster.source,
+  check(!cluster.master_address.empty(), "environment: ", cluster.source,
       " does not say on which host rank 0 runs; set MASTER_ADDR to its name, as by mpirun -x "
       "MASTER_ADDR=HOST");
-  return cluster.first_host;
+  return cluster.master_address;
 }
 
-int port_of(const Surroundings& here, const Numbering& cluster) {
+int port_of(const Surroundings& here, const Place& cluster) {
   const auto port = here.count("MASTER_PORT", 1);
   check(
       port.value_or(1) <= kMostPort, "environment: MASTER_PORT is not a port: ", port.value_or(1));
-  return port.value_or(cluster.port > 0 ? cluster.port : kUsualPort);
+  return port.value_or(cluster.master_port > 0 ? cluster.master_port : kUsualPort);
 }
 
 // Each would start ranks of its own for the whole node.
-void check_one_a_node(const Numbering& cluster) {
+void check_one_a_node(const Place& cluster) {
   if (cluster.size == 1) return;
-  check(cluster.local_size > 0, "environment: ", cluster.in_words(),
+  check(cluster.local_size > 0, "environment: ", in_words(cluster),
       ", but not how many of them run on this node; give the launchers --nnodes, --node-rank and "
       "--master-addr, or --standalone");
   check(cluster.local_size == 1, "environment: ", cluster.source, " has started ",
@@ -316,36 +300,24 @@ int port_of_job(const std::string& job) {
   return kFirstPort + static_cast<int>(sum % kPorts);
 }
 
-std::optional<RankPlace> rank_place(const Surroundings& here) {
+std::optional<Place> rank_place(const Surroundings& here) {
   if (has_a_launcher(here)) return std::nullopt;
-  const auto found = numbering(here);
-  if (!found) return std::nullopt;
-  check_rank(here, *found);
-  if (here.has("RANK") || found->size == 1) return std::nullopt;
-  return RankPlace{.source = found->source,
-      .rank = found->rank,
-      .size = found->size,
-      .local_rank = found->local_rank,
-      .local_size = found->local_size,
-      .master_address = master_of(here, *found),
-      .master_port = port_of(here, *found),
-      .job = found->job,
-      .restarts = job_restarts(here),
-      .cpus = found->cpus};
+  auto place = numbering(here);
+  if (!place) return std::nullopt;
+  check_rank(here, *place);
+  if (here.has("RANK") || place->size == 1) return std::nullopt;
+  place->master_address = master_of(here, *place);
+  place->master_port = port_of(here, *place);
+  place->restarts = job_restarts(here);
+  return place;
 }
 
-std::optional<NodePlace> node_place(const Surroundings& here) {
+std::optional<Place> node_place(const Surroundings& here) {
   if (has_a_launcher(here)) return std::nullopt;
-  const auto found = numbering(here);
-  if (!found) return std::nullopt;
-  check_one_a_node(*found);
-  if (found->size == 1) return std::nullopt;
-  return NodePlace{.source = found->source,
-      .node = found->node,
-      .nodes = found->nodes,
-      .master_address = found->first_host,
-      .master_port = found->port,
-      .job = found->job};
+  auto place = numbering(here);
+  if (!place) return std::nullopt;
+  check_one_a_node(*place);
+  return place->size == 1 ? std::nullopt : place;
 }
 
 int job_restarts(const Surroundings& here) { return here.count("SLURM_RESTART_COUNT").value_or(0); }

@@ -29,18 +29,23 @@ struct Surroundings {
 /// Returns those of this process.
 Surroundings surroundings_of_this_process();
 
-/// The place in the world of a process that a cluster's program has started as a rank.
-struct RankPlace {
-  std::string source;  ///< `Slurm`
+/// The place of a process among those that a cluster's program has started: a rank's in the world,
+/// or that of a node's launcher.
+struct Place {
+  std::string source;              ///< `Slurm`
+  std::string rank_variable = {};  ///< `SLURM_PROCID`
+  std::string size_variable = {};
   int rank = 0;
   int size = 1;
   int local_rank = 0;
-  int local_size = 0;          ///< 0: not known
-  std::string master_address;  ///< on which rank 0 listens
-  int master_port = 0;
-  std::string job;   ///< equal in all ranks; may be empty
-  int restarts = 0;  ///< of the job, by its cluster
-  int cpus = 0;      ///< for each rank; 0: not said
+  int local_size = 0;               ///< of those on this node; 0: not known
+  int node = 0;                     ///< this node's number
+  int nodes = 0;                    ///< 0: not known
+  std::string master_address = {};  ///< on which rank 0, or node 0, listens; empty: not known
+  int master_port = 0;              ///< 0: not known
+  std::string job = {};             ///< `slurm-71.0`, equal in all of its processes; may be empty
+  int restarts = 0;                 ///< of the job, by its cluster
+  int cpus = 0;                     ///< for each process; 0: not said
 };
 
 /// Returns the place of a worker, a program that trains; nothing where it is alone, or where a
@@ -49,21 +54,11 @@ struct RankPlace {
 ///
 /// Throws InvalidArgument that shows both numbers where RANK, without a launcher, is another than
 /// the cluster's, and that says what to set where the host of rank 0 is not known.
-std::optional<RankPlace> rank_place(const Surroundings& here);
-
-/// The place of a node in a run that has a launcher on each.
-struct NodePlace {
-  std::string source;
-  int node = 0;
-  int nodes = 1;
-  std::string master_address;  ///< of node 0; empty: not known
-  int master_port = 0;         ///< 0: not known
-  std::string job;
-};
+std::optional<Place> rank_place(const Surroundings& here);
 
 /// Returns the place of a launcher, which does not read RANK; nothing where it is alone. Throws
 /// InvalidArgument where the cluster has started several launchers on a node.
-std::optional<NodePlace> node_place(const Surroundings& here);
+std::optional<Place> node_place(const Surroundings& here);
 
 /// Returns how often the cluster has started the job of this process again.
 int job_restarts(const Surroundings& here);

@@ -13,7 +13,7 @@
 #include "lockstep/comm/reduce_op.h"
 #include "lockstep/comm/work.h"
 #include "lockstep/core/error.h"
-#include "lockstep/liveness/group_record.h"
+#include "lockstep/liveness/own_slot.h"
 
 namespace lockstep {
 

@@ -56,7 +56,7 @@ InitMethod master_from_environment() {
 }
 
 // srun or mpirun has started it as a rank, and no launcher is between.
-World world_of(const cluster::RankPlace& place) {
+World world_of(const cluster::Place& place) {
   World world{.rank = place.rank, .size = place.size};
   world.meeting = {.host = place.master_address, .port = place.master_port};
   world.spans_hosts = place.local_size < place.size;

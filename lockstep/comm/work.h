@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "lockstep/core/spans.h"
-#include "lockstep/liveness/group_record.h"
+#include "lockstep/liveness/own_slot.h"
 
 namespace lockstep {
 

@@ -26,6 +26,17 @@ Pipe make_pipe() {
   return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
+std::string read_to_end(const FileDescriptor& pipe, const std::string& action) {
+  std::string text;
+  char part[4096];
+  while (true) {
+    const ssize_t size = retried([&] { return ::read(pipe.get(), part, sizeof(part)); });
+    if (size < 0) throw_errno(action);
+    if (size == 0) return text;
+    text.append(part, static_cast<std::size_t>(size));
+  }
+}
+
 void throw_errno(const std::string& action, const std::string& object) {
   const int code = errno;
   std::string text = object.empty() ? action : action + " " + object;

@@ -45,6 +45,10 @@ struct Pipe {
 /// Makes a pipe that programs which this one executes do not inherit. Throws std::system_error.
 Pipe make_pipe();
 
+/// Reads a pipe until all who could write have closed it. Throws std::system_error with this
+/// action.
+std::string read_to_end(const FileDescriptor& pipe, const std::string& action);
+
 /// Throws std::system_error for errno: `ACTION OBJECT: reason`.
 [[noreturn]] void throw_errno(const std::string& action, const std::string& object = "");
 

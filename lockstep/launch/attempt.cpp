@@ -76,13 +76,13 @@ void Attempt::step() {
 }
 
 int Attempt::milliseconds_to_wait() const {
-  std::int64_t wait = -1;
+  int wait = -1;
   for (const auto& moment : {deadline_, wake_}) {
     if (!moment) continue;
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*moment - Clock::now()).count();
-    wait = std::max<std::int64_t>(0, wait < 0 ? left : std::min<std::int64_t>(wait, left));
+    const int left = patience::milliseconds_until(*moment);
+    wait = wait < 0 ? left : std::min(wait, left);
   }
-  return static_cast<int>(wait);
+  return wait;
 }
 
 void Attempt::take_events() {
@@ -118,7 +118,7 @@ void Attempt::on_failure(const Worker& worker) {
   if (ending_ != Ending::kNone) return;
   death_ns_ = monotonic_nanoseconds();
   on_first_failure(worker);
-  // It may have heard of the peer's failure before that one has ended.
+  // It may notice that its peer failed before we see that peer end.
   const bool lost_peers = worker.status->is(ExitCode::kPeersLost) && running() > 0;
   const auto patience =
       lost_peers ? std::max(rules_.for_own_end, patience::kForTheCause) : rules_.for_own_end;

@@ -9,7 +9,6 @@
 
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/file_descriptor.h"
-#include "lockstep/launch/guardian.h"
 
 namespace lockstep::launch {
 
@@ -83,6 +82,41 @@ void reap_strays(const std::vector<pid_t>& known);
 std::vector<pid_t> kill_strays(
     const std::vector<pid_t>& known, std::chrono::milliseconds patience = std::chrono::seconds(2));
 
+/// A small process that kills the workers, and all that they have started, when the launcher itself
+/// is killed.
+///
+/// The kernel's death signal reaches the workers alone. The guardian kills their process groups,
+/// and then every process of this user that has its mark in the environment, whatever group or
+/// session that went to. What has another environment (`env -i`) escapes.
+class Guardian {
+ public:
+  /// Starts it. Those that share processes share a mark, as make_mark() draws it. Throws
+  /// std::system_error.
+  explicit Guardian(std::string mark = make_mark());
+  Guardian(const Guardian&) = delete;
+  Guardian& operator=(const Guardian&) = delete;
+
+  /// Dismisses it and waits for its end.
+  ~Guardian();
+
+  pid_t pid() const { return pid_; }
+
+  /// Puts one process group under its watch. Async-signal-safe: a child calls it before it becomes
+  /// its program, so that nothing it starts can come first.
+  void watch(pid_t group) const;
+
+  /// The variable by which it finds processes, LOCKSTEP_GUARDIAN, and its value, which no other
+  /// launcher has.
+  static constexpr const char* kVariable = "LOCKSTEP_GUARDIAN";
+  static std::string make_mark();
+  const std::string& mark() const { return mark_; }
+
+ private:
+  std::string mark_;
+  FileDescriptor control_;
+  pid_t pid_ = -1;
+};
+
 /// The program of a child process, and its surroundings.
 struct ChildOptions {
   std::string program;                   ///< path of the file to execute; PATH is not searched
@@ -133,7 +167,8 @@ class ChildProcess {
   /// have become another user's (`sudo`).
   bool signal_group(int signal) const noexcept;
 
-  /// Lets go of a child that cannot be killed: it stays our process's, but no more this object's.
+  /// Gives up a child that cannot be killed: it remains a child of this process, but this object
+  /// no longer waits for it.
   void leave() noexcept { pid_ = -1; }
 
  private:

@@ -17,7 +17,7 @@ using std::chrono::seconds;
 /// For ranks to notice that a peer has ended, which takes milliseconds on this host and over a
 /// connection; an end that they do not notice must not delay the restart.
 inline constexpr milliseconds kToNotice{500};
-/// For the rank whose failure the others only noticed to end by itself, with its message and code.
+/// For the rank whose failure the others noticed first to end by itself, with its message and code.
 inline constexpr milliseconds kForTheCause{500};
 /// Between the first and the last exit of a group that stops.
 inline constexpr seconds kTogether{1};
@@ -61,5 +61,13 @@ constexpr milliseconds to_found(milliseconds dead_after) { return dead_after + 4
 
 /// For all nodes to hear that the run is over.
 inline constexpr seconds kFarewell{5};
+
+/// Returns the milliseconds until a moment of its clock, 0 when that has passed, as poll() takes
+/// them.
+template <typename Clock, typename Duration>
+int milliseconds_until(std::chrono::time_point<Clock, Duration> moment) {
+  const auto left = std::chrono::ceil<milliseconds>(moment - Clock::now());
+  return static_cast<int>(std::max<milliseconds::rep>(0, left.count()));
+}
 
 }  // namespace lockstep::launch::patience

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/launch/patience.h"
 
 namespace lockstep::launch {
 namespace {
@@ -15,17 +16,12 @@ std::vector<int> with_child_signal(std::vector<int> signals) {
 
 }  // namespace
 
-IgnoredPipeSignal::IgnoredPipeSignal() : before_(::signal(SIGPIPE, SIG_IGN)) {}
-
-IgnoredPipeSignal::~IgnoredPipeSignal() { ::signal(SIGPIPE, before_); }
-
 Supervisor::Supervisor(std::vector<int> signals, bool quiet)
     : signals_(with_child_signal(std::move(signals))),
       console_(STDOUT_FILENO, STDERR_FILENO),
       quiet_(quiet) {}
 
 int Supervisor::run(const RestartRules& rules, std::int64_t death_ns, const MakeAttempt& attempt) {
-  const IgnoredPipeSignal ignored;
   AttemptPlan plan{.restart = 0, .death_ns = death_ns};
   RestartHistory history;
   while (true) {
@@ -54,10 +50,9 @@ std::optional<int> Supervisor::pause(std::chrono::seconds time) {
   say(concat("attempts fail soon after their start: waiting ", time.count(), " s"));
   const auto end = std::chrono::steady_clock::now() + time;
   while (true) {
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
-    if (left.count() <= 0) return std::nullopt;
-    const auto signals = wait(static_cast<int>(left.count()));
+    const int left = patience::milliseconds_until(end);
+    if (left == 0) return std::nullopt;
+    const auto signals = wait(left);
     if (!signals.empty()) return signals.front();
   }
 }

@@ -21,18 +21,6 @@ struct AttemptReport {
   std::int64_t death_ns = 0;  ///< when that was seen, on the monotonic clock
 };
 
-/// Ignores SIGPIPE: the reader of our output may go, and the run matters more.
-class IgnoredPipeSignal {
- public:
-  IgnoredPipeSignal();
-  IgnoredPipeSignal(const IgnoredPipeSignal&) = delete;
-  IgnoredPipeSignal& operator=(const IgnoredPipeSignal&) = delete;
-  ~IgnoredPipeSignal();
-
- private:
-  void (*before_)(int);
-};
-
 /// Starts a group, restarts it after failures as the rules allow, and reports the failures.
 class Supervisor {
  public:
@@ -74,9 +62,16 @@ class Supervisor {
   const std::string& mark() const { return mark_; }
 
  private:
+  /// Ignores SIGPIPE: the reader of our output may go, and the run matters more.
+  struct IgnoredPipeSignal {
+    void (*before)(int) = ::signal(SIGPIPE, SIG_IGN);
+    ~IgnoredPipeSignal() { ::signal(SIGPIPE, before); }
+  };
+
   AttemptReport make(const MakeAttempt& attempt, const AttemptPlan& plan);
   std::optional<int> pause(std::chrono::seconds time);
 
+  IgnoredPipeSignal pipe_signal_;  // first: of all that the others do
   Subreaper subreaper_;
   SignalReader signals_;
   Console console_;

@@ -117,23 +117,13 @@ std::int64_t monotonic_nanoseconds() noexcept {
 
 void ProgressUnmap::operator()(void* memory) const noexcept { ::munmap(memory, size); }
 
-ProgressPage::ProgressPage(ProgressMemory memory, ProgressSlot* slot)
-    : memory_(std::move(memory)), slot_(slot) {
-  if (slot_->step.load(std::memory_order_relaxed) < 0) {
-    slot_->step.store(0, std::memory_order_relaxed);
-  }
+ProgressPage::ProgressPage(ProgressSlot& slot) : slot_(&slot) {
+  if (slot.step.load(kRelaxed) < 0) slot.step.store(0, kRelaxed);
 }
 
 std::optional<ProgressPage> ProgressPage::from_environment() {
   ProgressSlot* const slot = own_slot();
-  if (slot == nullptr) return std::nullopt;
-  return ProgressPage(nullptr, slot);
-}
-
-std::optional<ProgressPage> ProgressPage::attach(const std::string& path, std::int64_t local_rank) {
-  auto mapped = map_slot(path, local_rank);
-  if (!mapped) return std::nullopt;
-  return ProgressPage(std::move(mapped->memory), mapped->slot);
+  return slot == nullptr ? std::nullopt : std::optional(ProgressPage(*slot));
 }
 
 std::optional<MappedSlot> map_slot(const std::string& path, std::int64_t local_rank) {
@@ -157,9 +147,8 @@ std::optional<MappedSlot> map_slot(const std::string& path, std::int64_t local_r
 
 void ProgressPage::note_first_step() noexcept {
   first_step_ns_ = monotonic_nanoseconds();
-  if (slot_->first_step_ns.load(std::memory_order_relaxed) == 0) {
-    slot_->first_step_ns.store(first_step_ns_, std::memory_order_relaxed);
-  }
+  if (slot_->first_step_ns.load(kRelaxed) == 0)
+    slot_->first_step_ns.store(first_step_ns_, kRelaxed);
 }
 
 std::optional<double> ProgressPage::recovery_seconds() const {
@@ -182,9 +171,8 @@ std::string SharedProgress::path() const {
 
 std::optional<std::int64_t> SharedProgress::furthest_step() const {
   std::int64_t furthest = -1;
-  for (const ProgressSlot& slot : slots(memory_, local_ranks_)) {
-    furthest = std::max(furthest, slot.step.load(std::memory_order_relaxed));
-  }
+  for (const ProgressSlot& slot : slots(memory_, local_ranks_))
+    furthest = std::max(furthest, slot.step.load(kRelaxed));
   return furthest < 0 ? std::nullopt : std::optional(furthest);
 }
 
@@ -197,7 +185,7 @@ ProgressSlot& SharedProgress::slot(int local_rank) { return slots_of(memory_)[lo
 std::optional<std::int64_t> SharedProgress::first_step_ns() const {
   std::optional<std::int64_t> first;
   for (const ProgressSlot& slot : slots(memory_, local_ranks_)) {
-    const std::int64_t time = slot.first_step_ns.load(std::memory_order_relaxed);
+    const std::int64_t time = slot.first_step_ns.load(kRelaxed);
     if (time > 0) first = first ? std::min(*first, time) : time;
   }
   return first;

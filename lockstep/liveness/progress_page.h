@@ -73,8 +73,8 @@ std::optional<MappedSlot> map_slot(const std::string& path, std::int64_t local_r
 ///     ...
 ///     if (page) page->report(step);   // after each optimizer step
 ///
-/// One thread of a process reports: a rank's step has one writer. A rank that has attached is taken
-/// to hang if it makes no progress for the launcher's --hang-timeout: no step, no beginning or end
+/// One thread of a process reports: a rank's step has one writer. A rank that has attached counts
+/// as hung if it makes no progress for the launcher's --hang-timeout: no step, no beginning or end
 /// of a call of a ProcessGroup, no sign_of_life() (own_slot.h).
 class ProgressPage {
  public:
@@ -83,8 +83,8 @@ class ProgressPage {
   /// would read it.
   static std::optional<ProgressPage> from_environment();
 
-  /// Attaches to the page of that path, at the slot of a local rank; nothing as above.
-  static std::optional<ProgressPage> attach(const std::string& path, std::int64_t local_rank);
+  /// Writes to a slot of a page, which outlives this object.
+  explicit ProgressPage(ProgressSlot& slot);
 
   /// Reports how many optimizer steps of the whole training are done, those before restarts
   /// included; takes nanoseconds. A number lower than an earlier one changes nothing.
@@ -100,11 +100,8 @@ class ProgressPage {
   std::optional<double> recovery_seconds() const;
 
  private:
-  ProgressPage(ProgressMemory memory, ProgressSlot* slot);
-
   void note_first_step() noexcept;
 
-  ProgressMemory memory_;
   ProgressSlot* slot_;
   std::int64_t first_step_ns_ = 0;
 };

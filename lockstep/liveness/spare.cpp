@@ -1,8 +1,6 @@
 #include "lockstep/liveness/spare.h"
 
-#include <array>
 #include <cstdlib>
-#include <unistd.h>
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
@@ -10,18 +8,6 @@
 
 namespace lockstep {
 namespace {
-
-// Until the launcher closes its end.
-std::string read_all(const FileDescriptor& pipe) {
-  std::string text;
-  std::array<char, 4096> part{};
-  while (true) {
-    const ssize_t size = retried([&] { return ::read(pipe.get(), part.data(), part.size()); });
-    if (size < 0) throw_errno("spare: read what the launcher writes");
-    if (size == 0) return text;
-    text.append(part.data(), static_cast<std::size_t>(size));
-  }
-}
 
 void set(const std::string& name, const std::string& value) {
   const int result =
@@ -34,8 +20,8 @@ void set(const std::string& name, const std::string& value) {
 void wait_if_spare() {
   const auto number = environment_count(kSpareVariable);
   if (!number) return;
-  const FileDescriptor pipe(*number);
-  const std::string text = read_all(pipe);
+  const std::string text =
+      read_to_end(FileDescriptor(*number), "spare: read what the launcher writes");
   if (text.empty()) std::_Exit(0);  // nothing was begun that would have to be ended
   for (const auto& [name, value] : parse_variables(text)) set(name, value);
   set(kSpareVariable, "");

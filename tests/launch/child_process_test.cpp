@@ -166,21 +166,29 @@ pid_t start_sleeper() {
   return sleeper;
 }
 
-/// Ends strays where `kill` gives this error (0: it does nothing), in a process that is killed
-/// should that not return; returns whether those were reported that are left.
-bool reports_what_is_left(unsigned error) {
-  const pid_t launcher = ::fork();
-  if (launcher == 0) {
+/// Runs a launcher in a process of its own and returns its code: 128 + 14 should it not end. With
+/// it go its children, by the death signal that the kernel sends them.
+int code_of(const std::function<int()>& launcher) {
+  const pid_t process = ::fork();
+  if (process == 0) {
     ::alarm(60);
+    ::_exit(launcher());
+  }
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/// Ends strays where `kill` gives this error (0: it does nothing), and returns whether those were
+/// reported that are left.
+bool reports_what_is_left(unsigned error) {
+  return code_of([error] {
     const pid_t sleeper = start_sleeper(), known = start_sleeper();
     testing::make_call_fail(SYS_kill, error);
     const auto left = kill_strays({known}, std::chrono::milliseconds(50));
     for (const pid_t pid : {sleeper, known}) ::syscall(SYS_tgkill, pid, pid, SIGKILL);
-    ::_exit(left == std::vector{sleeper} ? 0 : 1);
-  }
-  int status = 0;
-  ::waitpid(launcher, &status, 0);
-  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    return left == std::vector{sleeper} ? 0 : 1;
+  }) == 0;
 }
 
 TEST(Strays, OfAnotherUserAreNotWaitedFor) { EXPECT_TRUE(reports_what_is_left(EPERM)); }
@@ -201,22 +209,9 @@ TEST(Strays, EndWithThoseThatTheyStarted) {
 
 // Processes that cannot be killed, as those of another user: `lockstep run -- sudo program`.
 
-/// Runs a launcher that may kill nobody and returns its code: 128 + 14 should it not end. With it
-/// go its children, by the death signal that the kernel sends them.
-int code_of(const std::function<int()>& launcher) {
-  const pid_t process = ::fork();
-  if (process == 0) {
-    ::alarm(60);
-    testing::make_call_fail(SYS_kill, EPERM);
-    ::_exit(launcher());
-  }
-  int status = 0;
-  ::waitpid(process, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 TEST(KillRefused, AChildIsNotWaitedForWithoutEnd) {
   EXPECT_EQ(code_of([] {
+    testing::make_call_fail(SYS_kill, EPERM);
     ChildOptions options;
     options.program = "/bin/sleep";
     options.arguments = {"600"};
@@ -228,6 +223,7 @@ TEST(KillRefused, AChildIsNotWaitedForWithoutEnd) {
 
 TEST(KillRefused, ARunEndsWithTheRankThatFailed) {
   EXPECT_EQ(code_of([] {
+    testing::make_call_fail(SYS_kill, EPERM);
     LaunchOptions options;
     options.program = "/bin/sh";
     options.arguments = {"-c", "[ $RANK = 0 ] && exit 7; exec sleep 600"};
@@ -235,6 +231,69 @@ TEST(KillRefused, ARunEndsWithTheRankThatFailed) {
     return launch(options);
   }),
       7);
+}
+
+// What the guardian of a launcher that is killed does.
+
+constexpr int kMostMilliseconds = 60000;
+
+/// Becomes a launcher whose child starts other processes; all write into `output`.
+[[noreturn]] void be_a_launcher(int output, const std::string& script) {
+  ::dup2(output, STDOUT_FILENO);
+  ::close(output);
+  const Guardian guardian;
+  const ChildProcess child({.program = "/bin/sh",
+      .arguments = {"-c", script},
+      .environment = {"PATH=/usr/bin:/bin", "LOCKSTEP_GUARDIAN=another"},
+      .cpus = {},
+      .inherit_output = true,
+      .guardian = &guardian});
+  while (true) ::pause();
+}
+
+/// Reads what comes next; empty: all who could write have gone. Fails after a minute of silence.
+std::string next_of(int pipe) {
+  pollfd waited{pipe, POLLIN, 0};
+  EXPECT_EQ(::poll(&waited, 1, kMostMilliseconds), 1) << "a process is left";
+  char bytes[100];
+  const ssize_t size = waited.revents == 0 ? 0 : ::read(pipe, bytes, sizeof(bytes));
+  return {bytes, static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+}
+
+void expect_all_end_with_the_launcher(
+    const std::string& script, const std::function<void()>& prepare = [] {}) {
+  Pipe pipe = make_pipe();
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    prepare();
+    be_a_launcher(pipe.writer.get(), script);
+  }
+  pipe.writer.reset();
+  EXPECT_EQ(next_of(pipe.reader.get()), "started\n");
+  ::kill(launcher, SIGKILL);
+  ::waitpid(launcher, nullptr, 0);
+  EXPECT_EQ(next_of(pipe.reader.get()), "");
+}
+
+// The child is under watch before it runs: the launcher does nothing for it after the start.
+TEST(Guardian, KillsWhatTheChildOfAKilledLauncherStarted) {
+  expect_all_end_with_the_launcher("sleep 600 & echo started; wait");
+}
+
+TEST(Guardian, FindsWhatWentToASessionOfItsOwn) {
+  expect_all_end_with_the_launcher(
+      "setsid sh -c 'setsid sleep 600 & echo started; wait' & sleep 600");
+}
+
+TEST(Guardian, ActsWithoutTheCallThatClosesManyDescriptors) {
+  expect_all_end_with_the_launcher(
+      "sleep 600 & echo started; wait", [] { testing::make_call_fail(SYS_close_range, ENOSYS); });
+}
+
+TEST(Guardian, HasAMarkOfItsOwn) {
+  const Guardian one, other;
+  EXPECT_NE(one.mark(), other.mark());
+  EXPECT_EQ(one.mark().size(), 32U);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/launch/hang/stall.h"
 #include "lockstep/launch/launch_options.h"
-#include "lockstep/liveness/group_record.h"
+#include "lockstep/liveness/own_slot.h"
 
 namespace lockstep::launch {
 namespace {

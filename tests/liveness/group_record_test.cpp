@@ -1,9 +1,8 @@
-#include "lockstep/liveness/group_record.h"
-
 #include <gtest/gtest.h>
 #include <memory>
 #include <vector>
 
+#include "lockstep/liveness/own_slot.h"
 #include "lockstep/liveness/progress_page.h"
 
 namespace lockstep {

@@ -18,21 +18,21 @@ namespace lockstep {
 namespace {
 
 TEST(ProgressPage, ReportsHowFarTheRanksHaveCome) {
-  const SharedProgress shared(3);
+  SharedProgress shared(3);
   EXPECT_FALSE(shared.furthest_step()) << "nobody has attached";
-  auto second = ProgressPage::attach(shared.path(), 1);
-  auto third = ProgressPage::attach(shared.path(), 2);
-  ASSERT_TRUE(second && third);
+  const auto mapped = map_slot(shared.path(), 1);  // as another process does
+  ASSERT_TRUE(mapped);
+  ProgressPage second(*mapped->slot), third(shared.slot(2));
   EXPECT_EQ(shared.furthest_step(), 0);
   EXPECT_FALSE(shared.first_step_ns());
   const std::int64_t before = monotonic_nanoseconds();
-  second->report(400);
+  second.report(400);
   const std::int64_t after = monotonic_nanoseconds();
-  third->report(399);
+  third.report(399);
   EXPECT_EQ(shared.furthest_step(), 400);
-  second->report(7);
+  second.report(7);
   EXPECT_EQ(shared.furthest_step(), 400) << "the furthest counts, not the last";
-  third->report(401);
+  third.report(401);
   EXPECT_EQ(shared.furthest_step(), 401);
   ASSERT_TRUE(shared.first_step_ns());
   EXPECT_GE(*shared.first_step_ns(), before);
@@ -58,25 +58,24 @@ TEST(ProgressPage, IsSharedWithOtherProcesses) {
 }
 
 TEST(ProgressPage, GivesTheTimeFromTheDeathToTheFirstStep) {
-  const SharedProgress shared(1);
-  auto page = ProgressPage::attach(shared.path(), 0);
-  ASSERT_TRUE(page);
+  SharedProgress shared(1);
+  ProgressPage page(shared.slot(0));
   setenv("LOCKSTEP_DEATH_NS", std::to_string(monotonic_nanoseconds() - 2'000'000'000).c_str(), 1);
-  EXPECT_FALSE(page->recovery_seconds()) << "no step yet";
-  page->report(1);
-  const auto seconds = page->recovery_seconds();
-  page->report(2);
-  EXPECT_EQ(page->recovery_seconds(), seconds) << "the first step counts";
+  EXPECT_FALSE(page.recovery_seconds()) << "no step yet";
+  page.report(1);
+  const auto seconds = page.recovery_seconds();
+  page.report(2);
+  EXPECT_EQ(page.recovery_seconds(), seconds) << "the first step counts";
   unsetenv("LOCKSTEP_DEATH_NS");
   ASSERT_TRUE(seconds);
   EXPECT_GE(*seconds, 2.0);
-  EXPECT_FALSE(page->recovery_seconds()) << "a first attempt";
+  EXPECT_FALSE(page.recovery_seconds()) << "a first attempt";
 }
 
 TEST(ProgressPage, IsAbsentWithoutALauncher) {
   unsetenv("LOCKSTEP_PROGRESS");
   EXPECT_FALSE(ProgressPage::from_environment());
-  EXPECT_FALSE(ProgressPage::attach("/no/such/page", 0));
+  EXPECT_FALSE(map_slot("/no/such/page", 0));
 }
 
 std::string path_of(const FileDescriptor& file) {
@@ -99,22 +98,22 @@ FileDescriptor file_with(const std::string& bytes, int seals) {
 
 TEST(ProgressPage, RefusesWhatIsNotAPage) {
   const SharedProgress shared(2);
-  for (const int rank : {-1, 2, 1000}) EXPECT_FALSE(ProgressPage::attach(shared.path(), rank));
-  EXPECT_TRUE(ProgressPage::attach(shared.path(), 1));
-  EXPECT_FALSE(ProgressPage::attach("/dev/zero", 0));
+  for (const int rank : {-1, 2, 1000}) EXPECT_FALSE(map_slot(shared.path(), rank));
+  EXPECT_TRUE(map_slot(shared.path(), 1));
+  EXPECT_FALSE(map_slot("/dev/zero", 0));
 
   constexpr int kSealed = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
   std::string bytes = bytes_of(shared);
-  EXPECT_TRUE(ProgressPage::attach(path_of(file_with(bytes, kSealed)), 1)) << "a true copy";
-  EXPECT_FALSE(ProgressPage::attach(path_of(file_with(bytes, F_SEAL_GROW)), 1)) << "may shrink";
+  EXPECT_TRUE(map_slot(path_of(file_with(bytes, kSealed)), 1)) << "a true copy";
+  EXPECT_FALSE(map_slot(path_of(file_with(bytes, F_SEAL_GROW)), 1)) << "may shrink";
   const std::string larger = bytes + std::string(64, '\0');
-  EXPECT_FALSE(ProgressPage::attach(path_of(file_with(larger, kSealed)), 1));
-  EXPECT_FALSE(ProgressPage::attach(path_of(file_with(bytes.substr(0, 8), kSealed)), 1));
+  EXPECT_FALSE(map_slot(path_of(file_with(larger, kSealed)), 1));
+  EXPECT_FALSE(map_slot(path_of(file_with(bytes.substr(0, 8), kSealed)), 1));
   bytes[0] ^= 1;
-  EXPECT_FALSE(ProgressPage::attach(path_of(file_with(bytes, kSealed)), 1)) << "not a page of ours";
+  EXPECT_FALSE(map_slot(path_of(file_with(bytes, kSealed)), 1)) << "not a page of ours";
 
   const Pipe pipe = make_pipe();
-  EXPECT_FALSE(ProgressPage::attach(path_of(pipe.writer), 0)) << "nor does it wait for the reader";
+  EXPECT_FALSE(map_slot(path_of(pipe.writer), 0)) << "nor does it wait for the reader";
 }
 
 TEST(StackAnswer, IsWrittenByTheThreadThatIsAsked) {

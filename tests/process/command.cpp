@@ -57,6 +57,12 @@ std::vector<pid_t> processes_whose(const std::string& file, const std::string& t
 
 }  // namespace
 
+Ended Ended::with_code(int expected, const char* file, int line) && {
+  if (code() != expected)
+    ADD_FAILURE_AT(file, line) << "code " << code() << ", not " << expected << ": " << out << err;
+  return std::move(*this);
+}
+
 Command::Command(Words arguments, const Words& variables, const std::string& program)
     : process_(options_for(std::move(arguments), variables, program)),
       out_pipe_(process_.take_output()),
@@ -71,8 +77,8 @@ bool Command::read(int milliseconds) {
   return out || err;
 }
 
-bool Command::meets(const std::function<bool()>& holds, std::chrono::minutes guard) {
-  const auto end = Clock::now() + guard;
+bool Command::meets(const std::function<bool()>& holds) {
+  const auto end = Clock::now() + kGuard;
   while (!holds()) {
     if ((process_.status() && !holds()) || Clock::now() > end) return false;
     read(1);
@@ -80,8 +86,8 @@ bool Command::meets(const std::function<bool()>& holds, std::chrono::minutes gua
   return true;
 }
 
-bool Command::wait_until(const std::function<bool()>& holds, std::chrono::minutes guard) {
-  if (meets(holds, guard)) return true;
+bool Command::wait_until(const std::function<bool()>& holds) {
+  if (meets(holds)) return true;
   while (read(5)) {
   }
   ADD_FAILURE() << "what the test waits for did not happen; it printed: " << out_ << err_;
@@ -93,8 +99,8 @@ std::string Command::wait_for_lines(std::ptrdiff_t lines) {
   return out_;
 }
 
-Ended Command::wait(std::chrono::minutes guard) {
-  const auto end = Clock::now() + guard;
+Ended Command::wait() {
+  const auto end = Clock::now() + kGuard;
   while (!process_.status() && Clock::now() < end) read(5);
   const auto status = process_.status();
   while (read(5)) {
@@ -108,6 +114,19 @@ Ended run_command(const Words& arguments, const Words& variables, const std::str
 }
 
 Ended train(const std::string& flags) { return run_command(words("train " + flags)); }
+
+Words shell_ranks(const std::string& script, const std::string& flags, const std::string& ranks) {
+  Words all = words("run --nproc-per-node " + ranks + " " + flags + " --");
+  all.insert(all.end(), {"sh", "-c", script});
+  return all;
+}
+
+Ended run_through_shell(
+    const std::string& redirections, const Words& arguments, const std::string& before) {
+  Words all = {"-c", before + "exec \"$0\" \"$@\" " + redirections, built_lockstep()};
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return run_command(all, {}, "/bin/bash");
+}
 
 std::string built_lockstep() {
   const auto folder = environment("LOCKSTEP_BINARY_DIR");

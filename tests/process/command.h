@@ -33,6 +33,10 @@ struct Ended {
   std::string err;
 
   int code() const { return status.result(); }  ///< as a shell reports it
+
+  /// Expects this code; with another the test fails, and shows what was printed.
+  Ended with_code(
+      int expected, const char* file = __builtin_FILE(), int line = __builtin_LINE()) &&;
 };
 
 /// The built `lockstep`, run as by a user; nothing of it outlives this object.
@@ -47,11 +51,11 @@ class Command {
   void signal(int signal) const;
 
   /// Reads until something holds; returns false when the command ends before or takes too long.
-  bool meets(const std::function<bool()>& holds, std::chrono::minutes guard = kGuard);
+  bool meets(const std::function<bool()>& holds);
 
   /// Reads until something holds; fails the test and returns false when the command ends before or
   /// takes too long: a guard against waiting for ever.
-  bool wait_until(const std::function<bool()>& holds, std::chrono::minutes guard = kGuard);
+  bool wait_until(const std::function<bool()>& holds);
 
   /// Reads until standard output has that many whole lines, and returns all of it.
   std::string wait_for_lines(std::ptrdiff_t lines);
@@ -60,7 +64,7 @@ class Command {
   const std::string& err() const { return err_; }
 
   /// Waits for the end; the test fails if it does not come.
-  Ended wait(std::chrono::minutes guard = kGuard);
+  Ended wait();
 
  private:
   bool read(int milliseconds);
@@ -78,6 +82,18 @@ Ended run_command(
 
 /// Runs `lockstep train FLAGS` to its end.
 Ended train(const std::string& flags);
+
+/// Returns the arguments by which ranks, two unless said otherwise, run a script.
+Words shell_ranks(
+    const std::string& script, const std::string& flags = "", const std::string& ranks = "2");
+
+/// The ways to close standard streams, for run_through_shell().
+inline constexpr const char* kClosedStreams[] = {"<&-", ">&-", "2>&-", "<&- >&- 2>&-"};
+
+/// Runs `lockstep ARGUMENTS` in the place of a shell, with these redirections and after these
+/// words.
+Ended run_through_shell(
+    const std::string& redirections, const Words& arguments, const std::string& before = "");
 
 /// Returns the path of the built `lockstep`.
 std::string built_lockstep();

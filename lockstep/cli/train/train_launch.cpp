@@ -37,8 +37,7 @@ bool is_given(const GivenFlags& given, const char* flag, const char* variable) {
   return given.has(flag) || !system_variable(variable).empty();
 }
 
-void take(
-    launch::LaunchOptions& options, const cluster::NodePlace& place, const GivenFlags& given) {
+void take(launch::LaunchOptions& options, const cluster::Place& place, const GivenFlags& given) {
   options.nodes = place.nodes;
   if (!is_given(given, "--node-rank", "PET_NODE_RANK")) options.node_rank = place.node;
   if (options.run_id == "none" && !place.job.empty()) options.run_id = place.job;

@@ -24,10 +24,6 @@
 namespace lockstep::launch {
 namespace {
 
-std::string_view first_word(std::string_view text) {
-  return text.substr(0, text.find_first_of(" \n"));
-}
-
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;  // of a part of the file
 
 /// Reads that many values from a place in the file; none if they are not all there.
@@ -175,7 +171,8 @@ std::string ProcessState::thread_text(pid_t thread) const {
   const std::string system_call = text_in(folder + "syscall");
   std::string text = concat("state ", state_in(text_in(folder + "stat")));
   if (!waits_in.empty() && waits_in != "0") text += concat(", in the kernel's ", waits_in);
-  if (!system_call.empty()) text += concat(", system call ", first_word(system_call));
+  if (!system_call.empty())
+    text += concat(", system call ", system_call.substr(0, system_call.find_first_of(" \n")));
   return text;
 }
 

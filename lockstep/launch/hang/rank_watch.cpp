@@ -34,7 +34,7 @@ std::string others_text(
   return joined(sentences, "; ");
 }
 
-// What has attached may be a child of the rank's program, and may have ended before it.
+// The process that attached may be a child of the rank's program, and may end before it.
 bool is_there(const Worker& worker, pid_t process) {
   return !worker.status && process > 0 && ::getpgid(process) == worker.process->pid();
 }

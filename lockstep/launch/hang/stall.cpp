@@ -6,7 +6,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/liveness/group_record.h"
+#include "lockstep/liveness/own_slot.h"
 
 namespace lockstep::launch {
 namespace {
@@ -29,11 +29,7 @@ GroupCounts count_of(const RankSight& rank, bool takes_least) {
 
 /// Says whether `rank` has begun fewer collectives of some group than `other`.
 bool is_behind(const RankSight& rank, const RankSight& other) {
-  const GroupCounts own = count_of(rank, true), others = count_of(other, false);
-  return std::any_of(own.begin(), own.end(), [&](const auto& each) {
-    const auto found = others.find(each.first);
-    return found != others.end() && each.second < found->second;
-  });
+  return launch::is_behind(count_of(rank, true), count_of(other, false));
 }
 
 bool is_behind_any(const RankSight& rank, const Sights& ranks) {
@@ -97,6 +93,13 @@ std::string ranks_text(const std::vector<std::string>& ranks) {
 }
 
 }  // namespace
+
+bool is_behind(const GroupCounts& one, const GroupCounts& other) {
+  return std::any_of(one.begin(), one.end(), [&](const auto& each) {
+    const auto found = other.find(each.first);
+    return found != other.end() && each.second < found->second;
+  });
+}
 
 std::string fixed_text(double value, const char* unit) {
   std::ostringstream text;

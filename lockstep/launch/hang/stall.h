@@ -52,8 +52,13 @@ std::string activity_text(const RankSight& rank);
 std::string waiting_text(
     const std::vector<RankSight>& ranks, const std::vector<std::size_t>& behind);
 
-/// Counts, by group, the collectives that the ranks of a node have begun: those of the last one.
+/// The number of collectives begun, by group.
 using GroupCounts = std::map<std::uint64_t, std::uint64_t>;
+
+/// Returns whether one has fewer of some group than the other.
+bool is_behind(const GroupCounts& one, const GroupCounts& other);
+
+/// Counts what the ranks of a node have begun, which is what the last one has.
 GroupCounts least_begun(const std::vector<RankSight>& ranks);
 
 }  // namespace lockstep::launch

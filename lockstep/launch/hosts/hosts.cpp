@@ -33,27 +33,6 @@ bool is_name(const std::string& name) {
   return !name.empty() && name[0] != '-' && name.find_first_of(" \t\n'\"") == std::string::npos;
 }
 
-void check_which(const HostsOptions& options) {
-  const bool made = options.count != 0;
-  check(made || !options.names.empty(), "hosts: give the hosts: --count N or --names A,B");
-  check(!made || options.names.empty(), "hosts: --count makes hosts and --names are real ones");
-  check(!made || (options.count >= 1 && options.count <= HostNetwork::kMostHosts),
-      "hosts: --count must be 1 to ", HostNetwork::kMostHosts, ": ", options.count);
-  for (const std::string& name : options.names) {
-    check(is_name(name), "hosts: --names: not the name of a host: ", name);
-  }
-  check(made || (options.rate == 0 && options.cores_a_host == 0 && !options.drill),
-      "hosts: --rate, --cores-a-host and --kill are for hosts that --count makes");
-}
-
-std::string shell_word(const std::string& word) {
-  std::string inner;
-  for (const char letter : word) {
-    inner += letter == '\'' ? "'\\''" : std::string(1, letter);
-  }
-  return concat("'", inner, "'");
-}
-
 std::string this_program() { return own_program("hosts"); }
 
 std::string search_path() { return system_variable("PATH"); }
@@ -245,7 +224,15 @@ std::int64_t parse_rate(const std::string& text) {
 }
 
 void check_options(const HostsOptions& options) {
-  check_which(options);
+  const bool made = options.count != 0;
+  check(made || !options.names.empty(), "hosts: give the hosts: --count N or --names A,B");
+  check(!made || options.names.empty(), "hosts: --count makes hosts and --names are real ones");
+  check(!made || (options.count >= 1 && options.count <= HostNetwork::kMostHosts),
+      "hosts: --count must be 1 to ", HostNetwork::kMostHosts, ": ", options.count);
+  for (const std::string& name : options.names)
+    check(is_name(name), "hosts: --names: not the name of a host: ", name);
+  check(made || (options.rate == 0 && options.cores_a_host == 0 && !options.drill),
+      "hosts: --rate, --cores-a-host and --kill are for hosts that --count makes");
   check(options.cores_a_host >= 0, "hosts: --cores-a-host must not be negative");
   check(options.master_port >= 1 && options.master_port <= 65535,
       "hosts: --master-port must be a port number: ", options.master_port);
@@ -259,7 +246,11 @@ void check_options(const HostsOptions& options) {
 
 std::string shell_words(const std::vector<std::string>& words) {
   std::vector<std::string> quoted;
-  for (const std::string& word : words) quoted.push_back(shell_word(word));
+  for (const std::string& word : words) {
+    std::string inner;
+    for (const char letter : word) inner += letter == '\'' ? "'\\''" : std::string(1, letter);
+    quoted.push_back(concat("'", inner, "'"));
+  }
   return joined(quoted, " ");
 }
 

@@ -80,7 +80,7 @@ std::string remote_line(
 /// InvalidArgument that names a variable of several lines.
 std::string variable_lines(const std::vector<std::string>& variables);
 
-/// Returns those of our variables that a command on another host is to have, too.
+/// Selects the variables of this process that are passed on to a command on another host.
 std::vector<std::string> travelling_variables(const std::vector<std::string>& ours);
 
 }  // namespace lockstep::launch

@@ -1,7 +1,6 @@
 #include "lockstep/launch/hosts/made_hosts.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 #include <exception>
 #include <fcntl.h>
@@ -178,16 +177,6 @@ std::string try_in_this_process() {
   }
 }
 
-std::string read_all(const FileDescriptor& pipe) {
-  std::string text;
-  char bytes[512];
-  for (ssize_t size = 1; size > 0;) {
-    size = ::read(pipe.get(), bytes, sizeof(bytes));
-    if (size > 0) text.append(bytes, static_cast<std::size_t>(size));
-  }
-  return text;
-}
-
 std::string try_in_a_process() {
   Pipe pipe = make_pipe();
   const pid_t pid = ::fork();
@@ -199,7 +188,7 @@ std::string try_in_a_process() {
     ::_exit(0);
   }
   pipe.writer.reset();
-  const std::string reason = read_all(pipe.reader);
+  const std::string reason = read_to_end(pipe.reader, "hosts: read what is missing");
   int status = 0;
   ::waitpid(pid, &status, 0);
   return reason.empty() && status != 0 ? "trying it out failed" : reason;

@@ -92,8 +92,7 @@ std::shared_ptr<FileDescriptor> open_log(const std::string& path, bool keep) {
 
 bool write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written = retried([&] { return ::write(descriptor, text.data(), text.size()); });
     if (written < 0) return false;
     text.remove_prefix(static_cast<std::size_t>(written));
   }

@@ -8,7 +8,6 @@
 
 #include "lockstep/core/file_descriptor.h"
 #include "lockstep/launch/child_process.h"
-#include "lockstep/launch/guardian.h"
 #include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/output/failure_report.h"
 #include "lockstep/launch/output/worker_output.h"

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -159,11 +158,8 @@ Order Agent::order_of_loss() const {
 }
 
 void Agent::await() {
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(leave_until_ - Clock::now()).count();
-  const auto wait = static_cast<int>(std::max<std::int64_t>(0, left));
-  for (const int signal : supervisor_.wait(leaving_ ? wait : -1, membership_.descriptor()))
-    on_signal(signal);
+  const int wait = leaving_ ? patience::milliseconds_until(leave_until_) : -1;
+  for (const int signal : supervisor_.wait(wait, membership_.descriptor())) on_signal(signal);
 }
 
 void Agent::on_signal(int signal) {
@@ -203,17 +199,13 @@ void Agent::start(const NodePlan& plan) {
 
 LaunchOptions Agent::options_for(const NodePlan& plan) const {
   LaunchOptions options = options_;
-  const RendezvousOptions& meeting = *options_.rendezvous;
   options.nodes = plan.nodes;
   options.node_rank = plan.node_rank;
   options.master_address = plan.master_address;
   options.max_restarts = plan.max_restarts;
-  options.span = {.first_rank = plan.first_rank,
-      .world_size = plan.world_size,
-      .store = succession_.endpoint(),
-      .store_key = plan.store_key,
-      .generation = plan.generation,
-      .node_address = meeting.local_address};
+  options.span = plan;
+  options.span->store = succession_.endpoint();
+  options.span->node_address = options_.rendezvous->local_address;
   return options;
 }
 
@@ -418,7 +410,6 @@ int launch_together(const LaunchOptions& options) {
   check_options(options);
   find_program(options.program, system_variable("PATH"));
   const net::Key key = key_for(options);
-  const IgnoredPipeSignal ignored;
   Supervisor supervisor(options.signals, options.quiet);
   StopRequest stop(supervisor);
   try {

@@ -1,6 +1,5 @@
 #include "lockstep/launch/rendezvous/membership.h"
 
-#include <algorithm>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -238,9 +237,7 @@ void Membership::listen() {
 
 void Membership::await() const {
   pollfd waited[] = {{client_->descriptor(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(last_beat_ + beat_ - Clock::now()).count();
-  ::poll(waited, 2, static_cast<int>(std::max<std::int64_t>(0, left)));
+  ::poll(waited, 2, patience::milliseconds_until(last_beat_ + beat_));
   std::uint64_t ignored = 0;
   [[maybe_unused]] const ssize_t size = ::read(wake_.get(), &ignored, sizeof(ignored));
 }

@@ -9,6 +9,7 @@
 
 #include "lockstep/launch/child_process.h"
 #include "lockstep/launch/hang/stall.h"
+#include "lockstep/launch/launch_options.h"
 #include "lockstep/launch/restart.h"
 #include "lockstep/net/endpoint.h"
 #include "lockstep/net/wire.h"
@@ -79,16 +80,14 @@ struct AgentMessage {
   std::optional<NodeWait> wait = {};  ///< of kWaits
 };
 
-/// A node's place in a generation of the world.
-struct NodePlan {
-  std::int64_t generation = 0;
+/// A node's place in a generation of the world. The store and the node's own address, of which no
+/// message tells, each node fills in for its ranks.
+struct NodePlan : RankSpan {
   int node_rank = 0, nodes = 1;
-  int first_rank = 0, world_size = 1;
   std::string master_address;  ///< of node 0
   int master_port = 0;
-  int restart = 0;        ///< generations before this one
-  int max_restarts = 0;   ///< with those that no failure has caused
-  std::string store_key;  ///< of this generation's ranks
+  int restart = 0;       ///< generations before this one
+  int max_restarts = 0;  ///< with those that no failure has caused
   /// Where the nodes would serve, as HOST:PORT, if the server is lost: the first that lives does.
   std::vector<std::string> successors = {};
   std::int64_t founder = 0;     ///< a random number of the founding of the world

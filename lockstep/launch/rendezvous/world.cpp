@@ -27,14 +27,6 @@ double seconds_of(std::chrono::milliseconds time) {
 
 bool lost_its_peers(const NodeEnd& end) { return end.failure->result() == kPeersGone; }
 
-/// Says whether a node's ranks have begun fewer collectives of some group than another's.
-bool is_behind(const NodeWait& node, const NodeWait& other) {
-  return std::any_of(node.begun.begin(), node.begun.end(), [&](const auto& each) {
-    const auto found = other.begun.find(each.first);
-    return found != other.begun.end() && each.second < found->second;
-  });
-}
-
 }  // namespace
 
 World::World(const WorldRules& rules, NodeFacts reference, const WorldPast& past)
@@ -267,8 +259,8 @@ void World::order_end(const std::string& why, bool gently, NodeId but) {
 
 // How a world goes from one generation to the next, or to its end.
 
-/// Decides what follows when all ranks of a generation have ended. Whoever was ordered to end says
-/// nothing by its code.
+/// Decides what follows when all ranks of a generation have ended. The exit codes of ranks that
+/// were ordered to end mean nothing.
 void World::conclude(Time now) {
   refuse_foreign_runs();  // else one that only waited would be told that its run ended well
   AttemptEnd end = sum_up();
@@ -465,8 +457,9 @@ std::vector<NodeId> World::chosen() const {
   return places;
 }
 
-/// Returns who would serve next, in an order that stays as nodes come and go: those who hear of a
-/// loss must go to the same one, whatever they were told last.
+/// Returns the nodes that would serve next, in an order that stays the same as nodes come and go:
+/// all that notice the loss of the server must go to the same successor, whichever plan they had
+/// last.
 std::vector<std::string> World::successors() const {
   std::vector<std::string> here;
   for (const auto& [id, node] : nodes_) {
@@ -487,7 +480,9 @@ std::vector<std::string> World::successors() const {
 
 /// Returns what a waiting node needs if the serving node is lost.
 NodePlan World::plan_of_waiting() const {
-  NodePlan plan{.generation = generation_, .nodes = std::max(1, count())};
+  NodePlan plan;
+  plan.generation = generation_;
+  plan.nodes = std::max(1, count());
   plan.successors = successors();
   plan.history = history_;
   plan.founder = founder_;
@@ -581,8 +576,9 @@ void World::call_hang() {
 }
 
 bool World::is_behind_any(NodeId node, const std::vector<NodeId>& others) const {
-  return std::any_of(others.begin(), others.end(),
-      [&](NodeId other) { return is_behind(*nodes_.at(node).wait, *nodes_.at(other).wait); });
+  return std::any_of(others.begin(), others.end(), [&](NodeId other) {
+    return is_behind(nodes_.at(node).wait->begun, nodes_.at(other).wait->begun);
+  });
 }
 
 bool World::are_in_step(const std::vector<NodeId>& waiting) const {

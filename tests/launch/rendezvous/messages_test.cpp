@@ -70,21 +70,23 @@ TEST(RendezvousMessages, SayForWhatRanksWait) {
 }
 
 TEST(RendezvousMessages, OfTheServerAreReadAsTheyWereWritten) {
+  NodePlan plan;
+  plan.generation = 3;
+  plan.node_rank = 1;
+  plan.nodes = 2;
+  plan.first_rank = 4;
+  plan.world_size = 6;
+  plan.master_address = "a";
+  plan.master_port = 8;
+  plan.restart = 2;
+  plan.max_restarts = 5;
+  plan.store_key = "k";
+  plan.successors = {"a:1", "b:2"};
+  plan.founder = 1234567890123;
+  plan.origin = "c:3";
+  plan.history = {.restarts = 1, .furthest = 70, .code_at_furthest = 139};
   const Order order{.kind = Order::Kind::kStart,
-      .plan = {.generation = 3,
-          .node_rank = 1,
-          .nodes = 2,
-          .first_rank = 4,
-          .world_size = 6,
-          .master_address = "a",
-          .master_port = 8,
-          .restart = 2,
-          .max_restarts = 5,
-          .store_key = "k",
-          .successors = {"a:1", "b:2"},
-          .founder = 1234567890123,
-          .origin = "c:3",
-          .history = {.restarts = 1, .furthest = 70, .code_at_furthest = 139}},
+      .plan = plan,
       .generation = 9,
       .gently = true,
       .code = 75,

@@ -32,7 +32,7 @@ class Succession : public Worlds {
         .origin = "10.0.0.1:29400"};
   }
 
-  /// One that served joins first, with ranks of generation 3 that have not ended.
+  /// Joins, with ranks of generation 3 that have not ended unless said otherwise; 2 serves.
   void come_back(NodeId id, std::int64_t had = 3) {
     NodeFacts facts = successor(id);
     facts.serves = id == 2;
@@ -46,11 +46,9 @@ class Succession : public Worlds {
 
 TEST_F(Succession, PlansNameTheNodesThatWouldServe) {
   make(1, 3);
-  NodeFacts serving = node("2"), second = successor(3), third = node("4");
-  serving.serves = true;
-  take(world_->join(2, serving, now_));
-  take(world_->join(3, second, now_));
-  take(world_->join(4, third, now_));
+  come_back(2, 0);
+  come_back(3, 0);
+  take(world_->join(4, node("4"), now_));
   ASSERT_THAT(told(Kind::kStart), ElementsAre(2, 3, 4));
   EXPECT_THAT(order_to(4).plan.successors, ElementsAre("10.0.0.3:7")) << "4 listens nowhere";
 }
@@ -171,7 +169,7 @@ TEST_F(Succession, TheOrderOfThoseWhoWouldServeStaysAsNodesCome) {
   come_back(3, 0);
   EXPECT_THAT(order_to(3).plan.successors, ElementsAre("10.0.0.4:7", "10.0.0.3:7"))
       << "4 may come yet";
-  take(world_->join(5, successor(5), now_));
+  come_back(5, 0);
   EXPECT_THAT(told(Kind::kStart), ElementsAre()) << "5 is none of those that come back";
   pass(seconds(10));
   EXPECT_THAT(told(Kind::kStart), ElementsAre(2, 3, 5));
@@ -186,7 +184,7 @@ TEST_F(Succession, ANewNodeStartsNothingBeforeTheOneThatServesHasComeBack) {
   known.nodes = 1;
   known.successors = {};
   make(1, 3, 5, true, known);
-  take(world_->join(4, successor(4), now_));
+  come_back(4, 0);
   EXPECT_THAT(told(Kind::kStart), ElementsAre());
   come_back(2);
   EXPECT_THAT(told(Kind::kStart), ElementsAre()) << "its ranks still save";
@@ -199,8 +197,8 @@ TEST_F(Succession, NewNodesStartNothingWithoutItThoughTheyAreEnough) {
   known.nodes = 1;
   known.successors = {};
   make(1, 2, 5, true, known);
-  take(world_->join(4, successor(4), now_));
-  take(world_->join(5, successor(5), now_));
+  come_back(4, 0);
+  come_back(5, 0);
   EXPECT_THAT(told(Kind::kStart), ElementsAre());
   EXPECT_THAT(
       order_to(4).text, HasSubstr("2 of 1 to 2 nodes are here; others of before may still"));
@@ -210,11 +208,7 @@ TEST_F(Succession, NewNodesStartNothingWithoutItThoughTheyAreEnough) {
 
 TEST_F(Succession, ASpareFollowsTheOthers) {
   make(1, 2);
-  NodeFacts serving = successor(2);
-  serving.serves = true;
-  take(world_->join(2, serving, now_));
-  take(world_->join(3, successor(3), now_));
-  take(world_->join(4, successor(4), now_));
+  for (NodeId id = 2; id <= 4; ++id) come_back(id, 0);
   EXPECT_THAT(order_to(4).plan.successors, ElementsAre("10.0.0.3:7", "10.0.0.4:7"));
   EXPECT_EQ(order_to(4).plan.generation, 1);
 }
@@ -236,12 +230,7 @@ class HandOver : public Succession {
   // Generation 1 of three nodes, of which 2 serves.
   void start_three(int least) {
     make(least, 3);
-    NodeFacts serving = successor(2);
-    serving.serves = true;
-    serving.standby_port = 0;
-    take(world_->join(2, serving, now_));
-    take(world_->join(3, successor(3), now_));
-    take(world_->join(4, successor(4), now_));
+    for (NodeId id = 2; id <= 4; ++id) come_back(id, 0);
     ASSERT_THAT(told(Kind::kStart), ElementsAre(2, 3, 4));
   }
 

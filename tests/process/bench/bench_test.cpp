@@ -5,10 +5,9 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "tests/process/command.h"
 #include "tests/process/train/idx_files.h"
+#include "tests/process/train/trained_run.h"
 
 namespace lockstep::testing {
 namespace {
@@ -24,7 +23,6 @@ std::vector<pid_t> second_ranks(const std::string& text) {
   return ranks;
 }
 
-constexpr std::chrono::minutes kBenchGuard(8);
 constexpr std::size_t kCells = 13;  // of the quick grid: two batches of the small net, one large
 
 class Bench : public ::testing::Test {
@@ -33,25 +31,19 @@ class Bench : public ::testing::Test {
     return "bench data-parallel --rounds 1 " + set_.flag() + " --output " + output() + " " + flags;
   }
 
-  static Ended bench(const std::string& line) { return Command(words(line)).wait(kBenchGuard); }
+  static Ended bench(const std::string& line) { return run_command(words(line)); }
 
   std::string output() const { return folder_.file("out"); }
   std::string file(const std::string& name) const { return contents(output() + "/" + name); }
 
-  std::vector<Json> samples() const {
-    std::vector<Json> all;
-    std::istringstream lines(file("samples.jsonl"));
-    for (std::string line; std::getline(lines, line);) all.push_back(Json::parse(line));
-    return all;
-  }
+  std::vector<Json> samples() const { return json_lines(output() + "/samples.jsonl"); }
 
   IdxFiles set_{64, 32};
   TemporaryFolder folder_;
 };
 
 TEST_F(Bench, MeasuresEveryCellAndReportsIt) {
-  const Ended ended = bench(study("--json"));
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const Ended ended = bench(study("--json")).with_code(0);
   const auto measured = samples();
   ASSERT_EQ(measured.size(), kCells);
   for (const Json& sample : measured) {
@@ -66,14 +58,12 @@ TEST_F(Bench, MeasuresEveryCellAndReportsIt) {
   EXPECT_TRUE(
       std::filesystem::exists(output() + "/figures/data-parallel-speed-up-mnist-small-r1.svg"));
   EXPECT_TRUE(Json::parse(file("environment.json")).contains("processor"));
-  const std::string results = file("pytorch_results.txt");
-  EXPECT_EQ(static_cast<std::size_t>(std::count(results.begin(), results.end(), '\n')), kCells);
+  EXPECT_EQ(count_of("\n", file("pytorch_results.txt")), std::ptrdiff_t{kCells});
   const std::string last = ended.out.substr(ended.out.rfind('\n', ended.out.size() - 2) + 1);
   EXPECT_EQ(Json::parse(last)["studies"][0]["cells"].size(), kCells);
   // Reported again from the samples alone.
   std::filesystem::remove(output() + "/" + report);
-  const Ended again = bench("report " + output());
-  EXPECT_EQ(again.code(), 0) << again.err;
+  bench("report " + output()).with_code(0);
   EXPECT_THAT(file(report), HasSubstr("</html>"));
   const Ended side = bench("report " + output() + "/pytorch_results.txt");
   EXPECT_THAT(side.out, HasSubstr("Epoch times side by side"));
@@ -81,42 +71,31 @@ TEST_F(Bench, MeasuresEveryCellAndReportsIt) {
 
 TEST_F(Bench, GoesOnWhereItWasStopped) {
   Command run(words(study()));
-  run.wait_until(
-      [&] {
-        const std::string text = file("samples.jsonl");
-        return std::count(text.begin(), text.end(), '\n') > 1;
-      },
-      kBenchGuard);
+  run.wait_until([&] { return count_of("\n", file("samples.jsonl")) > 1; });
   run.signal(SIGINT);
-  const Ended stopped = run.wait(kBenchGuard);
-  EXPECT_EQ(stopped.code(), 128 + SIGINT) << stopped.err;
+  run.wait().with_code(128 + SIGINT);
   EXPECT_TRUE(processes_with(output() + "/runs").empty());
   const auto before = samples();
   ASSERT_LT(before.size(), kCells);
   EXPECT_THAT(file("report.md"), HasSubstr("have no number"));
-  const Ended ended = bench(study());
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  bench(study()).with_code(0);
   const auto after = samples();
   ASSERT_EQ(after.size(), kCells);
   EXPECT_TRUE(std::equal(before.begin(), before.end(), after.begin())) << "nothing is made again";
   EXPECT_THAT(file("report.md"), Not(HasSubstr("have no number")));
-  const Ended other = bench(study("--full"));
-  EXPECT_EQ(other.code(), 2);
+  const Ended other = bench(study("--full")).with_code(2);
   EXPECT_THAT(other.err, HasSubstr("another grid: '--quick' there, '--full' now"));
 }
 
 TEST_F(Bench, ARankThatIsKilledIsOneCellsFailure) {
   Command run(words(study()));
   std::vector<pid_t> ranks;
-  run.wait_until(
-      [&] {
-        ranks = second_ranks(output() + "/runs/data-parallel/mnist-small-r1-b512-p2-ddp");
-        return !ranks.empty();
-      },
-      kBenchGuard);
+  run.wait_until([&] {
+    ranks = second_ranks(output() + "/runs/data-parallel/mnist-small-r1-b512-p2-ddp");
+    return !ranks.empty();
+  });
   for (const pid_t rank : ranks) ::kill(rank, SIGKILL);
-  const Ended ended = run.wait(kBenchGuard);
-  EXPECT_EQ(ended.code(), 1) << ended.err;
+  const Ended ended = run.wait().with_code(1);
   const auto measured = samples();
   EXPECT_EQ(measured.size(), kCells) << "the rest goes on";
   const auto failed = std::count_if(measured.begin(), measured.end(), [](const Json& sample) {
@@ -130,17 +109,12 @@ TEST_F(Bench, ARankThatIsKilledIsOneCellsFailure) {
 }
 
 TEST_F(Bench, ListsAndRefusesWithoutMeasuring) {
-  const Ended list = bench("bench --list");
-  EXPECT_EQ(list.code(), 0);
+  const Ended list = bench("bench --list").with_code(0);
   EXPECT_THAT(list.out, HasSubstr("data-parallel"));
   const Ended cells = bench("bench data-parallel --full --list");
   EXPECT_THAT(cells.out, HasSubstr("data-parallel: 90 cells, 3 rounds"));
   EXPECT_THAT(cells.out, HasSubstr("lockstep train --model mnist-large"));
-  const auto refusal = [&](const std::string& line) {
-    const Ended ended = bench(line);
-    EXPECT_EQ(ended.code(), 2) << ended.err;
-    return ended.err;
-  };
+  const auto refusal = [&](const std::string& line) { return bench(line).with_code(2).err; };
   EXPECT_THAT(refusal("bench data-paralel"), HasSubstr("did you mean data-parallel?"));
   EXPECT_THAT(refusal("bench latency"), HasSubstr("there is no study latency"));
   EXPECT_THAT(refusal("bench"), HasSubstr("name a study"));

@@ -56,9 +56,7 @@ TEST_F(CollectivesCommand, MeasuresEveryCollectiveOverProcesses) {
 }
 
 TEST_F(CollectivesCommand, MeasuresThreadsOfOneProcess) {
-  const Ended ended =
-      run_command(sweep("--backend threads --nproc-per-node 3 --output " + output()));
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  run_command(sweep("--backend threads --nproc-per-node 3 --output " + output())).with_code(0);
   const auto lines = results();
   ASSERT_EQ(lines.size(), 3U);
   EXPECT_EQ(lines[0].ranks, 3);
@@ -69,8 +67,7 @@ TEST_F(CollectivesCommand, MeasuresThreadsOfOneProcess) {
 TEST_F(CollectivesCommand, TakesTheRanksOfALauncher) {
   Words all{"run", "--nproc-per-node", "3", "--", built_lockstep()};
   for (const auto& word : sweep("--backend shm --output " + output())) all.push_back(word);
-  const Ended ended = run_command(all);
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  run_command(all).with_code(0);
   ASSERT_EQ(results().size(), 3U);
   EXPECT_EQ(results()[0].ranks, 3);
 }
@@ -80,8 +77,7 @@ TEST_F(CollectivesCommand, MeasuresRanksOfSeveralHosts) {
   std::string line = "LOCKSTEP_TEST_HOST=$((RANK / 2)) exec " + built_lockstep();
   for (const auto& word : sweep("--backend hierarchical --op all --output " + output()))
     line += " " + word;
-  const Ended ended = run_command({"run", "--nproc-per-node", "3", "--", "sh", "-c", line});
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  run_command({"run", "--nproc-per-node", "3", "--", "sh", "-c", line}).with_code(0);
   const auto lines = results();
   ASSERT_EQ(lines.size(), 6U * 3U) << "collectives, sizes";
   for (const auto& each : lines) {
@@ -92,9 +88,7 @@ TEST_F(CollectivesCommand, MeasuresRanksOfSeveralHosts) {
 
 TEST_F(CollectivesCommand, RefusesBeforeItMeasures) {
   const auto refusal = [](const std::string& more) {
-    const Ended ended = run_command(sweep(more));
-    EXPECT_EQ(ended.code(), 2) << ended.err;
-    return ended.err;
+    return run_command(sweep(more)).with_code(2).err;
   };
   EXPECT_THAT(refusal("--nproc-per-node 1"), HasSubstr("one rank alone"));
   EXPECT_THAT(refusal("--backend threads,shm"), HasSubstr("threads"));
@@ -106,9 +100,7 @@ TEST_F(CollectivesCommand, RefusesBeforeItMeasures) {
 }
 
 TEST_F(CollectivesCommand, HasAHelp) {
-  const Ended ended = run_command({"help", "collectives"});
-  EXPECT_EQ(ended.code(), 0);
-  EXPECT_THAT(ended.out, HasSubstr("--max-bytes"));
+  EXPECT_THAT(run_command({"help", "collectives"}).with_code(0).out, HasSubstr("--max-bytes"));
 }
 
 }  // namespace

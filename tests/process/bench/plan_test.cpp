@@ -18,13 +18,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-constexpr std::chrono::minutes kPlanGuard(5);
-
 class Plan : public ::testing::Test {
  protected:
-  static Ended plan(const std::string& flags) {
-    return Command(words("plan " + flags)).wait(kPlanGuard);
-  }
+  static Ended plan(const std::string& flags) { return run_command(words("plan " + flags)); }
 
   static nlohmann::json last_object(const Ended& ended) {
     const auto end = ended.out.find_last_not_of('\n');
@@ -39,8 +35,7 @@ class Plan : public ::testing::Test {
 
 TEST_F(Plan, MeasuresAModelAndThenAnswersWithoutTraining) {
   const Ended measured =
-      plan("--measure --model mnist-small --measure-batches 16,4 --save " + profile());
-  ASSERT_EQ(measured.code(), 0) << measured.err;
+      plan("--measure --model mnist-small --measure-batches 16,4 --save " + profile()).with_code(0);
   EXPECT_THAT(measured.err, HasSubstr("by serial, batches of 4, again"));
   const auto costs = nlohmann::json::parse(contents(profile()));
   EXPECT_EQ(costs.at("layers").at(0).at("forward").size(), 2u) << "a point for each batch";
@@ -70,19 +65,15 @@ TEST_F(Plan, ConfirmsAndTrainsWithTheFastest) {
       " --model mnist-small --data mock:constant --batch-size 8 --places 2 --max-steps 6 "
       "--epochs 6 --snapshot-interval 3steps --val-interval never --output " +
       run;
-  const Ended trained = Command(words("train --parallel auto" + flags)).wait(kPlanGuard);
-  ASSERT_EQ(trained.code(), 0) << trained.err;
+  const Ended trained = train("--parallel auto" + flags).with_code(0);
   EXPECT_THAT(trained.err, HasSubstr("Trained for some steps on this machine"));
   EXPECT_THAT(trained.err, Not(HasSubstr("again"))) << "one round is confirmed";
   EXPECT_THAT(trained.err, HasSubstr("lockstep: takes "));
   EXPECT_THAT(contents(run + "/summary.json"), HasSubstr("\"steps\":6"));
 
   const std::string way = nlohmann::json::parse(contents(run + "/summary.json")).at("parallel");
-  const Ended again =
-      Command(words("train --parallel=auto" + flags + " --resume auto --max-steps 9"))
-          .wait(kPlanGuard);
-  EXPECT_EQ(again.code(), 0) << again.err;
-  EXPECT_THAT(again.err, Not(HasSubstr("measuring")));
+  EXPECT_THAT(train("--parallel=auto" + flags + " --resume auto --max-steps 9").with_code(0).err,
+      Not(HasSubstr("measuring")));
   const auto after = nlohmann::json::parse(contents(run + "/summary.json"));
   EXPECT_EQ(after.at("steps"), 9);
   EXPECT_EQ(after.at("parallel"), way) << "a run keeps its way";
@@ -101,16 +92,12 @@ TEST_F(Plan, LeavesNothingWhenItIsStopped) {
 }
 
 TEST_F(Plan, SaysWhatIsWrong) {
-  const Ended unknown = plan("--model mnist-smal");
-  EXPECT_EQ(unknown.code(), 2);
-  EXPECT_THAT(unknown.err, HasSubstr("mnist-small"));
+  EXPECT_THAT(plan("--model mnist-smal").with_code(2).err, HasSubstr("mnist-small"));
   EXPECT_EQ(plan("--profile " + profile()).code(), 3);
-  const Ended flags = plan("--model mnist-small --measure-batches 4 -- --opt nothing");
-  EXPECT_EQ(flags.code(), 2);
+  const Ended flags = plan("--model mnist-small --measure-batches 4 -- --opt nothing").with_code(2);
   EXPECT_THAT(flags.err, HasSubstr("--opt"));
-  const Ended one_way = Command(words("train --parallel auto --comm-hook bf16")).wait(kPlanGuard);
-  EXPECT_EQ(one_way.code(), 2);
-  EXPECT_THAT(one_way.err, HasSubstr("--comm-hook is for --parallel ddp, and"));
+  EXPECT_THAT(train("--parallel auto --comm-hook bf16").with_code(2).err,
+      HasSubstr("--comm-hook is for --parallel ddp, and"));
   EXPECT_EQ(plan("--train -- --stages 2").code(), 2) << "it would choose that";
 }
 

@@ -4,10 +4,9 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "tests/process/command.h"
 #include "tests/process/train/idx_files.h"
+#include "tests/process/train/trained_run.h"
 
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
@@ -18,8 +17,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
-constexpr std::chrono::minutes kWaysGuard(8);
-
 class BenchWays : public ::testing::Test {
  protected:
   std::string line(const std::string& model, const std::string& flags) const {
@@ -27,16 +24,11 @@ class BenchWays : public ::testing::Test {
         " --batch 16 --places 1,2 --output ", output(), " ", set_.flag(), " ", flags);
   }
 
-  static Ended bench(const std::string& line) { return Command(words(line)).wait(kWaysGuard); }
+  static Ended bench(const std::string& line) { return run_command(words(line)); }
 
   std::string output() const { return folder_.file("out"); }
 
-  std::vector<nlohmann::json> samples() const {
-    std::vector<nlohmann::json> all;
-    std::istringstream lines(contents(output() + "/samples.jsonl"));
-    for (std::string text; std::getline(lines, text);) all.push_back(nlohmann::json::parse(text));
-    return all;
-  }
+  std::vector<nlohmann::json> samples() const { return json_lines(output() + "/samples.jsonl"); }
 
   // Whether the run that shows how long others should be has made steps.
   bool has_trial_steps() const {
@@ -52,8 +44,7 @@ class BenchWays : public ::testing::Test {
 
 TEST_F(BenchWays, MeasuresWhatTheNetAllowsAndSaysWhatItDoesNot) {
   const std::string asked = line("mnist-example", "--ways dp,ddp,pp --rounds 1 --budget 5m");
-  const Ended ended = bench(asked);
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const Ended ended = bench(asked).with_code(0);
   std::vector<std::string> measured, refused;
   for (const auto& sample : samples()) {
     const bool has_rate = sample["values"].contains("samples_per_s");
@@ -65,8 +56,7 @@ TEST_F(BenchWays, MeasuresWhatTheNetAllowsAndSaysWhatItDoesNot) {
   EXPECT_THAT(ended.out, HasSubstr("make it a torch::nn::Sequential"));
   EXPECT_THAT(contents(output() + "/report.md"), HasSubstr("Images a second"));
   EXPECT_TRUE(std::filesystem::exists(output() + "/figures/ways-rate.svg"));
-  const Ended again = bench(asked);
-  EXPECT_EQ(again.code(), 0) << again.err;
+  bench(asked).with_code(0);
   EXPECT_EQ(samples().size(), 3U) << "nothing is made again";
   EXPECT_EQ(bench(line("chain", "--ways dp,ddp,pp")).code(), 2) << "another grid";
 }
@@ -74,13 +64,12 @@ TEST_F(BenchWays, MeasuresWhatTheNetAllowsAndSaysWhatItDoesNot) {
 TEST_F(BenchWays, GoesOnThatWasStoppedBeforeItsFirstSample) {
   const std::string asked = line("chain", "--ways dp,ddp --rounds 1");
   Command run(words(asked));
-  run.wait_until([&] { return has_trial_steps(); }, kWaysGuard);
+  run.wait_until([&] { return has_trial_steps(); });
   run.signal(SIGTERM);
-  EXPECT_EQ(run.wait(kWaysGuard).code(), 128 + SIGTERM);
+  EXPECT_EQ(run.wait().code(), 128 + SIGTERM);
   EXPECT_TRUE(processes_with(output()).empty());
   EXPECT_TRUE(std::filesystem::exists(output() + "/bench.json")) << "it has begun";
-  const Ended ended = bench(asked);
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  bench(asked).with_code(0);
   ASSERT_EQ(samples().size(), 2U);
   for (const auto& sample : samples()) EXPECT_GT(sample["values"]["samples_per_s"], 0) << sample;
 }
@@ -104,16 +93,14 @@ TEST_F(BenchWays, MeasuresReplicasOfStages) {
 
 TEST_F(BenchWays, TrainsWithTheFlagsThatFollow) {
   const std::string asked = line("chain", "--ways ddp --rounds 1 -- --opt sgd --lr=0.1");
-  const Ended ended = bench(asked);
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const Ended ended = bench(asked).with_code(0);
   ASSERT_EQ(samples().size(), 1U);
   EXPECT_GT(samples()[0]["values"]["samples_per_s"], 0);
   EXPECT_THAT(samples()[0]["command"].dump(), HasSubstr(R"("--opt","sgd","--lr","0.1",)"));
   EXPECT_THAT(ended.out, HasSubstr("trained with --opt sgd --lr 0.1"));
   EXPECT_THAT(ended.out, HasSubstr("Train with: "));
   EXPECT_EQ(bench(asked).code(), 0) << "it goes on";
-  const Ended other = bench(line("chain", "--ways ddp --rounds 1 -- --opt adam"));
-  EXPECT_EQ(other.code(), 2);
+  const Ended other = bench(line("chain", "--ways ddp --rounds 1 -- --opt adam")).with_code(2);
   EXPECT_THAT(other.err, HasSubstr("-- --opt adam' now"));
   EXPECT_EQ(samples().size(), 1U);
 }
@@ -133,8 +120,7 @@ TEST_F(BenchWays, RefusesBadFlagsBeforeAnythingRuns) {
 }
 
 TEST_F(BenchWays, BeginsNothingThatCannotBeTrained) {
-  const Ended unknown = bench(line("chian", ""));
-  EXPECT_EQ(unknown.code(), 2) << unknown.err;
+  const Ended unknown = bench(line("chian", "")).with_code(2);
   EXPECT_THAT(unknown.err, HasSubstr("no cell can be trained: "));
   EXPECT_THAT(unknown.err, HasSubstr("mnist-example, chain"));
   EXPECT_FALSE(std::filesystem::exists(output())) << "the next try may take the name";

@@ -48,10 +48,8 @@ class Mpirun : public ::testing::Test {
 };
 
 TEST_F(Mpirun, StartsTheRanksThatALauncherStarts) {
-  const auto by_mpirun = mpirun("-n 2 " + program("lockstep") + " train " + flags("mpirun"));
-  EXPECT_EQ(by_mpirun.code(), 0) << by_mpirun.err;
-  const auto by_us = run_command(words("train --nproc-per-node 2 " + flags("us")), variables());
-  EXPECT_EQ(by_us.code(), 0) << by_us.err;
+  mpirun("-n 2 " + program("lockstep") + " train " + flags("mpirun")).with_code(0);
+  run_command(words("train --nproc-per-node 2 " + flags("us")), variables()).with_code(0);
   EXPECT_EQ(hash_of("mpirun"), hash_of("us"));
 }
 
@@ -65,14 +63,12 @@ TEST_F(Mpirun, NumbersTheRanksOfAnyProgram) {
 TEST_F(Mpirun, RunsTheExamplesScript) {
   // By a shell: a second PATH among our variables would not be seen.
   const std::string line = "PATH=" + program("") + ":$PATH; exec " LOCKSTEP_EXAMPLE_MPIRUN " 2 ";
-  const auto run = run_command({"-c", line + flags("example")}, variables(), "/bin/bash");
-  EXPECT_EQ(run.code(), 0) << run.err;
+  run_command({"-c", line + flags("example")}, variables(), "/bin/bash").with_code(0);
   EXPECT_NE(hash_of("example"), "");
 }
 
 TEST_F(Mpirun, SeveralLaunchersOnAHostAreRefused) {
-  const auto run = mpirun("-n 2 " + program("lockstep") + " run -np 2 true");
-  EXPECT_EQ(run.code(), 2);
+  const auto run = mpirun("-n 2 " + program("lockstep") + " run -np 2 true").with_code(2);
   EXPECT_THAT(run.err, HasSubstr("Open MPI has started 2 launchers on this node"));
 }
 

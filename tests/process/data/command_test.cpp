@@ -21,8 +21,7 @@ class DataCommand : public ::testing::Test {
   /// Draws 20 images of mnist, and returns their folder.
   std::string small_mnist() const {
     const std::string set = folder_.file("set");
-    const auto drawn = data("synthesize mnist " + set + " --train 20 --test 10");
-    EXPECT_EQ(drawn.code(), 0) << drawn.err;
+    data("synthesize mnist " + set + " --train 20 --test 10").with_code(0);
     return set;
   }
 
@@ -60,25 +59,19 @@ TEST_F(DataCommand, EndsWith3AndListsWhatIsBad) {
 
 TEST_F(DataCommand, WritesOverNothing) {
   const std::string set = small_mnist();
-  const auto again = data("synthesize mnist " + set);
-  EXPECT_EQ(again.code(), 2);
-  EXPECT_THAT(again.err, HasSubstr("already exists"));
+  EXPECT_THAT(data("synthesize mnist " + set).with_code(2).err, HasSubstr("already exists"));
   std::ofstream(folder_.file("bad.txt")) << "mine";
-  const auto checked = data("check mnist " + set + " --bad-list " + folder_.file("bad.txt"));
-  EXPECT_EQ(checked.code(), 4);
+  data("check mnist " + set + " --bad-list " + folder_.file("bad.txt")).with_code(4);
   EXPECT_EQ(contents(folder_.file("bad.txt")), "mine");
 }
 
 TEST_F(DataCommand, ShowsHowASetAndItsFolderAreNamed) {
   for (const std::string verb : {"check", "synthesize"}) {
-    const auto folder_alone = data(verb + " c100");
-    EXPECT_EQ(folder_alone.code(), 2);
-    EXPECT_THAT(folder_alone.err,
+    EXPECT_THAT(data(verb + " c100").with_code(2).err,
         HasSubstr(
             "there is no set c100; name a set and its folder, such as cifar100:c100 (the sets are "
             "mnist, fashion-mnist, cifar10, cifar100, images)"));
-    const auto set_alone = data(verb + " cifar100");
-    EXPECT_EQ(set_alone.code(), 2);
+    const auto set_alone = data(verb + " cifar100").with_code(2);
     EXPECT_THAT(set_alone.err, HasSubstr("name the folder of cifar100: cifar100:DIR"));
   }
 }
@@ -88,9 +81,7 @@ TEST_F(DataCommand, ExplainsItself) {
   EXPECT_THAT(data("--help").out, HasSubstr("fetch NAME DIR"));
   EXPECT_THAT(run_command({"help", "data"}).out, HasSubstr("synthesize NAME DIR"));
   for (const std::string verb : {"fetch", "check", "synthesize", "show"}) {
-    const auto help = data(verb + " --help");
-    EXPECT_EQ(help.code(), 0);
-    EXPECT_THAT(help.out, HasSubstr("lockstep data " + verb));
+    EXPECT_THAT(data(verb + " --help").with_code(0).out, HasSubstr("lockstep data " + verb));
   }
 }
 

@@ -64,14 +64,12 @@ class DataFetch : public ::testing::Test {
 };
 
 TEST_F(DataFetch, BringsTheRealFilesAndKnowsThem) {
-  const auto first = fetch();
-  ASSERT_EQ(first.code(), 0) << first.err;
+  const auto first = fetch().with_code(0);
   EXPECT_THAT(first.err, IsEmpty());
   EXPECT_THAT(first.out,
       HasSubstr("train-images-idx3-ubyte.gz: 26421880 bytes, downloaded, SHA-256 correct\n"));
   EXPECT_THAT(server_.requests(), SizeIs(4));
-  const auto second = fetch("--json");
-  EXPECT_EQ(second.code(), 0) << second.err;
+  const auto second = fetch("--json").with_code(0);
   EXPECT_THAT(server_.requests(), IsEmpty());
   for (const auto& file : nlohmann::json::parse(second.out)["files"]) {
     EXPECT_EQ(file["downloaded"], false);
@@ -88,8 +86,7 @@ TEST_F(DataFetch, EndsWith3AtOtherBytes) {
   file.seekp(100);
   file.put('x');
   file.close();
-  const auto ended = fetch();
-  EXPECT_EQ(ended.code(), 3);
+  const auto ended = fetch().with_code(3);
   EXPECT_THAT(ended.err, HasSubstr("t10k-labels-idx1-ubyte.gz: sends bytes of SHA-256 "));
   EXPECT_THAT(ended.err,
       EndsWith("must be 67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5\n"));
@@ -101,13 +98,10 @@ TEST_F(DataFetch, EndsWith4WithoutAFileOrACertificate) {
   std::ofstream(folder_.file("served/content")) << "x";
   const Words arguments = words(
       "data fetch mnist " + folder_.file("mnist") + " --mirror " + server_.address("status/404"));
-  const auto missing = run_command(arguments);
-  EXPECT_EQ(missing.code(), 4);
+  const auto missing = run_command(arguments).with_code(4);
   EXPECT_THAT(missing.err, HasSubstr("train-images-idx3-ubyte.gz: HTTP status 404"));
   trust(make_certificate(folder_.str(), "other"));
-  const auto unknown = run_command(arguments);
-  EXPECT_EQ(unknown.code(), 4);
-  EXPECT_THAT(unknown.err, HasSubstr("SSL certificate problem"));
+  EXPECT_THAT(run_command(arguments).with_code(4).err, HasSubstr("SSL certificate problem"));
 }
 
 }  // namespace

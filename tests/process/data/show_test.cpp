@@ -1,4 +1,3 @@
-#include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,8 +20,7 @@ class DataShow : public ::testing::Test {
   }
 
   void synthesize(const std::string& line) const {
-    const auto drawn = run_command(words("data synthesize " + line));
-    EXPECT_EQ(drawn.code(), 0) << drawn.err;
+    run_command(words("data synthesize " + line)).with_code(0);
   }
 
   std::string page() const { return folder_.file("page.html"); }
@@ -47,8 +45,7 @@ TEST_F(DataShow, MakesAPageOfEverySetThatTrainKnows) {
 
 TEST_F(DataShow, NamesClassesAndSharesOut) {
   synthesize("images " + set() + " --classes 3 --train 7 --test 3 --size 32x32");
-  const auto ended = show("images " + set() + " --ranks 2 --image-size 32");
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  show("images " + set() + " --ranks 2 --image-size 32").with_code(0);
   const std::string text = contents(page());
   for (const char* name : {"disc", "ring", "square"}) EXPECT_THAT(text, HasSubstr(name));
   EXPECT_THAT(text, HasSubstr("7 images in 3 classes, 32 x 32 pixels"));
@@ -57,19 +54,16 @@ TEST_F(DataShow, NamesClassesAndSharesOut) {
 
 TEST_F(DataShow, ShowsTheClassesThatAreNamed) {
   synthesize("images " + set() + " --classes 3 --train 6 --test 3 --size 32x32");
-  const auto ended = show("images " + set() + " --classes square,disc --image-size 32");
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  show("images " + set() + " --classes square,disc --image-size 32").with_code(0);
   EXPECT_THAT(contents(page()), HasSubstr("4 images in 2 classes"));
-  const auto other = show("images " + set() + " --classes square,disk");
-  EXPECT_EQ(other.code(), 2) << other.err;
+  const auto other = show("images " + set() + " --classes square,disk").with_code(2);
   EXPECT_THAT(other.err, HasSubstr("no class folder disk; did you mean disc?"));
 }
 
 TEST_F(DataShow, EndsWith3WhereAnImageCannotBeRead) {
   synthesize("images " + set() + " --classes 2 --train 4 --test 2");
   std::ofstream(set() + "/train/disc/bad.png") << "no image";
-  const auto ended = show("images " + set() + " --count 5");
-  EXPECT_EQ(ended.code(), 3);
+  const auto ended = show("images " + set() + " --count 5").with_code(3);
   EXPECT_THAT(ended.err, HasSubstr("1 of them cannot be read"));
   EXPECT_THAT(contents(page()), HasSubstr("disc/bad.png"));
   EXPECT_EQ(data_uris(contents(page())).size(), 4U);
@@ -91,8 +85,7 @@ TEST_F(DataShow, RefusesWhatCannotBeAndWritesNothing) {
   expect(2, "mnist " + set() + " --model resnet", "did you mean resnet18?");
   expect(3, "mnist " + folder_.file("none"), "no such file");
   EXPECT_THAT(folder_.names(), ::testing::ElementsAre("set"));
-  const auto ended = run_command(words("data show mnist " + set()));
-  EXPECT_EQ(ended.code(), 2);
+  const auto ended = run_command(words("data show mnist " + set())).with_code(2);
   EXPECT_THAT(ended.err, HasSubstr("--output is required"));
 }
 

@@ -73,22 +73,15 @@ TEST_P(EmulatedTrain, TakesTheDeviceOfTheLocalRank) {
       HasSubstr("emulated nccl: rank 1 of 2 on device 1"));
 }
 
-TEST_P(EmulatedTrain, GoesOnAsIfNobodyHadKilledARank) {
-  const ResumableRun whole(flags()), killed(flags());
+TEST_P(EmulatedTrain, GoesOnAfterAKillAndAfterAStopAsIfNothingHadBeen) {
+  const std::string long_enough = flags() + "--epochs 8 ";
+  const ResumableRun whole(long_enough), killed(long_enough), stopped(long_enough);
   whole.complete();
-  const Ended ended = killed.interrupted(SIGKILL, 1, 8);
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const Ended ended = killed.interrupted(SIGKILL, 1, 8).with_code(0);
   EXPECT_THAT(ended.err, HasSubstr("restart 1 of 3: rank 1 of 2"));
   EXPECT_TRUE(killed.processes().empty()) << "a process was left";
   expect_same(whole.outcome(), killed.outcome());
-}
-
-TEST_P(EmulatedTrain, StopsAndGoesOn) {
-  const std::string long_enough = flags() + "--epochs 8 ";
-  const ResumableRun whole(long_enough), stopped(long_enough);
-  whole.complete();
-  const Ended first = stopped.interrupted(SIGUSR1, 1, 8);
-  ASSERT_EQ(first.code(), 75) << first.err;
+  stopped.interrupted(SIGUSR1, 1, 8).with_code(75);
   EXPECT_LT(stopped.summary()["steps"], whole.summary()["steps"]);
   stopped.complete();
   expect_same(whole.outcome(), stopped.outcome());
@@ -151,8 +144,7 @@ TEST_P(LostRank, EndsTheOtherByItsTimeout) {
   const pid_t lost = run_.rank(1);
   ASSERT_GT(lost, 0);
   ASSERT_EQ(::kill(lost, GetParam()), 0);
-  const Ended ended = first.wait();
-  EXPECT_EQ(ended.code(), 5) << ended.err;
+  first.wait().with_code(5);
   ::kill(lost, SIGKILL);
   EXPECT_EQ(second.wait().code(), 137);
   EXPECT_TRUE(run_.processes().empty()) << "a process was left";
@@ -174,8 +166,7 @@ TEST(EmulatedInputs, GiveTheLossesOfTheCpu) {
 
 // Ranks that are threads, by the library.
 TEST(EmulatedDevices, PassTheCheckOfDevices) {
-  const Ended ended = run_command({"env", "--check-devices"});
-  EXPECT_EQ(ended.code(), 0) << ended.out << ended.err;
+  const Ended ended = run_command({"env", "--check-devices"}).with_code(0);
   EXPECT_THAT(ended.out, AllOf(HasSubstr("emulated:0 and emulated:1: collectives by NCCL 2.14.9"),
                              HasSubstr("verdict: everything that was tried works")));
 }

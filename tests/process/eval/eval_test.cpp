@@ -1,6 +1,5 @@
 // Evaluates by `lockstep eval` what `lockstep train` left.
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
@@ -31,8 +30,7 @@ Ended eval(const std::string& flags) {
 }
 
 Json evaluated(const std::string& flags) {
-  const Ended ended = eval(flags + " --json");
-  EXPECT_EQ(ended.code(), 0) << ended.err;
+  const Ended ended = eval(flags + " --json").with_code(0);
   return Json::parse(ended.out);
 }
 
@@ -90,7 +88,8 @@ TEST_F(Eval, GivesThoseOfEachPartOfOtherPrecisionAndOfAverages) {
   EXPECT_EQ(train_part["samples"].get<int>() + val_part["samples"].get<int>(), kTrainImages);
 }
 
-TEST_F(Eval, ItsConfusionHasEverySampleOnce) {
+// One training serves all of these.
+TEST_F(Eval, ItsConfusionHasEverySampleOnceAndPageAndFileAgree) {
   train_run("");
   const Json json = evaluated("--worst 200 --run " + run());
   int samples = 0, right = 0;
@@ -110,47 +109,36 @@ TEST_F(Eval, ItsConfusionHasEverySampleOnce) {
   double sum = 0;
   for (const Json& sample : json["worst"]) sum += sample["loss"].get<double>();
   EXPECT_NEAR(sum / kTestImages, json["loss"].get<double>(), 1e-5);
-}
 
-TEST_F(Eval, WritesAPageAndATable) {
-  train_run("");
   const std::string page = folder_.file("page.html");
-  const Ended ended = eval(concat("--worst 7 --output ", page, " --run ", run()));
-  ASSERT_EQ(ended.code(), 0) << ended.err;
-  EXPECT_THAT(ended.out,
+  EXPECT_THAT(eval(concat("--worst 7 --output ", page, " --run ", run())).with_code(0).out,
       AllOf(HasSubstr("mnist-small on mnist, test: 131 samples, precision 32, loss cross-entropy"),
           HasSubstr("the run's best: epoch"), HasSubstr("Samples of each class"),
           HasSubstr("Written: " + page)));
   const std::string html = contents(page);
   EXPECT_EQ(count_of("data:image/png;base64,iVBORw0KGgo", html), 7);
   EXPECT_THAT(html, HasSubstr("confusion-title"));
+
+  const std::string weights = run() + "/model.safetensors";
+  const Json of_file = evaluated(
+      concat("--weights ", weights, " --model mnist-small --batch-size 32 ", data_.flag()));
+  EXPECT_EQ(of_file["weights"]["which"], "file");
+  expect_same(of_file, recorded("val"));
+  const Json other = evaluated(concat("--run ", run(), " --weights ", weights));
+  expect_same(other, recorded("val"));
 }
 
 TEST_F(Eval, NamesTheClassesOfCifar100) {
   const std::string set = folder_.file("set"), page = folder_.file("page.html");
-  const Ended drawn =
-      run_command({"data", "synthesize", "cifar100", set, "--train", "100", "--test", "100"});
-  ASSERT_EQ(drawn.code(), 0) << drawn.err;
+  run_command({"data", "synthesize", "cifar100", set, "--train", "100", "--test", "100"})
+      .with_code(0);
   const Ended trained = train(concat("--data cifar100:", set, " --output ", run(),
       " --model resnet18-cifar --batch-size 4 --max-steps 1 --val-interval never"));
   ASSERT_EQ(trained.code(), 0) << trained.err;
-  const Ended ended = eval(concat("--output ", page, " --run ", run()));
-  ASSERT_EQ(ended.code(), 0) << ended.err;
-  EXPECT_THAT(
-      ended.out, AllOf(HasSubstr("The hardest classes"), ContainsRegex("[0-9]+ (disc|ring|bar)-")));
+  EXPECT_THAT(eval(concat("--output ", page, " --run ", run())).with_code(0).out,
+      AllOf(HasSubstr("The hardest classes"), ContainsRegex("[0-9]+ (disc|ring|bar)-")));
   EXPECT_THAT(contents(page), HasSubstr("57 bar-blotches"));
   EXPECT_EQ(evaluated("--run " + run())["classes"][57]["name"], "bar-blotches");
-}
-
-TEST_F(Eval, TakesWeightsWithModelAndData) {
-  train_run("");
-  const std::string weights = run() + "/model.safetensors";
-  const Json json = evaluated(
-      concat("--weights ", weights, " --model mnist-small --batch-size 32 ", data_.flag()));
-  EXPECT_EQ(json["weights"]["which"], "file");
-  expect_same(json, recorded("val"));
-  const Json other = evaluated(concat("--run ", run(), " --weights ", weights));
-  expect_same(other, recorded("val"));
 }
 
 void expect_refused(const std::string& flags, int code, const std::string& text) {
@@ -160,9 +148,9 @@ void expect_refused(const std::string& flags, int code, const std::string& text)
   EXPECT_EQ(ended.out, "");
 }
 
-TEST_F(Eval, BadFlagsEndItWithCodeTwo) {
+TEST_F(Eval, BadFlagsEndItWithCodeTwoAndBadWeightsWithCodeThree) {
   train_run("--limit-train-batches 1");
-  const std::string of_run = "--run " + run();
+  const std::string of_run = "--run " + run(), best = run() + "/best.safetensors";
   expect_refused("--json", 2, "eval: needs --run DIR, or --weights FILE with --model and --data");
   expect_refused("--weights w.pth --model toy", 2, "give --model and --data, or the --run");
   expect_refused(of_run + " --which first", 2, "--which must be one of best, last");
@@ -176,11 +164,7 @@ TEST_F(Eval, BadFlagsEndItWithCodeTwo) {
   expect_refused(of_run + " --data nonsense", 2, "eval: --data must be one of");
   expect_refused(of_run + " --model nonsense", 2, "nonsense");
   expect_refused(of_run + " --epochs 3", 2, "there is no flag --epochs");
-}
 
-TEST_F(Eval, BadWeightsEndItWithCodeThree) {
-  train_run("--limit-train-batches 1");
-  const std::string of_run = "--run " + run(), best = run() + "/best.safetensors";
   expect_refused("--run /nowhere", 3, "/nowhere: there is no such folder");
   expect_refused("--run " + folder_.str(), 3, "holds no config.toml");
   expect_refused(of_run + " --model mnist-large", 3, "missing in the file: 3.weight");

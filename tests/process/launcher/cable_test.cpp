@@ -1,5 +1,6 @@
 // Nodes on hosts that are made within this machine, whose cables are cut, or slow. This needs root.
 
+#include <csignal>
 #include <gmock/gmock.h>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -8,6 +9,7 @@
 #include "tests/process/command.h"
 #include "tests/process/launcher/made_hosts.h"
 
+#include "lockstep/core/environment.h"
 #include "lockstep/launch/hosts/made_hosts.h"
 
 namespace lockstep::testing {
@@ -64,13 +66,11 @@ TEST_F(Cables, OfOneThatIsCutLeavesTheOthersInASmallerWorld) {
   node(0).wait_until([&] { return steps() > 30; });
   cut(2);
   for (const std::size_t number : {0U, 1U}) {
-    const auto left = node(number).wait();
-    EXPECT_EQ(left.code(), 0) << left.err;
+    node(number).wait().with_code(0);
   }
   EXPECT_EQ(summary()["world_size"], 2);
   EXPECT_THAT(summary()["resumed_from"].get<std::string>(), HasSubstr("snapshots/step-"));
-  const auto alone = node(2).wait();
-  EXPECT_EQ(alone.code(), 5) << alone.err;
+  const auto alone = node(2).wait().with_code(5);
   EXPECT_THAT(alone.err, HasSubstr("lost the node that serves the rendezvous"));
 }
 
@@ -79,9 +79,7 @@ TEST_F(Cables, ThatAreCutEndAWorldOfAFixedSize) {
   node(0).wait_until([&] { return steps() > 30; });
   cut(1);
   for (const std::size_t number : {0U, 1U}) {
-    const auto ended = node(number).wait();
-    EXPECT_EQ(ended.code(), 5) << ended.err;
-    EXPECT_THAT(ended.err, HasSubstr("lost"));
+    EXPECT_THAT(node(number).wait().with_code(5).err, HasSubstr("lost"));
   }
 }
 
@@ -90,13 +88,57 @@ TEST_F(Cables, ThatAreSlowEndNothing) {
   start(2, 4'000'000, "--nnodes 2 --hang-timeout 1",
       "--model mnist-small --max-steps 3 --batch-size 8");
   for (const std::size_t number : {0U, 1U}) {
-    const auto ended = node(number).wait();
-    EXPECT_EQ(ended.code(), 0) << ended.err;
+    const auto ended = node(number).wait().with_code(0);
     EXPECT_THAT(ended.err, Not(HasSubstr("lost")));
     EXPECT_THAT(ended.err, HasSubstr("without progress; nobody here is behind"));
   }
   EXPECT_EQ(summary()["restarts"], 0);
   EXPECT_EQ(summary()["world_size"], 2);
+}
+
+// A pipeline over two hosts that a slow link connects: it trains as the serial model, and ends when
+// the other host is lost or silent.
+
+class PipelineOverHosts : public MadeHosts {
+ protected:
+  static Words probe(const std::string& arguments) {
+    return words("hosts --count 2 --rate 20mbit -- lockstep run --nproc-per-node 1 -- " +
+                 *environment("LOCKSTEP_BINARY_DIR") + "/pipeline_probe " + arguments);
+  }
+
+  /// Sends a signal to rank 1 when the pipeline is at work, and returns how the run ended.
+  static Ended after(int signal, const std::string& timeout) {
+    const std::string mark =
+        "LOCKSTEP_TEST_MARK=pipeline-" + std::to_string(::getpid()) + "-" + std::to_string(signal);
+    Command run(probe("endless " + timeout), {mark});
+    run.wait_for_lines(4);
+    const auto pids = processes_with_variable(mark);
+    for (const pid_t pid : pids) {
+      if (variable_of(pid, "RANK") == "1") ::kill(pid, signal);
+    }
+    Ended ended = run.wait();
+    EXPECT_TRUE(all_end(pids));
+    return ended;
+  }
+};
+
+TEST_F(PipelineOverHosts, TrainsAsTheSerialModel) {
+  const Ended run = run_command(probe("equal 60")).with_code(0);
+  EXPECT_THAT(run.out, HasSubstr("rank 0: as the serial model"));
+  EXPECT_THAT(run.out, HasSubstr("rank 1: as the serial model"));
+}
+
+TEST_F(PipelineOverHosts, ARankThatDiesEndsTheOther) {
+  const Ended run = after(SIGKILL, "100");
+  EXPECT_THAT(run.out, HasSubstr("lost: "));
+  EXPECT_THAT(run.out, HasSubstr("another rank has ended or given up, or is out of reach"));
+  EXPECT_NE(run.code(), 0);
+}
+
+TEST_F(PipelineOverHosts, ARankThatIsSilentEndsTheOtherAtTheDeadline) {
+  const Ended run = after(SIGSTOP, "5");
+  EXPECT_THAT(run.out, HasSubstr("out of time: "));
+  EXPECT_EQ(run.code(), 5) << run.err;
 }
 
 }  // namespace

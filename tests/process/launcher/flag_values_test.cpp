@@ -101,8 +101,7 @@ TEST(FlagValues, M5AnEmptyVariableIsNamed) {
 }
 
 TEST(FlagValues, L2ACrowdOfRanksNeedsToBeMeant) {
-  const Ended refused = run_command(words("run --nproc-per-node 1000 true"));
-  EXPECT_EQ(refused.code(), 2);
+  const Ended refused = run_command(words("run --nproc-per-node 1000 true")).with_code(2);
   EXPECT_THAT(refused.err, HasSubstr("1000 ranks are too many for the "));
   EXPECT_THAT(refused.err, HasSubstr("--oversubscribe"));
   EXPECT_EQ(run_command(words("collectives --nproc-per-node 1000")).code(), 2);

@@ -1,6 +1,5 @@
 // Ranks that make no progress: who is named, and that the run goes on.
 
-#include <filesystem>
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -26,8 +25,7 @@ Ended run_probe(const std::string& what, int rank, const std::string& flags) {
 }
 
 TEST(LauncherHang, NamesARankThatComputesForEverAndForWhatTheOthersWait) {
-  const auto run = run_probe("spin", 1, "--hang-timeout 2 --max-restarts 1");
-  EXPECT_EQ(run.code(), 0) << run.err;
+  const auto run = run_probe("spin", 1, "--hang-timeout 2 --max-restarts 1").with_code(0);
   EXPECT_THAT(run.err, ContainsRegex("restart 1 of 1: rank 1 of 2 \\(host [^)]*\\) hangs: it is in "
                                      "no call of a group; its last one was all_reduce 5 \\(16 "
                                      "bytes\\); no progress for [0-9.]+ s, after step 5\n"));
@@ -40,8 +38,7 @@ TEST(LauncherHang, NamesARankThatComputesForEverAndForWhatTheOthersWait) {
 
 TEST(LauncherHang, NamesAStoppedRankAndKeepsTheStacks) {
   const TemporaryFolder folder;
-  const auto run = run_probe("stop", 0, "--hang-timeout 2 --log-dir " + folder.str());
-  EXPECT_EQ(run.code(), 5) << run.err;
+  const auto run = run_probe("stop", 0, "--hang-timeout 2 --log-dir " + folder.str()).with_code(5);
   EXPECT_THAT(run.err, ContainsRegex("the run failed: rank 0 of 2 \\(host [^)]*\\) hangs: it is "
                                      "stopped by a signal; no progress for "));
   EXPECT_THAT(run.err, HasSubstr("rank 1 waits in all_reduce 6 (16 bytes)"));
@@ -51,51 +48,40 @@ TEST(LauncherHang, NamesAStoppedRankAndKeepsTheStacks) {
 }
 
 TEST(LauncherHang, NamesTheRankThatIsBehindWhereAllWait) {
-  const auto run = run_probe("receive", 1, "--hang-timeout 2");
-  EXPECT_EQ(run.code(), 5) << run.err;
+  const auto run = run_probe("receive", 1, "--hang-timeout 2").with_code(5);
   EXPECT_THAT(run.err, ContainsRegex("the run failed: rank 1 of 2 \\(host [^)]*\\) hangs: it waits "
                                      "in recv \\(16 bytes\\); no progress for "));
   EXPECT_THAT(run.err, HasSubstr("lockstep: rank 0 waits in all_reduce 6 (16 bytes)\n"));
 }
 
 TEST(LauncherHang, DoesNotTakeALongEvaluationForOne) {
-  const auto run = run_probe("evaluate", 0, "--hang-timeout 2");
-  EXPECT_EQ(run.code(), 0) << run.err;
+  const auto run = run_probe("evaluate", 0, "--hang-timeout 2").with_code(0);
   EXPECT_THAT(run.err, Not(HasSubstr("hangs")));
 }
 
 TEST(LauncherHang, IsNotLookedForUnlessAsked) {
-  const auto run = run_probe("sleep", 0, "--hang-timeout 0");
-  EXPECT_EQ(run.code(), 0) << run.err;
+  run_probe("sleep", 0, "--hang-timeout 0").with_code(0);
   const auto other = run_command(words("run --nproc-per-node 2 --hang-timeout 0.1 -- sleep 1"));
   EXPECT_EQ(other.code(), 0) << "a program that reports nothing is not watched: " << other.err;
 }
 
 TEST(LauncherHang, IsFoundOnTheNodeThatIsBehind) {
-  Nodes nodes("--nnodes 2 --max-restarts 1 --hang-timeout 2");
-  for (int node = 0; node < 2; ++node) nodes.start_program({probe(), "stop", "3"});
-  const auto first = nodes[0].wait(), second = nodes[1].wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
-  EXPECT_EQ(second.code(), 0) << second.err;
-  const std::string all = first.err + second.err;
-  EXPECT_THAT(
-      all, ContainsRegex("restart 1 of 1: rank 3 of 4 \\(host [^)]*\\) hangs: it is stopped"));
-  EXPECT_THAT(all, ContainsRegex("ending the ranks: rank 3 of 4 \\(host [^)]*\\) hangs: "));
-  EXPECT_EQ(count_of("is done", first.out + second.out), 4);
-}
-
-TEST(LauncherHang, IsFoundOnTheNodeThatIsBehindWhereAllWait) {
-  Nodes nodes("--nnodes 2 --max-restarts 1 --hang-timeout 2");
-  for (int node = 0; node < 2; ++node) nodes.start_program({probe(), "receive", "3"});
-  const auto first = nodes[0].wait(), second = nodes[1].wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
-  EXPECT_EQ(second.code(), 0) << second.err;
-  const std::string all = first.err + second.err;
-  EXPECT_THAT(all, ContainsRegex("restart 1 of 1: rank 3 of 4 \\(host [^)]*\\) hangs: it waits in "
-                                 "recv \\(16 bytes\\)"));
-  EXPECT_THAT(all, ContainsRegex("lockstep: rank 2 waits in all_reduce 6 \\(16 bytes\\); on host "
-                                 "[^ ]+ ranks 0 and 1 wait in all_reduce 6 \\(16 bytes\\)\n"));
-  EXPECT_EQ(count_of("is done", first.out + second.out), 4);
+  struct Case {
+    std::string act, how, more;
+  };
+  for (const auto& [act, how, more] :
+      {Case{"stop", "it is stopped", "ending the ranks: rank 3 of 4 \\(host [^)]*\\) hangs: "},
+          {"receive", "it waits in recv \\(16 bytes\\)",
+              "lockstep: rank 2 waits in all_reduce 6 \\(16 bytes\\); on host [^ ]+ ranks 0 and 1 "
+              "wait in all_reduce 6 \\(16 bytes\\)\n"}}) {
+    Nodes nodes("--nnodes 2 --max-restarts 1 --hang-timeout 2");
+    for (int node = 0; node < 2; ++node) nodes.start_program({probe(), act, "3"});
+    const auto first = nodes[0].wait().with_code(0), second = nodes[1].wait().with_code(0);
+    const std::string all = first.err + second.err;
+    EXPECT_THAT(all, ContainsRegex("restart 1 of 1: rank 3 of 4 \\(host [^)]*\\) hangs: " + how));
+    EXPECT_THAT(all, ContainsRegex(more));
+    EXPECT_EQ(count_of("is done", first.out + second.out), 4);
+  }
 }
 
 class TrainHang : public ShortRuns {};
@@ -104,8 +90,7 @@ TEST_F(TrainHang, AStoppedRankEndsAsIfNobodyHadDisturbedIt) {
   const std::string two = flags("--nproc-per-node 2 --hang-timeout 3 --max-restarts 1");
   const ResumableRun whole(two), disturbed(two);
   whole.complete();
-  const auto ended = disturbed.interrupted(SIGSTOP, 1, 3);
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const auto ended = disturbed.interrupted(SIGSTOP, 1, 3).with_code(0);
   EXPECT_THAT(ended.err, ContainsRegex("restart 1 of 1: rank 1 of 2 \\(host [^)]*\\) hangs: it is "
                                        "stopped by a signal"));
   EXPECT_THAT(ended.err, HasSubstr("logs/rank-1-stack.log"));

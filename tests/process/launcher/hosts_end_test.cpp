@@ -7,7 +7,6 @@
 
 #include "tests/process/command.h"
 #include "tests/process/launcher/made_hosts.h"
-#include "tests/process/through_shell.h"
 
 namespace lockstep::testing {
 namespace {
@@ -31,35 +30,28 @@ double seconds_in(const std::string& file) {
   return 60 * minutes + seconds;
 }
 
-TEST_F(MadeHosts, TheFirstFailureEndsAll) {
-  const auto run = run_command(two("if [ $PET_NODE_RANK = 1 ]; then exit 7; fi; sleep 600"));
-  EXPECT_EQ(run.code(), 7);
-  EXPECT_THAT(run.err, HasSubstr("the run failed: host 1 exited with code 7"));
-}
-
 TEST_F(MadeHosts, TheOthersMaySaveWhenOneFails) {
   const TemporaryFolder folder;
   const std::string ready = folder.file("ready"), saved = folder.file("saved");
   const auto run =
       run_command(two("if [ $PET_NODE_RANK = 1 ]; then while [ ! -e " + ready +
                       " ]; do sleep 0.01; done; exit 7; fi; trap 'sleep 1; echo > " + saved +
-                      "; exit 0' TERM; echo > " + ready + "; while :; do sleep 0.01; done"));
-  EXPECT_EQ(run.code(), 7) << run.err;
+                      "; exit 0' TERM; echo > " + ready + "; while :; do sleep 0.01; done"))
+          .with_code(7);
+  EXPECT_THAT(run.err, HasSubstr("the run failed: host 1 exited with code 7"));
   EXPECT_EQ(contents(saved), "\n");
 }
 
 TEST_F(MadeHosts, GiveTheirCodeWhereTheChildSignalWasIgnored) {
-  const auto run = run_through_shell("", two("exit 7"), "trap '' CHLD; ");
-  EXPECT_EQ(run.code(), 7) << run.err;
+  run_through_shell("", two("exit 7"), "trap '' CHLD; ").with_code(7);
 }
 
 TEST_F(MadeHosts, AHostThatLostTheOthersIsNotTheCause) {
   const TemporaryFolder folder;
   const std::string lost = folder.file("lost");
-  const auto run =
-      run_command(two("if [ $PET_NODE_RANK = 0 ]; then touch " + lost +
-                      "; exit 5; fi; while [ ! -e " + lost + " ]; do sleep 0.01; done; exit 9"));
-  EXPECT_EQ(run.code(), 9) << run.err;
+  run_command(two("if [ $PET_NODE_RANK = 0 ]; then touch " + lost + "; exit 5; fi; while [ ! -e " +
+                  lost + " ]; do sleep 0.01; done; exit 9"))
+      .with_code(9);
 }
 
 TEST_F(MadeHosts, NothingIsLeftWhenTheLauncherIsKilled) {
@@ -75,8 +67,7 @@ TEST_F(MadeHosts, NothingIsLeftWhenTheLauncherIsKilled) {
 
 TEST_F(MadeHosts, NothingIsLeftOfACommandThatLeftProcesses) {
   const std::string mark = "LOCKSTEP_TEST_MARK=left-" + std::to_string(::getpid());
-  const auto run = run_command(two("setsid sleep 600 >/dev/null 2>&1 & exit 0"), {mark});
-  EXPECT_EQ(run.code(), 0) << run.err;
+  run_command(two("setsid sleep 600 >/dev/null 2>&1 & exit 0"), {mark}).with_code(0);
   EXPECT_TRUE(all_end(processes_with_variable(mark)));
 }
 
@@ -84,8 +75,7 @@ TEST_F(MadeHosts, SignalsArePassedOn) {
   Command run(two("trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.01; done"));
   run.wait_for_lines(2);
   run.signal(SIGTERM);
-  const auto end = run.wait();
-  EXPECT_EQ(end.code(), 128 + SIGTERM);
+  const auto end = run.wait().with_code(128 + SIGTERM);
   EXPECT_THAT(end.out, HasSubstr("\nasked"));
   EXPECT_THAT(end.out, HasSubstr("[host 1] asked"));
 }
@@ -119,8 +109,7 @@ TEST_F(MadeHosts, WhatAKilledHostHasComputedIsCounted) {
 }
 
 TEST_F(MadeHosts, ARunThatFailsAgainIsGivenUp) {
-  const auto run = run_command(two("exit 8", "--max-restarts 2"));
-  EXPECT_EQ(run.code(), 8);
+  const auto run = run_command(two("exit 8", "--max-restarts 2")).with_code(8);
   EXPECT_THAT(run.err, HasSubstr("restarts used up: --max-restarts 2"));
 }
 

@@ -15,19 +15,15 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST_F(MadeHosts, KnowTheirPlaceAndHaveTheirOwnNames) {
-  const auto run = run_command(shell_on("--count 3 --",
-      "echo $PET_NODE_RANK of $PET_NNODES at $PET_MASTER_ADDR:$PET_MASTER_PORT named $(cat "
-      "/proc/sys/kernel/hostname)"));
-  EXPECT_EQ(run.code(), 0) << run.err;
+TEST_F(MadeHosts, KnowTheirPlaceAndHaveTheirOwnNamesProcessesAndNetwork) {
+  const auto run = run_command(
+      shell_on("--count 3 --",
+          "echo $PET_NODE_RANK of $PET_NNODES at $PET_MASTER_ADDR:$PET_MASTER_PORT named $(cat "
+          "/proc/sys/kernel/hostname); echo pid $$; ip -o link"))
+                       .with_code(0);
   EXPECT_THAT(run.out, HasSubstr("0 of 3 at 10.77.77.1:29500 named host-0\n"));
   EXPECT_THAT(run.out, HasSubstr("[host 2] 2 of 3 at 10.77.77.1:29500 named host-2\n"));
   EXPECT_THAT(run.out, Not(HasSubstr("[host 0]"))) << "its output is the run's result";
-}
-
-TEST_F(MadeHosts, HaveTheirOwnProcessesAndNetwork) {
-  const auto run = run_command(two("echo pid $$; ls -d /proc/[0-9]* | wc -l; ip -o link"));
-  EXPECT_EQ(run.code(), 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("pid 2\n")) << "the first process is ours";
   EXPECT_THAT(run.out, HasSubstr("eth0@"));
   EXPECT_THAT(run.out, HasSubstr("lo: <LOOPBACK,UP"));
@@ -85,13 +81,10 @@ TEST_F(MadeHosts, AStoppedRunHasTheParametersOfOneHost) {
     Command begun(training("", flags + hosts), one_thread);
     begun.wait_until([&] { return count_of("\n", contents(hosts + "/metrics.jsonl")) >= 2; });
     begun.signal(SIGTERM);
-    const Ended stopped = begun.wait();
-    ASSERT_EQ(stopped.code(), 75) << stopped.err;
+    begun.wait().with_code(75);
     const std::string steps =
         " --max-steps " + std::to_string(summary(hosts)["steps"].get<int>() + 3);
-    const Ended resumed =
-        run_command(training("", flags + hosts + " --resume auto" + steps), one_thread);
-    EXPECT_EQ(resumed.code(), 0) << resumed.err;
+    run_command(training("", flags + hosts + " --resume auto" + steps), one_thread).with_code(0);
     EXPECT_FALSE(summary(hosts)["resumed_from"].is_null());
     const Ended whole = run_command(words("train --model toy --data mock --nproc-per-node 2 "
                                           "--backend gloo " +
@@ -114,18 +107,16 @@ TEST_F(MadeHosts, MeetWhereTheirOwnNamesAreTheLoopback) {
       folder.file("run");
   const std::string path =
       "PATH=" + system_variable("LOCKSTEP_BINARY_DIR") + ":" + system_variable("PATH");
-  const auto run = run_command(two(script), {path});
-  EXPECT_EQ(run.code(), 0) << run.err;
+  run_command(two(script), {path}).with_code(0);
   EXPECT_EQ(summary(folder.file("run"))["world_size"], 2);
 }
 
 TEST_F(MadeHosts, TrainByPetVariables) {
   const TemporaryFolder folder;
-  const auto run =
-      run_command(words("hosts --count 2 -- lockstep train --model toy --data mock "
-                        "--max-steps 3 --progress none --output " +
-                        folder.file("run")));
-  EXPECT_EQ(run.code(), 0) << run.err;
+  run_command(words("hosts --count 2 -- lockstep train --model toy --data mock "
+                    "--max-steps 3 --progress none --output " +
+                    folder.file("run")))
+      .with_code(0);
   EXPECT_EQ(summary(folder.file("run"))["world_size"], 2);
 }
 
@@ -138,11 +129,8 @@ TEST_F(MadeHosts, MayFindEachOther) {
               flags + " -- lockstep train --model toy --data mock --max-steps 3 " +
               "--progress none --output " + folder.file("run")));
   };
-  const auto alone = run("");
-  EXPECT_EQ(alone.code(), 2);
-  EXPECT_THAT(alone.err, HasSubstr("give all nodes one secret"));
-  const auto together = run("--insecure");
-  EXPECT_EQ(together.code(), 0) << together.err;
+  EXPECT_THAT(run("").with_code(2).err, HasSubstr("give all nodes one secret"));
+  run("--insecure").with_code(0);
   EXPECT_EQ(summary(folder.file("run"))["world_size"], 2);
 }
 

@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include "tests/process/launcher/shell_ranks.h"
+#include "tests/process/command.h"
 
 #include "lockstep/net/endpoint.h"
 
@@ -13,14 +13,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-TEST(Launcher, RunsTheProgramOncePerRank) {
-  const TemporaryFolder folder;
-  const auto run =
-      run_command({"run", "--nproc-per-node=4", "sh", "-c", "touch \"$0/$RANK\"", folder.str()});
-  EXPECT_EQ(run.code(), 0) << run.err;
-  EXPECT_THAT(folder.names(), ElementsAre("0", "1", "2", "3"));
-}
 
 TEST(Launcher, TakesVariablesAsDefaults) {
   const auto run = run_command(
@@ -66,42 +58,35 @@ TEST(Launcher, TwoOfThemMakeOneWorld) {
 }
 
 TEST(Launcher, LetsRankZeroReadTheInputAndTheOthersNone) {
-  const auto run = run_command(shell_ranks("cat; echo end $RANK"));
-  EXPECT_EQ(run.code(), 0);
+  const auto run = run_command(shell_ranks("cat; echo end $RANK")).with_code(0);
   EXPECT_EQ(numbers_after("end", run.out).size(), 2U);
 }
 
-TEST(Launcher, NamesTheRankThatFailedAndEndsTheOthers) {
-  Command running(
-      shell_ranks("echo pid $$; [ $RANK = 1 ] && { echo why >&2; exit 7; }; sleep 600", "", "3"));
-  const auto run = running.wait();
-  EXPECT_EQ(run.status.code, 7);
-  EXPECT_THAT(run.err, HasSubstr("the run failed: rank 1 of 3 (host "));
-  EXPECT_THAT(run.err, HasSubstr("exited with code 7\n"));
-  EXPECT_THAT(run.err, HasSubstr("  | why\n"));
-  EXPECT_TRUE(all_end(numbers_after("pid", run.out)));
-}
-
-TEST(Launcher, KillsRanksThatDoNotListenAfterAFailure) {
-  const auto run = run_command(shell_ranks(
-      "[ $RANK = 1 ] && { sleep 0.2; exit 3; }; trap '' TERM; while :; do sleep 600; done"));
-  EXPECT_EQ(run.status.code, 3);
-}
-
-TEST(Launcher, NamesTheSignal) {
-  for (const auto& [name, code] : {std::pair{"SEGV", 139}, {"KILL", 137}, {"ABRT", 134}}) {
-    const std::string script = std::string("[ $RANK = 1 ] && kill -") + name + " $$; sleep 600";
-    const auto run = run_command(shell_ranks(script));
-    EXPECT_EQ(run.status.code, code);
-    EXPECT_THAT(run.err, HasSubstr(std::string("rank 1 of 2")));
-    EXPECT_THAT(run.err, HasSubstr(std::string("was killed by SIG") + name));
+TEST(Launcher, NamesTheRankThatFailedAndHowAndEndsTheOthers) {
+  struct End {
+    std::string by;
+    int code;
+    std::string how;
+  };
+  for (const auto& [by, code, how] :
+      {End{"exit 7", 7, "exited with code 7"}, {"exit 138", 138, "exited with code 138"},
+          {"kill -SEGV $$", 139, "killed by SIGSEGV"}, {"kill -KILL $$", 137, "killed by SIGKILL"},
+          {"kill -ABRT $$", 134, "killed by SIGABRT"}}) {
+    const auto run = run_command(shell_ranks(
+        "echo pid $$; [ $RANK = 1 ] && { echo why >&2; " + by + "; }; sleep 600", "", "3"));
+    EXPECT_EQ(run.status.code, code) << by;
+    EXPECT_THAT(run.err, HasSubstr("the run failed: rank 1 of 3 (host "));
+    EXPECT_THAT(run.err, HasSubstr(how));
+    EXPECT_THAT(run.err, HasSubstr("  | why\n"));
+    EXPECT_TRUE(all_end(numbers_after("pid", run.out)));
   }
 }
 
-TEST(Launcher, TakesACodeAbove128ForACode) {
-  const auto run = run_command(shell_ranks("exit 138", "", "1"));
-  EXPECT_EQ(run.status.code, 138);
-  EXPECT_THAT(run.err, HasSubstr("exited with code 138"));
+TEST(Launcher, KillsRanksThatDoNotListenAfterAFailure) {
+  run_command(
+      shell_ranks(
+          "[ $RANK = 1 ] && { sleep 0.2; exit 3; }; trap '' TERM; while :; do sleep 600; done"))
+      .with_code(3);
 }
 
 TEST(Launcher, TheEarliestFailureIsTheCause) {
@@ -160,9 +145,33 @@ TEST(Launcher, SaysWhenAScriptHasNoInterpreter) {
   const TemporaryFolder folder;
   std::ofstream(folder.file("script")) << "#!/no/such/shell\n";
   ASSERT_EQ(::chmod(folder.file("script").c_str(), 0755), 0);
-  const auto run = run_command({"run", "-np", "2", folder.file("script")});
-  EXPECT_EQ(run.status.code, 4);
+  const auto run = run_command({"run", "-np", "2", folder.file("script")}).with_code(4);
   EXPECT_THAT(run.err, HasSubstr("interpreter"));
+}
+
+// What a shell, a service manager or a user's script may hand down to a launcher.
+
+TEST(LauncherInherits, ClosedStandardStreams) {
+  const TemporaryFolder folder;
+  for (const std::string closed : kClosedStreams) {
+    for (const std::string ranks : {"1", "2"}) {
+      const auto run = run_through_shell(
+          closed, shell_ranks("echo out; echo err >&2; touch " + folder.file("$RANK"), "", ranks));
+      EXPECT_EQ(run.code(), 0) << closed << run.err;
+      EXPECT_EQ(std::to_string(folder.names().size()), ranks) << closed;
+    }
+    for (const std::string& name : folder.names())
+      ASSERT_TRUE(remove(folder.file(name).c_str()) == 0);
+  }
+}
+
+TEST(LauncherInherits, AnIgnoredChildSignal) {
+  const std::string ignoring = "trap '' CHLD; ";
+  run_through_shell("", shell_ranks("exit 0"), ignoring).with_code(0);
+  run_through_shell("", shell_ranks("exit 7"), ignoring).with_code(7);
+  const auto heirs =
+      run_through_shell("", shell_ranks("grep SigIgn /proc/$$/status", "", "1"), ignoring);
+  EXPECT_THAT(heirs.out, HasSubstr("SigIgn:\t0000000000000000"));
 }
 
 }  // namespace

@@ -34,9 +34,18 @@ class Nodes {
 
   /// Starts two, the first of which serves.
   void start_two(const std::string& script, const Words& variables = {}) {
-    Command& first = start(script, variables);
-    first.wait_until([&] { return says(first, "waiting: 1 of 2 nodes"); });
-    start(script, variables);
+    start_two_of({"sh", "-c", script}, variables);
+  }
+
+  void start_two_of(const Words& program, const Words& variables = {}) {
+    start_program(program, variables);
+    await_first();
+    start_program(program, variables);
+  }
+
+  /// Waits until the first one serves, and waits for others.
+  void await_first() {
+    nodes_[0]->wait_until([&] { return says(*nodes_[0], "waiting: 1 of "); });
   }
 
   Command& operator[](std::size_t number) { return *nodes_[number]; }

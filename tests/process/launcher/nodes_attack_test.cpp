@@ -64,10 +64,8 @@ TEST(NodesUnderAttack, MeetAndRunAllTheSame) {
   nodes[0].wait_for_lines(2);
   besiege(nodes.port());
   folder.write("go", {});
-  const auto first = nodes[0].wait(), second = nodes[1].wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
-  EXPECT_EQ(second.code(), 0) << second.err;
-  EXPECT_THAT(second.out, HasSubstr("rank 3 of 4\n"));
+  nodes[0].wait().with_code(0);
+  EXPECT_THAT(nodes[1].wait().with_code(0).out, HasSubstr("rank 3 of 4\n"));
 }
 
 TEST(NodesUnderAttack, LetNobodyInWithAnotherSecret) {
@@ -75,8 +73,7 @@ TEST(NodesUnderAttack, LetNobodyInWithAnotherSecret) {
   nodes.start("true", kSecret).wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 2"); });
   for (const Words& variables : {Words{"LOCKSTEP_SECRET=another of sixteen bytes"},
            Words{"PET_RDZV_ID=other", kSecret[0]}, Words{}}) {
-    const auto end = nodes.start("true", variables).wait();
-    EXPECT_EQ(end.code(), 2);
+    const auto end = nodes.start("true", variables).wait().with_code(2);
     EXPECT_THAT(end.err, HasSubstr("the secret or the run's id is another than here"));
   }
   nodes.start("true", kSecret);

@@ -12,20 +12,20 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kPlace =
-    "echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, node $GROUP_RANK of "
-    "$GROUP_WORLD_SIZE, restart $TORCHELASTIC_RESTART_COUNT, run $TORCHELASTIC_RUN_ID";
-
-TEST(Nodes, MakeOneWorld) {
+TEST(Nodes, MakeOneWorldAndKeepTheirSecret) {
   Nodes nodes("--nnodes 2 --rdzv-id job");
-  nodes.start_two(kPlace);
-  const auto first = nodes[0].wait(), second = nodes[1].wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
-  EXPECT_EQ(second.code(), 0) << second.err;
+  nodes.start_two(
+      "echo rank $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE, node $GROUP_RANK of "
+      "$GROUP_WORLD_SIZE, restart $TORCHELASTIC_RESTART_COUNT, run $TORCHELASTIC_RUN_ID; "
+      "echo secret is ${LOCKSTEP_SECRET-gone}",
+      {"LOCKSTEP_SECRET=of sixteen bytes or more"});
+  const auto first = nodes[0].wait().with_code(0), second = nodes[1].wait().with_code(0);
   EXPECT_THAT(first.out, HasSubstr("rank 0 of 4, 0 of 2, node 0 of 2, restart 0, run job\n"));
   EXPECT_THAT(first.out, HasSubstr("rank 1 of 4, 1 of 2, node 0 of 2, restart 0, run job\n"));
   EXPECT_THAT(second.out, HasSubstr("rank 2 of 4, 0 of 2, node 1 of 2, restart 0, run job\n"));
   EXPECT_THAT(second.out, HasSubstr("rank 3 of 4, 1 of 2, node 1 of 2, restart 0, run job\n"));
+  EXPECT_THAT(first.out, HasSubstr("secret is gone\n"));
+  EXPECT_THAT(first.out + first.err, Not(HasSubstr("sixteen")));
 }
 
 TEST(Nodes, StartAgainTogether) {
@@ -33,9 +33,7 @@ TEST(Nodes, StartAgainTogether) {
   nodes.start_two(
       "n=$TORCHELASTIC_RESTART_COUNT; [ $RANK$n = 30 ] && { echo why >&2; kill -9 $$; }; "
       "[ $n = 0 ] && exec sleep 600; echo rank $RANK, $n of $TORCHELASTIC_MAX_RESTARTS");
-  const auto first = nodes[0].wait(), second = nodes[1].wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
-  EXPECT_EQ(second.code(), 0) << second.err;
+  const auto first = nodes[0].wait().with_code(0), second = nodes[1].wait().with_code(0);
   EXPECT_THAT(first.out, HasSubstr("rank 0, 1 of 3\n"));
   EXPECT_THAT(second.out, HasSubstr("rank 3, 1 of 3\n"));
   EXPECT_THAT(second.err, HasSubstr("restart 1 of 3: rank 3 of 4 (host "));
@@ -47,9 +45,7 @@ TEST(Nodes, StartAgainTogether) {
 TEST(Nodes, ReturnTheCodeOfTheRankThatFailed) {
   Nodes nodes("--nnodes 2 --max-restarts 1");
   nodes.start_two("[ $RANK = 0 ] && exit 7; exec sleep 600");
-  const auto first = nodes[0].wait(), second = nodes[1].wait();
-  EXPECT_EQ(first.code(), 7) << first.err;
-  EXPECT_EQ(second.code(), 7) << second.err;
+  const auto first = nodes[0].wait().with_code(7), second = nodes[1].wait().with_code(7);
   EXPECT_THAT(first.err, HasSubstr("the run failed: rank 0 of 4"));
   EXPECT_THAT(first.err, HasSubstr("restarts used up: --max-restarts 1"));
   EXPECT_THAT(second.err, HasSubstr("the run failed: restarts used up: --max-restarts 1"));
@@ -61,12 +57,10 @@ constexpr const char* kWaitOnce =
 
 TEST(Nodes, GoOnWithoutAKilledOne) {
   Nodes nodes("--nnodes 1:2");
-  nodes.start(kWaitOnce).wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
-  nodes.start(kWaitOnce);
+  nodes.start_two(kWaitOnce);
   const auto ranks = numbers_after("pid", nodes[1].wait_for_lines(2));
   nodes[1].signal(SIGKILL);
-  const auto first = nodes[0].wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
+  const auto first = nodes[0].wait().with_code(0);
   EXPECT_THAT(first.out, HasSubstr("world 2\n"));
   EXPECT_THAT(first.err, HasSubstr(" was lost\n"));
   EXPECT_TRUE(all_end(ranks));
@@ -77,9 +71,7 @@ TEST(Nodes, TakeInOneThatJoins) {
   Nodes nodes("--nnodes 1:2 --rdzv-conf last_call_timeout=0");
   nodes.start(kWaitOnce).wait_for_lines(2);
   nodes.start(kWaitOnce);
-  const auto first = nodes[0].wait(), second = nodes[1].wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
-  EXPECT_EQ(second.code(), 0) << second.err;
+  const auto first = nodes[0].wait().with_code(0), second = nodes[1].wait().with_code(0);
   EXPECT_THAT(first.out, HasSubstr("world 4\n"));
   EXPECT_THAT(second.out, HasSubstr("world 4\n"));
   EXPECT_THAT(first.err, HasSubstr(" joins\n"));
@@ -92,9 +84,7 @@ TEST(Nodes, TakeAnotherInPlaceOfAKilledOne) {
   nodes[1].signal(SIGKILL);
   nodes[0].wait_until([&] { return count_of("waiting: 1 of 2 nodes", nodes[0].err()) == 2; });
   nodes.start(kWaitOnce);
-  const auto first = nodes[0].wait(), third = nodes[2].wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
-  EXPECT_EQ(third.code(), 0) << third.err;
+  const auto first = nodes[0].wait().with_code(0), third = nodes[2].wait().with_code(0);
   EXPECT_THAT(first.out, HasSubstr("world 4\n"));
   EXPECT_THAT(third.out, HasSubstr("world 4\n"));
 }
@@ -104,26 +94,20 @@ TEST(Nodes, OfAFixedNumberEndWithoutTheOneThatServes) {
   nodes.start_two(kWaitOnce);
   const auto ranks = numbers_after("pid", nodes[1].wait_for_lines(2));
   nodes[0].signal(SIGKILL);
-  const auto second = nodes[1].wait();
-  EXPECT_EQ(second.code(), 5) << second.err;
-  EXPECT_THAT(
-      second.err, HasSubstr("lost the node that serves the rendezvous, " + nodes.endpoint()));
+  EXPECT_THAT(nodes[1].wait().with_code(5).err,
+      HasSubstr("lost the node that serves the rendezvous, " + nodes.endpoint()));
   EXPECT_TRUE(all_end(ranks));
 }
 
 TEST(Nodes, OneThatIsStoppedIsSilentAndDoneWithout) {
   Nodes nodes("--nnodes 1:2 --rdzv-conf keep_alive_interval=0.1,keep_alive_max_attempt=5");
-  nodes.start(kWaitOnce).wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
-  nodes.start(kWaitOnce);
+  nodes.start_two(kWaitOnce);
   nodes[1].wait_for_lines(2);
   nodes[1].signal(SIGSTOP);
-  const auto first = nodes[0].wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
-  EXPECT_THAT(first.out, HasSubstr("world 2\n"));
+  EXPECT_THAT(nodes[0].wait().with_code(0).out, HasSubstr("world 2\n"));
   // It comes back when all is over, and takes nothing up again.
   nodes[1].signal(SIGCONT);
-  const auto second = nodes[1].wait();
-  EXPECT_EQ(second.code(), 5) << second.err;
+  const auto second = nodes[1].wait().with_code(5);
   EXPECT_TRUE(all_end(numbers_after("pid", second.out)));
 }
 
@@ -143,9 +127,8 @@ TEST(Nodes, ALogThatBlocksLosesNone) {
   ASSERT_EQ(::mkfifo(log.c_str(), 0600), 0);
   nodes.start(script).wait_for_lines(2);  // the other is busy for longer than silence is borne
   Command reader({"-c", "exec cat " + log + " >/dev/null"}, {}, "/bin/sh");
-  const auto second = nodes[0].wait(), end = first.wait();
-  EXPECT_EQ(second.code(), 0) << second.err;
-  EXPECT_EQ(end.code(), 0) << end.err;
+  const auto second = nodes[0].wait().with_code(0);
+  first.wait().with_code(0);
   EXPECT_THAT(second.err, Not(HasSubstr("was lost")));
 }
 
@@ -175,8 +158,7 @@ TEST(Nodes, OneThatWaitsCanBeStopped) {
 
 TEST(Nodes, TooFewGiveUpInTime) {
   Nodes nodes("--nnodes 2:3 --rdzv-conf join_timeout=0.2");
-  const auto end = nodes.start("true").wait();
-  EXPECT_EQ(end.code(), 5);
+  const auto end = nodes.start("true").wait().with_code(5);
   EXPECT_THAT(end.err, HasSubstr("only 1 of at least 2 nodes came within 0.2 s"));
 }
 
@@ -191,23 +173,11 @@ TEST(Nodes, AnEndpointWithoutAnAddressIsWaitedForInVain) {
 TEST(Nodes, OneWithAnotherProgramIsRefusedWithTheDifference) {
   Nodes nodes("--nnodes 2");
   nodes.start("true").wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 2"); });
-  const auto other = nodes.start("exit 0").wait();
-  EXPECT_EQ(other.code(), 2);
+  const auto other = nodes.start("exit 0").wait().with_code(2);
   EXPECT_THAT(other.err, HasSubstr("this node is refused: the command is sh -c true, on host "));
   EXPECT_THAT(other.err, HasSubstr(" it is sh -c exit 0"));
   EXPECT_EQ(nodes.start("true").wait().code(), 0);
   EXPECT_EQ(nodes[0].wait().code(), 0);
-}
-
-TEST(Nodes, TheSecretStaysWithTheLaunchers) {
-  Nodes nodes("--nnodes 2");
-  const Words secret{"LOCKSTEP_SECRET=of sixteen bytes or more"};
-  nodes.start_two("echo secret is ${LOCKSTEP_SECRET-gone}", secret);
-  const auto first = nodes[0].wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
-  EXPECT_THAT(first.out, HasSubstr("secret is gone\n"));
-  EXPECT_THAT(first.out + first.err, Not(HasSubstr("sixteen")));
-  EXPECT_EQ(nodes[1].wait().code(), 0);
 }
 
 TEST(Nodes, BeyondThisHostNeedASecret) {

@@ -40,8 +40,7 @@ class NodesThatTrain : public ::testing::Test {
     Nodes all("--nnodes " + std::to_string(nodes));
     for (int node = 0; node < nodes; ++node) all.start_program(program);
     for (std::size_t node = 0; node < static_cast<std::size_t>(nodes); ++node) {
-      const auto ended = all[node].wait();
-      ASSERT_EQ(ended.code(), 0) << ended.err;
+      all[node].wait().with_code(0);
     }
   }
 
@@ -67,9 +66,7 @@ TEST_F(NodesThatTrain, EndWithTheSameParametersAfterAKill) {
   const auto ranks = processes_with_variable("LOCKSTEP_STORE=" + nodes.endpoint());
   ASSERT_EQ(ranks.size(), 4U);
   ::kill(ranks[3], SIGKILL);
-  const auto first = nodes[0].wait(), second = nodes[1].wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
-  EXPECT_EQ(second.code(), 0) << second.err;
+  const auto first = nodes[0].wait().with_code(0), second = nodes[1].wait().with_code(0);
   EXPECT_EQ(summary("killed")["restarts"], 1);
   EXPECT_EQ(summary("killed")["world_size"], 4);
   EXPECT_EQ(summary("killed")["parameters_hash"], summary("whole")["parameters_hash"]);
@@ -79,13 +76,10 @@ TEST_F(NodesThatTrain, EndWithTheSameParametersAfterAKill) {
 // As if all of them had been stopped at the snapshot, and fewer begun there.
 TEST_F(NodesThatTrain, GoOnInASmallerWorld) {
   Nodes nodes("--nnodes 1:2");
-  nodes.start_program(training("run"));
-  nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
-  nodes.start_program(training("run"));
+  nodes.start_two_of(training("run"));
   nodes[0].wait_until([&] { return step("run") > 120; });
   nodes[1].signal(SIGKILL);
-  const auto first = nodes[0].wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
+  nodes[0].wait().with_code(0);
   EXPECT_EQ(summary("run")["world_size"], 2);
   const std::string snapshot = summary("run")["resumed_from"];
   ASSERT_THAT(snapshot, HasSubstr("snapshots/step-"));
@@ -101,15 +95,12 @@ TEST_F(NodesThatTrain, GoOnFromTheMemoryOfThoseThatAreLeft) {
   Words program = training("run", 1500);
   program.insert(program.end(), {"--snapshot-interval", "none"});
   Nodes nodes("--nnodes 1:2");
-  nodes.start_program(program);
-  nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
-  nodes.start_program(program);
+  nodes.start_two_of(program);
   nodes[0].wait_until([&] { return step("run") > 120; });
   std::this_thread::sleep_for(std::chrono::seconds(1));
   const std::int64_t before = step("run");
   nodes[1].signal(SIGKILL);
-  const auto first = nodes[0].wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
+  const auto first = nodes[0].wait().with_code(0);
   EXPECT_EQ(summary("run")["world_size"], 2);
   const std::string snapshot = summary("run")["resumed_from"].dump();
   ASSERT_THAT(snapshot, HasSubstr("snapshots/step-")) << first.err;
@@ -144,15 +135,14 @@ class NodesApart : public NodesThatTrain {
 TEST_F(NodesApart, EndWithTheSameParametersThoughAHostIsReplaced) {
   Nodes nodes("--nnodes 2 --max-restarts 3");
   start(nodes, "a");
-  nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 2"); });
+  nodes.await_first();
   start(nodes, "b");
   nodes[0].wait_until([&] { return has_snapshot("a") && has_snapshot("b"); });
   nodes[1].signal(SIGKILL);
   nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 2"); });
   start(nodes, "c");
-  const auto first = nodes[0].wait(), last = nodes[2].wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
-  EXPECT_EQ(last.code(), 0) << last.err;
+  nodes[0].wait().with_code(0);
+  const auto last = nodes[2].wait().with_code(0);
   EXPECT_THAT(last.err, Not(HasSubstr("training resumed"))) << "it was not there when b was lost";
   EXPECT_EQ(summary("a/run")["parameters_hash"], undisturbed());
   EXPECT_TRUE(has_snapshot("c"));
@@ -184,15 +174,14 @@ TEST_F(NodesApart, OfDifferentRunsAreRefusedAndKeepWhatTheyHave) {
   for (const std::string host : {"a", "b"}) {
     Nodes alone("--nnodes 1");
     start(alone, host);
-    const auto ended = alone[0].wait();
-    ASSERT_EQ(ended.code(), 0) << ended.err;
+    alone[0].wait().with_code(0);
   }
   const auto before = snapshots();
   for (const Words& copies : {copies_, Words{}}) {
     copies_ = copies;
     Nodes nodes("--nnodes 2");
     start(nodes, "a");
-    nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 2"); });
+    nodes.await_first();
     start(nodes, "b");
     const auto first = nodes[0].wait(), second = nodes[1].wait();
     EXPECT_EQ(first.code(), 3) << first.err;
@@ -210,9 +199,8 @@ TEST_F(NodesApart, GoOnWhereAHostOfAnotherRunJoins) {
   start(nodes, "a");
   nodes[0].wait_until([&] { return has_snapshot("a"); });
   start(nodes, "b");
-  const auto ours = nodes[0].wait(), foreign = nodes[1].wait();
-  EXPECT_EQ(ours.code(), 0) << ours.err;
-  EXPECT_EQ(foreign.code(), 2) << foreign.err;
+  nodes[0].wait().with_code(0);
+  const auto foreign = nodes[1].wait().with_code(2);
   EXPECT_THAT(foreign.err, HasSubstr("this node is refused: its output folder holds run "));
   EXPECT_EQ(summary("b/run").dump(), theirs);
 }
@@ -220,12 +208,11 @@ TEST_F(NodesApart, GoOnWhereAHostOfAnotherRunJoins) {
 TEST_F(NodesApart, GoOnWithoutTheHostThatServedAndWrote) {
   Nodes nodes("--nnodes 1:2");
   start(nodes, "a");
-  nodes[0].wait_until([&] { return Nodes::says(nodes[0], "waiting: 1 of 1"); });
+  nodes.await_first();
   start(nodes, "b");
   nodes[1].wait_until([&] { return has_snapshot("b"); });
   nodes[0].signal(SIGKILL);
-  const auto left = nodes[1].wait();
-  EXPECT_EQ(left.code(), 0) << left.err;
+  nodes[1].wait().with_code(0);
   EXPECT_EQ(summary("b/run")["world_size"], 2);
   EXPECT_THAT(
       summary("b/run")["resumed_from"].get<std::string>(), HasSubstr("run/snapshots/step-"));

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <gmock/gmock.h>
 
-#include "tests/process/launcher/shell_ranks.h"
+#include "tests/process/command.h"
+
+#include "lockstep/core/text.h"
 
 namespace lockstep::testing {
 namespace {
@@ -13,20 +15,19 @@ using ::testing::IsEmpty;
 const char* const kBoth = "echo out $RANK; echo err $RANK >&2";
 
 std::vector<std::string> sorted_lines(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t start = 0; start < text.size();) {
-    const auto end = text.find('\n', start);
-    lines.push_back(text.substr(start, end - start));
-    start = end == std::string::npos ? text.size() : end + 1;
-  }
+  auto lines = split(text, '\n');
+  lines.pop_back();  // what follows the last newline
   std::sort(lines.begin(), lines.end());
   return lines;
 }
 
-TEST(LauncherOutput, HasAPrefixWhenSeveralRanksAreShown) {
-  const auto run = run_command(shell_ranks(kBoth));
+TEST(LauncherOutput, HasAPrefixWhenSeveralRanksAreShownAndAFileForEach) {
+  const TemporaryFolder folder;
+  const auto run = run_command(shell_ranks(kBoth, "--log-dir " + folder.str()));
   EXPECT_THAT(sorted_lines(run.out), ElementsAre("[rank 0] out 0", "[rank 1] out 1"));
   EXPECT_THAT(sorted_lines(run.err), ElementsAre("[rank 0] err 0", "[rank 1] err 1"));
+  EXPECT_THAT(folder.names(), ElementsAre("rank-0.log", "rank-1.log"));
+  EXPECT_THAT(sorted_lines(contents(folder.file("rank-1.log"))), ElementsAre("err 1", "out 1"));
 }
 
 TEST(LauncherOutput, FilesHoldExactlyTheStreamsThatMasksName) {
@@ -41,13 +42,6 @@ TEST(LauncherOutput, FilesHoldExactlyTheStreamsThatMasksName) {
   EXPECT_EQ(contents(folder.file("rank-1.stderr.log")), "err 1\n");
   EXPECT_THAT(sorted_lines(run.out), ElementsAre("<worker0>out 0", "<worker1>out 1"));
   EXPECT_THAT(sorted_lines(run.err), ElementsAre("<worker1>err 1"));
-}
-
-TEST(LauncherOutput, KeepsAFileForEachRank) {
-  const TemporaryFolder folder;
-  run_command(shell_ranks(kBoth, "--log-dir " + folder.str()));
-  EXPECT_THAT(folder.names(), ElementsAre("rank-0.log", "rank-1.log"));
-  EXPECT_THAT(sorted_lines(contents(folder.file("rank-1.log"))), ElementsAre("err 1", "out 1"));
 }
 
 TEST(LauncherOutput, ShowsOnlyTheRanksThatAreAskedFor) {
@@ -79,9 +73,7 @@ TEST(LauncherOutput, AFailureIsSeenWhileNobodyReads) {
   const auto pids = numbers_after("pid", running.wait_for_lines(2));
   ASSERT_THAT(pids, ::testing::Not(IsEmpty()));
   EXPECT_TRUE(all_end(pids)) << "nothing is read from the launcher meanwhile";
-  const auto run = running.wait();
-  EXPECT_EQ(run.status.code, 9);
-  EXPECT_THAT(run.err, HasSubstr("rank 1 of 2"));
+  EXPECT_THAT(running.wait().with_code(9).err, HasSubstr("rank 1 of 2"));
 }
 
 TEST(LauncherOutput, ShowsWhatAHiddenRankSaidWhenItFailed) {

@@ -1,11 +1,8 @@
-#include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <signal.h>
-#include <thread>
 
-#include "tests/process/launcher/shell_ranks.h"
+#include "tests/process/command.h"
 
 #include "lockstep/core/environment.h"
 
@@ -68,8 +65,7 @@ TEST(LauncherRestart, HasItsOwnPortUnlessOneWasGiven) {
   EXPECT_NE(ports[0], ports[1]);
   EXPECT_NE(ports[1], ports[2]);
   const std::string given = std::to_string(ports[0]);
-  const auto fixed = run_command(restarting("2", script, "--master-port " + given));
-  EXPECT_EQ(fixed.code(), 0) << fixed.err;
+  const auto fixed = run_command(restarting("2", script, "--master-port " + given)).with_code(0);
   EXPECT_EQ(numbers_after("port", fixed.out), std::vector<pid_t>(3, ports[0]));
 }
 
@@ -82,23 +78,16 @@ TEST(LauncherRestart, IsGivenUpWhenNoStepIsGained) {
   EXPECT_THAT(run.err, HasSubstr("lockstep: no progress: died again at step 500, as before; the "
                                  "exit code is that of the first failure: 139\n"));
   const auto early =
-      run_command(restarting("9", report("0") + "[ $RANK = 0 ] && exit 4; sleep 600"));
-  EXPECT_EQ(early.status.code, 4);
+      run_command(restarting("9", report("0") + "[ $RANK = 0 ] && exit 4; sleep 600")).with_code(4);
   EXPECT_THAT(early.err, HasSubstr("no progress: died again before its first step, as before"));
 }
 
-TEST(LauncherRestart, GoesOnAsLongAsStepsAreGained) {
+TEST(LauncherRestart, GoesOnAsLongAsStepsAreGainedAndReportsHowLongTrainingWasInterrupted) {
   const auto run = run_command(
-      restarting("4", report("$((n * 100 + 100))") + "[ $RANK = 0 ] && exit 0; [ $n = 4 ]"));
-  EXPECT_EQ(run.code(), 0) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("restart 4 of 4: "));
-}
-
-TEST(LauncherRestart, ReportsHowLongTrainingWasInterrupted) {
-  const auto run =
-      run_command(restarting("1", "[ $n$RANK = 01 ] && exit 1; " + report("$((n + 1))")));
-  EXPECT_EQ(run.code(), 0) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("restart 1 of 1: training resumed "));
+      restarting("4", report("$((n * 100 + 100))") + "[ $RANK = 0 ] && exit 0; [ $n = 4 ]"))
+                       .with_code(0);
+  EXPECT_THAT(run.err, HasSubstr("restart 4 of 4: rank 1 of 2"));
+  EXPECT_THAT(run.err, HasSubstr("restart 4 of 4: training resumed "));
   EXPECT_THAT(run.err, HasSubstr(" s after the failure\n"));
   EXPECT_THAT(run.out, HasSubstr("after ")) << "the rank knows it too";
 }
@@ -152,8 +141,7 @@ TEST(LauncherRestart, DoesNotWaitForTheReaderOfTheOutputAndLosesNoneOfIt) {
                           written + ") -ge 1110 ]; do sleep 0.05; done; sleep 0.3; exit 9"));
   eventually([&] { return folder.names().size() >= 3; });
   EXPECT_THAT(folder.names(), ElementsAre("again-0", "again-1", "written"));
-  const auto run = running.wait();
-  EXPECT_EQ(run.code(), 0) << run.err;
+  const auto run = running.wait().with_code(0);
   EXPECT_GE(numbers_after("line", run.out).size(), contents(folder.file("written")).size());
 }
 
@@ -193,8 +181,7 @@ TEST(LauncherRestart, DoesNotComeAfterTheLaunchersDeath) {
 }
 
 TEST(LauncherRestart, StaysOneWhenASecondRankFailsMeanwhile) {
-  const auto run = while_ending("exit 9");
-  EXPECT_EQ(run.code(), 0) << run.err;
+  const auto run = while_ending("exit 9").with_code(0);
   EXPECT_THAT(run.err, HasSubstr("restart 1 of 3: rank 1 of 2"));
   EXPECT_THAT(run.err, Not(HasSubstr("restart 2 of 3")));
 }
@@ -205,9 +192,7 @@ TEST(LauncherRestart, ASignalToTheNextAttemptIsPassedOn) {
       "while :; do sleep 0.01; done"));
   running.wait_for_lines(2);
   running.signal(SIGTERM);
-  const auto run = running.wait();
-  EXPECT_EQ(run.status.code, 75) << run.err;
-  EXPECT_THAT(run.err, HasSubstr("passing SIGTERM on"));
+  EXPECT_THAT(running.wait().with_code(75).err, HasSubstr("passing SIGTERM on"));
 }
 
 TEST(LauncherRestart, ThatCannotBeMadeComesAfterTheReport) {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include "tests/process/launcher/shell_ranks.h"
+#include "tests/process/command.h"
 
 #include "lockstep/core/environment.h"
 
@@ -41,8 +41,6 @@ TEST(LauncherSignals, EndAllRanks) {
 }
 
 TEST(LauncherSignals, ASecondOneKillsAtOnce) {
-  Waiting waiting("trap 'echo asked' TERM; ");
-  ASSERT_EQ(waiting.pids().size(), 4U);
   const std::string script = "trap 'echo asked' TERM; echo ready; while :; do sleep 0.01; done";
   Command deaf(shell_ranks(script, "--grace-period 600"));
   deaf.wait_for_lines(2);
@@ -129,8 +127,7 @@ TEST(LauncherSignals, RanksDieWithTheLauncherWithoutItsGuardianToo) {
 
 TEST(LauncherSignals, WhatRanksLeaveBehindEndsWithTheRun) {
   Command running(shell_ranks("sleep 600 & echo pid $!; setsid sleep 600 & echo pid $!"));
-  const auto run = running.wait();
-  EXPECT_EQ(run.code(), 0);
+  const auto run = running.wait().with_code(0);
   const auto pids = numbers_after("pid", run.out);
   EXPECT_EQ(pids.size(), 4U);
   EXPECT_TRUE(all_end(pids));

@@ -49,9 +49,7 @@ TEST_F(TrainSpares, TakeTheRanksPlacesAfterAFailureAndEndWithTheRun) {
   ASSERT_TRUE(command.wait_until([&] { return spares_of(disturbed).size() == 4; }))
       << command.err();
   EXPECT_THAT(first, IsSubsetOf(spares_of(disturbed)));
-  const Ended ended = command.wait();
-  EXPECT_EQ(ended.code(), 0) << ended.err;
-  EXPECT_THAT(ended.err, HasSubstr("restart 1 of 2: training resumed "));
+  EXPECT_THAT(command.wait().with_code(0).err, HasSubstr("restart 1 of 2: training resumed "));
   EXPECT_EQ(disturbed.summary().at("restarts"), 1);
   expect_same(quiet.outcome(), disturbed.outcome());
   EXPECT_TRUE(all_end(disturbed.processes())) << "a spare is left";
@@ -78,8 +76,7 @@ TEST_F(TrainSpares, ThatDieAreDoneWithout) {
   ASSERT_EQ(::kill(spares.front(), SIGKILL), 0);
   ASSERT_TRUE(eventually([&] { return !is_running(spares.front()); }));
   ASSERT_EQ(::kill(run.rank(1), SIGKILL), 0);
-  const Ended ended = command.wait();
-  EXPECT_EQ(ended.code(), 0) << ended.err;
+  command.wait().with_code(0);
   EXPECT_EQ(run.summary().at("restarts"), 1);
 }
 

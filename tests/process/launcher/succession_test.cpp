@@ -45,9 +45,7 @@ TEST(Succession, GoesOnWithoutTheNodeThatServed) {
   Nodes nodes("--nnodes 2:3");
   start_all(nodes, 3, waits_until_restart(1));
   nodes[0].signal(SIGKILL);
-  const auto second = nodes[1].wait(), third = nodes[2].wait();
-  EXPECT_EQ(second.code(), 0) << second.err;
-  EXPECT_EQ(third.code(), 0) << third.err;
+  const auto second = nodes[1].wait().with_code(0), third = nodes[2].wait().with_code(0);
   EXPECT_THAT(second.out, HasSubstr("world 4, restart 1\n"));
   EXPECT_THAT(third.out, HasSubstr("world 4, restart 1\n"));
   EXPECT_THAT(
@@ -71,9 +69,8 @@ TEST(Succession, HappensAgainAndTakesInOthers) {
   Command joined(command);
   joined.wait_for_lines(2);
   nodes[next].signal(SIGKILL);
-  const auto last = nodes[3 - next].wait(), new_one = joined.wait();
-  EXPECT_EQ(last.code(), 0) << last.err;
-  EXPECT_EQ(new_one.code(), 0) << new_one.err;
+  const auto last = nodes[3 - next].wait().with_code(0);
+  joined.wait().with_code(0);
   EXPECT_THAT(last.out, HasSubstr("world 4, restart 3\n"));
 }
 
@@ -107,9 +104,7 @@ TEST_F(Saving, IsWaitedForByTheNodesThatAreLeft) {
   start("--nnodes 2:3");
   other().wait_until([&] { return Nodes::says(other(), "waiting: 2 of 2 to 3 nodes"); });
   let_them();
-  const auto first = next().wait(), second = other().wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
-  EXPECT_EQ(second.code(), 0) << second.err;
+  const auto first = next().wait().with_code(0), second = other().wait().with_code(0);
   EXPECT_THAT(first.out, HasSubstr("saved\n"));
   EXPECT_THAT(first.out, HasSubstr("world 4\n"));
   EXPECT_THAT(second.out, HasSubstr("world 4\n"));
@@ -121,9 +116,7 @@ TEST_F(Saving, ANodeThatWaitsMeanwhileCanBeStopped) {
   other().signal(SIGTERM);
   EXPECT_EQ(other().wait().code(), 128 + SIGTERM);
   let_them();
-  const auto first = next().wait();
-  EXPECT_EQ(first.code(), 0) << first.err;
-  EXPECT_THAT(first.out, HasSubstr("world 2\n"));
+  EXPECT_THAT(next().wait().with_code(0).out, HasSubstr("world 2\n"));
 }
 
 TEST(Succession, ANodeThatServesAndIsStoppedIsNoWorseThanADeadOne) {
@@ -132,9 +125,7 @@ TEST(Succession, ANodeThatServesAndIsStoppedIsNoWorseThanADeadOne) {
   nodes[0].signal(SIGTERM);
   EXPECT_EQ(nodes[0].wait().code(), 128 + SIGTERM);
   for (const std::size_t node : {1U, 2U}) {
-    const auto run = nodes[node].wait();
-    EXPECT_EQ(run.code(), 0) << run.err;
-    EXPECT_THAT(run.out, HasSubstr("world 4, restart 1\n"));
+    EXPECT_THAT(nodes[node].wait().with_code(0).out, HasSubstr("world 4, restart 1\n"));
   }
 }
 
@@ -152,9 +143,7 @@ TEST(Succession, TheNodeThatServedComesBackToTheWorldThatGoesOn) {
   nodes[0].wait();
   nodes.start(script);
   for (const std::size_t node : {1U, 2U}) {
-    const auto run = nodes[node].wait();
-    EXPECT_EQ(run.code(), 0) << run.err;
-    EXPECT_THAT(run.out, HasSubstr("world 4\n"));
+    EXPECT_THAT(nodes[node].wait().with_code(0).out, HasSubstr("world 4\n"));
   }
 }
 
@@ -163,8 +152,7 @@ TEST(Succession, DoesNotHappenWhereTooFewAreLeft) {
   start_all(nodes, 2, waits_until_restart(1));
   const auto ranks = numbers_after("pid", nodes[1].wait_for_lines(2));
   nodes[0].signal(SIGKILL);
-  const auto second = nodes[1].wait();
-  EXPECT_EQ(second.code(), 5) << second.err;
+  const auto second = nodes[1].wait().with_code(5);
   EXPECT_THAT(second.err, HasSubstr("start all nodes again to continue"));
   EXPECT_THAT(second.err, Not(HasSubstr("serves the rendezvous now")));
   EXPECT_TRUE(all_end(ranks));
@@ -176,12 +164,9 @@ TEST(Succession, LeavesAServingNodeThatStoodStillBehind) {
       "last_call_timeout=60");
   start_all(nodes, 2, waits_until_restart(1));
   nodes[0].signal(SIGSTOP);
-  const auto second = nodes[1].wait();
-  EXPECT_EQ(second.code(), 0) << second.err;
-  EXPECT_THAT(second.out, HasSubstr("world 2, restart 1\n"));
+  EXPECT_THAT(nodes[1].wait().with_code(0).out, HasSubstr("world 2, restart 1\n"));
   nodes[0].signal(SIGCONT);
-  const auto first = nodes[0].wait();
-  EXPECT_EQ(first.code(), 5) << first.err;
+  const auto first = nodes[0].wait().with_code(5);
   EXPECT_THAT(first.err, HasSubstr("stood still"));
   EXPECT_TRUE(all_end(numbers_after("pid", first.out)));
 }

@@ -1,7 +1,6 @@
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
-#include <sstream>
 #include <sys/stat.h>
 
 #include "tests/process/command.h"
@@ -45,8 +44,7 @@ class Installed {
 
 TEST(TrainVerb, BecomesTheTrainerForOneRank) {
   Installed installed("echo \"$@\" ${RANK-none} ${GOMP_SPINCOUNT-none} $GLIBC_TUNABLES; exit 3");
-  const auto run = installed.train("--model toy --json --nproc-per-node 1");
-  EXPECT_EQ(run.status.code, 3);
+  const auto run = installed.train("--model toy --json --nproc-per-node 1").with_code(3);
   EXPECT_THAT(run.out, HasSubstr("--model toy --json none 2000 glibc.malloc."));
   EXPECT_EQ(run.err, "");
 }
@@ -59,19 +57,8 @@ TEST(TrainVerb, LeavesOpenMPsWaitsAsTheUserHasSetThem) {
 
 TEST(TrainVerb, StartsRanksAndShowsRankZeroUnchanged) {
   Installed installed("printf \"bar\\r$RANK/$WORLD_SIZE $*\"");
-  const auto run = installed.train("--nproc_per_node=3 --lr 0.1");
-  EXPECT_EQ(run.code(), 0) << run.err;
+  const auto run = installed.train("--nproc_per_node=3 --lr 0.1").with_code(0);
   EXPECT_EQ(run.out, "bar\r0/3 --output " + installed.output() + " --lr 0.1");
-}
-
-TEST(TrainVerb, ShowsWhatAnotherRankSaidWhenItFailed) {
-  Installed installed(
-      "echo \"rank $RANK\"; [ $RANK = 1 ] && { echo broken >&2; exit 6; }; sleep 600");
-  const auto run = installed.train("--nproc-per-node 2");
-  EXPECT_EQ(run.status.code, 6);
-  EXPECT_THAT(run.out, Not(HasSubstr("rank 1")));
-  EXPECT_THAT(run.err, HasSubstr("rank 1 of 2"));
-  EXPECT_THAT(run.err, HasSubstr("  | broken"));
 }
 
 TEST(TrainVerb, StartsNoRanksInsideALauncher) {
@@ -92,12 +79,15 @@ TEST(TrainRestart, FollowsWhatMayGoBetterNextTime) {
   }
 }
 
-TEST(TrainRestart, DoesNotFollowWhatWouldFailAgain) {
-  for (const std::string code : {"2", "3", "4", "6"}) {
-    Installed installed("[ $RANK = 1 ] && exit " + code + "; exec sleep 600");
-    const auto run = installed.train("--nproc-per-node 2");
-    EXPECT_EQ(std::to_string(run.status.code), code);
+TEST(TrainRestart, DoesNotFollowWhatWouldFailAgainButShowsWhatTheRankSaid) {
+  for (const int code : {2, 3, 4, 6}) {
+    Installed installed(concat("echo \"rank $RANK\"; [ $RANK = 1 ] && { echo broken >&2; exit ",
+        code, "; }; exec sleep 600"));
+    const auto run = installed.train("--nproc-per-node 2").with_code(code);
     EXPECT_THAT(run.err, HasSubstr("not restarted")) << code;
+    EXPECT_THAT(run.out, Not(HasSubstr("rank 1")));
+    EXPECT_THAT(run.err, HasSubstr("rank 1 of 2"));
+    EXPECT_THAT(run.err, HasSubstr("  | broken"));
   }
 }
 
@@ -105,9 +95,7 @@ TEST(TrainRestart, WaitsForAllRanksThatStopWithASnapshot) {
   const TemporaryFolder folder;
   Installed installed(
       "[ $RANK = 0 ] && { sleep 0.3; touch " + folder.file("saved") + "; }; exit 75");
-  const auto run = installed.train("--nproc-per-node 2");
-  EXPECT_EQ(run.status.code, 75);
-  EXPECT_THAT(run.err, Not(HasSubstr("failed")));
+  EXPECT_THAT(installed.train("--nproc-per-node 2").with_code(75).err, Not(HasSubstr("failed")));
   EXPECT_THAT(folder.names(), ElementsAre("saved"));
 }
 
@@ -117,8 +105,7 @@ TEST(TrainRestart, PassesOnTheOrderToSave) {
       "trap 'exit 75' USR1; [ $RANK = 0 ] && touch " + folder.file("ready") + "; while [ ! -e " +
       folder.file("ready") +
       " ]; do sleep 0.01; done; [ $RANK = 1 ] && kill -USR1 $PPID; while :; do sleep 0.01; done");
-  const auto run = installed.train("--nproc-per-node 2");
-  EXPECT_EQ(run.status.code, 75);
+  const auto run = installed.train("--nproc-per-node 2").with_code(75);
   EXPECT_THAT(run.err, HasSubstr("passing SIGUSR1 on to all ranks"));
 }
 
@@ -126,9 +113,7 @@ TEST(TrainRestart, PassesOnTheOrderToSave) {
 TEST(TrainRestart, StopsAllRanksWhenOneHasStopped) {
   Installed installed(
       "trap 'exit 75' TERM; [ $RANK = 1 ] && exit 75; while :; do sleep 0.01; done");
-  const auto run = installed.train("--nproc-per-node 2");
-  EXPECT_EQ(run.status.code, 75);
-  EXPECT_THAT(run.err, Not(HasSubstr("failed")));
+  EXPECT_THAT(installed.train("--nproc-per-node 2").with_code(75).err, Not(HasSubstr("failed")));
 }
 
 TEST(TrainRestart, TakesTheLossOfAPeerThatStoppedForAStop) {
@@ -137,9 +122,7 @@ TEST(TrainRestart, TakesTheLossOfAPeerThatStoppedForAStop) {
   Installed installed("[ $RANK = 1 ] && { echo $$ > " + stopped + "; exit 75; }; until [ -s " +
                       stopped + " ] && ! grep -q 'State:.[RSD]' /proc/$(cat " + stopped +
                       ")/status; do sleep 0.01; done; exit 5");
-  const auto run = installed.train("--nproc-per-node 2");
-  EXPECT_EQ(run.status.code, 75);
-  EXPECT_THAT(run.err, Not(HasSubstr("failed")));
+  EXPECT_THAT(installed.train("--nproc-per-node 2").with_code(75).err, Not(HasSubstr("failed")));
 }
 
 TEST(TrainRestart, HoldsASignalUntilTheTrainerIsThere) {
@@ -158,15 +141,13 @@ TEST(TrainRestart, AsksNoRankToSaveWhenAnotherHasDied) {
       "' TERM; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; [ $RANK = 1 ] && { sleep 0.2; exit "
       "1; }; "
       "while :; do sleep 0.01; done");
-  const auto run = installed.train("--nproc-per-node 2");
-  EXPECT_EQ(run.code(), 0) << run.err;
+  installed.train("--nproc-per-node 2").with_code(0);
   EXPECT_THAT(folder.names(), ElementsAre());
 }
 
 TEST(TrainRestart, UsesOneFolderAndContinuesItsLogs) {
   Installed installed("echo \"$RANK: $*\"; [ $RANK = 0 ] || [ $TORCHELASTIC_RESTART_COUNT = 1 ]");
-  const auto run = installed.train("--nproc-per-node 2");
-  EXPECT_EQ(run.code(), 0) << run.err;
+  installed.train("--nproc-per-node 2").with_code(0);
   const std::string said = "1: --output " + installed.output() + "\n";
   EXPECT_EQ(contents(installed.output() + "/logs/rank-1.log"),
       said + "lockstep: restart 1 of 3\n" + said);
@@ -174,35 +155,23 @@ TEST(TrainRestart, UsesOneFolderAndContinuesItsLogs) {
 
 TEST(TrainRestart, WatchesOverOneRankWhenAsked) {
   Installed installed("echo $RANK of $WORLD_SIZE; [ $TORCHELASTIC_RESTART_COUNT = 2 ]");
-  const auto run = installed.train("--max-restarts 2");
-  EXPECT_EQ(run.code(), 0) << run.err;
-  EXPECT_EQ(run.out, "0 of 1\n0 of 1\n0 of 1\n");
+  EXPECT_EQ(installed.train("--max-restarts 2").with_code(0).out, "0 of 1\n0 of 1\n0 of 1\n");
 }
 
 TEST(TrainVerb, NamesTheTrainerThatIsMissing) {
   Installed installed("");
   installed.remove_trainer();
-  const auto run = installed.train("--nproc-per-node 2");
-  EXPECT_EQ(run.status.code, 4);
+  const auto run = installed.train("--nproc-per-node 2").with_code(4);
   EXPECT_THAT(run.err, HasSubstr("./dev build lockstep-train"));
 }
 
 TEST(BenchVerbs, NameTheProgramThatIsMissing) {
   const Installed installed("");
-  for (const char* verb : {"bench", "collectives"}) {
-    const auto run = installed.run(concat(verb, " --list"));
-    EXPECT_EQ(run.code(), 4);
-    EXPECT_THAT(run.err, HasSubstr("./dev build lockstep-bench"));
-  }
-}
-
-TEST(BenchVerbs, AReportOfABenchNamesTheProgramThatIsMissing) {
-  const Installed installed("");
   std::filesystem::create_directory(installed.output());
   std::ofstream(installed.output() + "/bench.json") << "{}";
-  const auto run = installed.run("report " + installed.output());
-  EXPECT_EQ(run.code(), 4);
-  EXPECT_THAT(run.err, HasSubstr("./dev build lockstep-bench"));
+  for (const std::string& line : {std::string("bench --list"), std::string("collectives --list"),
+           "report " + installed.output()})
+    EXPECT_THAT(installed.run(line).with_code(4).err, HasSubstr("./dev build lockstep-bench"));
 }
 
 TEST(BenchVerbs, NameTheProgramOfTheirRanksThatIsMissing) {
@@ -210,8 +179,7 @@ TEST(BenchVerbs, NameTheProgramOfTheirRanksThatIsMissing) {
   std::filesystem::copy_file(
       std::filesystem::path(built_lockstep()).parent_path() / "lockstep-bench",
       installed.file("lockstep-bench"));
-  const auto swept = installed.run("collectives");
-  EXPECT_EQ(swept.code(), 4);
+  const auto swept = installed.run("collectives").with_code(4);
   EXPECT_THAT(swept.err, HasSubstr("./dev build lockstep-collectives"));
   const auto studied = installed.run("bench collectives --output " + installed.output());
   EXPECT_EQ(studied.code(), 4);

@@ -93,8 +93,7 @@ TEST_F(Inputs, ARunOfThemGoesOnWhereItWasStopped) {
   const std::string common = concat(lines_flags(), "--batch-size 16 --nproc-per-node 2 --output ",
       folder_.file("run"), " --resume auto --log-interval 1 ");
   ASSERT_EQ(train(common + "--max-steps 5").code(), 0) << "in the middle of an epoch";
-  const Ended ended = train(common + "--epochs 4 --json");
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const Ended ended = train(common + "--epochs 4 --json").with_code(0);
   EXPECT_THAT(ended.out, HasSubstr(whole.summary["parameters_hash"].get<std::string>()));
 }
 
@@ -106,8 +105,7 @@ TEST_F(Inputs, AResumeRefusesOthers) {
   };
   ASSERT_EQ(go_on("tables").code(), 0);
   EXPECT_EQ(go_on("tables").code(), 0);
-  const Ended other = go_on("tables:renamed");
-  EXPECT_EQ(other.code(), 3);
+  const Ended other = go_on("tables:renamed").with_code(3);
   EXPECT_THAT(other.err, HasSubstr("fingerprint of the images: the snapshot has"));
 }
 

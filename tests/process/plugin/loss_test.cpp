@@ -79,10 +79,8 @@ TEST_P(TrainLoss, AResumeKeepsIt) {
       data_.flag(), " ", plugin_flag("nets"), "--output ", folder.file("run"), " --resume auto ");
   const std::string by_loss = concat("--loss ", GetParam(), " ");
   ASSERT_EQ(train(concat(flags, by_loss, "--max-steps 1")).code(), 0);
-  const Ended other = train(flags + "--max-steps 2");
-  EXPECT_EQ(other.code(), 3);
-  EXPECT_THAT(
-      other.err, HasSubstr(concat("--loss: the snapshot has \"", GetParam(), "\", now no value")));
+  EXPECT_THAT(train(flags + "--max-steps 2").with_code(3).err,
+      HasSubstr(concat("--loss: the snapshot has \"", GetParam(), "\", now no value")));
   EXPECT_EQ(train(concat(flags, by_loss, "--max-steps 2")).code(), 0);
 }
 
@@ -93,8 +91,7 @@ using BadLoss = TrainLoss;
 
 TEST_F(BadLoss, UnknownNamesAreRefusedWithThoseThatThereAre) {
   for (const std::string more : {"", " --dry-run"}) {
-    const Ended ended = refused("--loss msee" + more);
-    EXPECT_EQ(ended.code(), 2) << ended.err;
+    const Ended ended = refused("--loss msee" + more).with_code(2);
     EXPECT_THAT(ended.err, HasSubstr("there is no such loss: msee; there are cross-entropy, mse, "
                                      "throws"));
   }
@@ -120,8 +117,7 @@ TEST_F(BadLoss, WhatIsNoLossEndsItWithCodeTwo) {
 TEST_F(BadLoss, OneThatReturnsNothingOrThrowsANumberOrNoNumber) {
   EXPECT_THAT(refused("--loss undefined").err, HasSubstr("not an undefined tensor"));
   EXPECT_THAT(refused("--loss throws-a-number").err, HasSubstr("no std::exception"));
-  const Ended ended = refused("--loss not-a-number");
-  EXPECT_EQ(ended.code(), 6) << ended.err;
+  refused("--loss not-a-number").with_code(6);
 }
 
 }  // namespace

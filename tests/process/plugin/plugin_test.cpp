@@ -1,7 +1,6 @@
 // Trains the nets of examples/plugin in every way, and gives `lockstep train` plugins that are not
 // what they should be.
 
-#include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,8 +31,7 @@ class Plugin : public ::testing::Test {
 
   // The plugin is refused with code 2 for one reason, by one rank and by two.
   std::string refusal(const std::string& flags) const {
-    const Ended alone = refused(flags), both = refused(flags + " --nproc-per-node 2");
-    EXPECT_EQ(alone.code(), 2) << alone.err;
+    const Ended alone = refused(flags), both = refused(flags + " --nproc-per-node 2").with_code(2);
     EXPECT_EQ(both.code(), 2) << both.err;
     EXPECT_EQ(count_of("plugin", both.err), count_of("plugin", alone.err)) << both.err;
     return alone.err;
@@ -95,8 +93,7 @@ TEST_F(Plugin, ItsRunGoesOnWhereItWasStopped) {
       "--model mnist-example --seed 3 --opt sgd --lr 0.1 --batch-size 16 --nproc-per-node 2 ",
       "--log-interval 1 ", flags);
   EXPECT_EQ(train(common + " --epochs 1").code(), 0);
-  const Ended ended = train(common + " --epochs 2 --json");
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const Ended ended = train(common + " --epochs 2 --json").with_code(0);
   EXPECT_THAT(ended.out, HasSubstr(whole.summary["parameters_hash"].get<std::string>()));
 }
 
@@ -110,8 +107,7 @@ TEST_F(Plugin, ATiedWeightIsSavedAndGoesOnInEveryWay) {
     EXPECT_EQ(whole.last.at("2.a"), whole.last.at("2.b")) << way;
     const std::string output = concat(" --resume auto --output ", folder.file("run"));
     EXPECT_EQ(train(common + " --epochs 1" + output).code(), 0) << way;
-    const Ended ended = train(common + " --epochs 2 --json" + output);
-    ASSERT_EQ(ended.code(), 0) << ended.err;
+    const Ended ended = train(common + " --epochs 2 --json" + output).with_code(0);
     EXPECT_THAT(ended.out, HasSubstr(whole.summary["parameters_hash"].get<std::string>())) << way;
   }
 }
@@ -120,8 +116,7 @@ TEST_F(Plugin, WhatItsOptimizerOrItsFilesCannotTakeIsKnownBeforeTheFirstStep) {
   for (const char* when : {"", " --dry-run"}) {
     const std::string model = plugin_flag("layers") + "--model ";
     for (const char* optimizer : {"adam", "adamw", "sgd", "sgd --momentum 0 --weight-decay 0.1"}) {
-      const Ended ended = refused(concat(model, "sparse --opt ", optimizer, when));
-      EXPECT_EQ(ended.code(), 2) << ended.err;
+      const Ended ended = refused(concat(model, "sparse --opt ", optimizer, when)).with_code(2);
       EXPECT_THAT(ended.err, HasSubstr("the gradients of 0.words.weight are sparse")) << optimizer;
     }
     for (const char* flags : {"complex128", "complex64 --nproc-per-node 2"}) {
@@ -146,8 +141,7 @@ TEST_F(Plugin, ItsRunIsEvaluatedAsItWasMeasured) {
   const std::string weights = concat("--weights ", folder.file("run/model.safetensors"), " ");
   for (const std::string& flags :
       {concat("--run ", folder.file("run")), concat(weights, data_.flag(), " ", model)}) {
-    const Ended ended = run_command(words(concat("eval --json ", flags)));
-    ASSERT_EQ(ended.code(), 0) << ended.err;
+    const Ended ended = run_command(words(concat("eval --json ", flags))).with_code(0);
     EXPECT_EQ(nlohmann::json::parse(ended.out)["loss"], record["loss"]) << flags;
   }
 }
@@ -182,8 +176,7 @@ TEST_F(Plugin, AParameterThatIsNotUsedNamesTheFlagWithWhichItTrains) {
   EXPECT_NE(ended.code(), 0);
   EXPECT_THAT(ended.err, HasSubstr("left_out.weight"));
   EXPECT_THAT(ended.err, HasSubstr("--find-unused-parameters"));
-  const Ended trained = refused(net + "--find-unused-parameters");
-  EXPECT_EQ(trained.code(), 0) << trained.err;
+  refused(net + "--find-unused-parameters").with_code(0);
 }
 
 TEST_F(Plugin, NetsThatCannotBeTrainedAreRefused) {
@@ -195,15 +188,12 @@ TEST_F(Plugin, NetsThatCannotBeTrainedAreRefused) {
   EXPECT_THAT(refusal(bad + "--model empty"), HasSubstr("is an empty module"));
   EXPECT_THAT(refusal(bad + "--model wrong-shape"), HasSubstr("must return scores of [64, 10]"));
   EXPECT_THAT(refusal(bad + "--model views"), HasSubstr("views calls view() on a tensor with"));
-  const Ended ended = refused(bad + "--model not-a-number");
-  EXPECT_EQ(ended.code(), 6) << ended.err;
+  refused(bad + "--model not-a-number").with_code(6);
 }
 
 TEST_F(Plugin, DataThatAreNotWholeEndItWithCodeThree) {
   const auto refusal_of_data = [&](const std::string& flags) {
-    const Ended ended = refused(flags);
-    EXPECT_EQ(ended.code(), 3) << ended.err;
-    return ended.err;
+    return refused(flags).with_code(3).err;
   };
   EXPECT_THAT(refusal_of_data(plugin_flag("text") + "--data text:/nowhere"),
       HasSubstr("cannot read /nowhere/train.txt"));

@@ -47,8 +47,7 @@ TEST_F(ShowPlugin, SamplesThatAreNoPicturesAreListed) {
 }
 
 TEST_F(ShowPlugin, SamplesThatArePicturesAreDrawn) {
-  const auto ended = show("colours " + plugin_flag("shown") + "--count 3");
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  show("colours " + plugin_flag("shown") + "--count 3").with_code(0);
   const std::string sheet = contents(page());
   EXPECT_EQ(data_uris(sheet).size(), 3U);
   EXPECT_THAT(sheet, HasSubstr("<td>0</td><td class=\"text\">class 0</td><td>4</td>"));
@@ -62,8 +61,7 @@ TEST_F(ShowPlugin, SamplesThatArePicturesAreDrawn) {
 }
 
 TEST_F(ShowPlugin, ASampleThatCannotBeReadIsNamed) {
-  const auto ended = show("unreadable " + plugin_flag("shown"));
-  EXPECT_EQ(ended.code(), 3) << ended.err;
+  show("unreadable " + plugin_flag("shown")).with_code(3);
   EXPECT_THAT(
       contents(page()), HasSubstr("unreadable train 2 cannot be read: no such sample here"));
 }

@@ -129,8 +129,7 @@ TEST_F(TrainProfile, OfRanksSaysWhereEachSpendsItsTime) {
 }
 
 TEST_F(TrainProfile, OfAPipelineHasTheStagesAndTheirIdleTime) {
-  const auto ended = run("--profile --parallel pp --places 2 --max-steps 15");
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const auto ended = run("--profile --parallel pp --places 2 --max-steps 15").with_code(0);
   EXPECT_THAT(ended.out, HasSubstr("stage 1: "));
   EXPECT_THAT(ended.out, HasSubstr("idle (bubble)"));
   const RunProfile found = profile();
@@ -167,9 +166,7 @@ TEST_F(TrainProfile, LeavesTheTrainingAsItIs) {
 }
 
 TEST_F(TrainProfile, OfANetThatIsNoChainHasItWhole) {
-  const auto ended =
-      run_of(plugin_flag("nets") + "--model mnist-example", "--profile --max-steps 15");
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  run_of(plugin_flag("nets") + "--model mnist-example", "--profile --max-steps 15").with_code(0);
   const std::vector<LayerCosts> chain = profile().ranks.at(0).chain;
   ASSERT_EQ(chain.size(), 1U);
   EXPECT_EQ(chain[0].name, "net");
@@ -189,26 +186,17 @@ TEST_F(TrainProfile, OfANetThatCannotBeCopiedLacksTheChainAlone) {
 }
 
 TEST_F(TrainProfile, BeginsAfterAWarmUp) {
-  const auto ended = run("--profile --max-steps 3");
-  EXPECT_EQ(ended.code(), 0);
+  const auto ended = run("--profile --max-steps 3").with_code(0);
   EXPECT_THAT(ended.err, HasSubstr("no profile: it begins after 3 steps"));
   EXPECT_FALSE(std::filesystem::exists(output() + "/profile"));
 }
 
-TEST_F(TrainProfile, IsMadeOnlyIfAsked) {
-  const auto ended = train(data_.flag() + " --output " + output() +
-                           " --model mnist-small -b 16 --max-steps 15 --progress none");
-  ASSERT_EQ(ended.code(), 0) << ended.err;
-  EXPECT_THAT(ended.out, Not(HasSubstr("Profile")));
-  EXPECT_FALSE(std::filesystem::exists(output() + "/profile"));
-  EXPECT_FALSE(file("/summary.json").contains("profile"));
-}
-
-TEST_F(TrainProfile, IsReplacedWithItsRun) {
+TEST_F(TrainProfile, IsMadeOnlyIfAskedAndReplacedWithItsRun) {
   ASSERT_EQ(run("--profile --max-steps 5").code(), 0);
   ASSERT_TRUE(std::filesystem::exists(output() + "/profile/trace.json"));
-  ASSERT_EQ(run("--max-steps 3 --overwrite").code(), 0);
+  EXPECT_THAT(run("--max-steps 15 --overwrite").with_code(0).out, Not(HasSubstr("Profile")));
   EXPECT_FALSE(std::filesystem::exists(output() + "/profile"));
+  EXPECT_FALSE(file("/summary.json").contains("profile"));
 }
 
 }  // namespace

@@ -41,8 +41,7 @@ TEST_P(TrainDeath, ARankKilledInMidStepEndsTheRun) {
   const auto before = our_shared_memory();
   const ResumableRun run(
       "--nproc-per-node 2 --max-restarts 0 --max-time 5m --log-interval 1 " + data_.flag());
-  const Ended ended = run.interrupted(SIGKILL, GetParam(), 1);
-  EXPECT_EQ(ended.code(), 137) << ended.err;
+  const Ended ended = run.interrupted(SIGKILL, GetParam(), 1).with_code(137);
   EXPECT_THAT(ended.err, HasSubstr("rank " + std::to_string(GetParam())));
   EXPECT_THAT(ended.err, HasSubstr("SIGKILL"));
   EXPECT_TRUE(run.processes().empty()) << "a process was left";
@@ -100,8 +99,7 @@ TEST_P(TrainRescue, CostsAStepOfTheRun) {
   whole.complete();
   Command command = killed.start();
   const std::size_t steps = kill_rank(killed, command, GetParam().victim);
-  const Ended ended = command.wait();
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  command.wait().with_code(0);
   EXPECT_EQ(killed.summary()["restarts"], 1);
   const std::string snapshot = killed.summary()["resumed_from"].dump();
   ASSERT_THAT(snapshot, HasSubstr("snapshots/step-"));

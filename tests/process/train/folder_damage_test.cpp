@@ -1,6 +1,5 @@
 // Spoils the folder of a run: removed, linked elsewhere, misnamed, forged.
 
-#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
@@ -29,9 +28,7 @@ TEST_F(RunFolder, ItsLossIsNoticed) {
     Command command = run.start();
     ASSERT_TRUE(wait_for_lines(run, command));
     fs::rename(run.output(), run.output() + "-moved");
-    const Ended ended = command.wait();
-    EXPECT_EQ(ended.code(), 4) << ended.err;
-    EXPECT_THAT(ended.err,
+    EXPECT_THAT(command.wait().with_code(4).err,
         AllOf(HasSubstr("removed, renamed or replaced"), HasSubstr(run.file("metrics.jsonl"))));
   }
 }
@@ -61,8 +58,7 @@ TEST_F(RunFolder, ALinkInPlaceOfItsLogsIsNotFollowed) {
   fs::create_directory_symlink(other.path(), run.file("logs"));
   for (const bool is_run : {false, true}) {
     for (const std::string ranks : {"1", "2"}) {
-      const Ended refused = run.attempt("--max-steps 6 --nproc-per-node " + ranks);
-      EXPECT_EQ(refused.code(), 3) << refused.err;
+      const Ended refused = run.attempt("--max-steps 6 --nproc-per-node " + ranks).with_code(3);
       EXPECT_THAT(refused.err, HasSubstr(run.file("logs")));
       EXPECT_EQ(other.names(), std::vector<std::string>{"rank-1.log"});
       EXPECT_EQ(contents(other.file("rank-1.log")), "precious");

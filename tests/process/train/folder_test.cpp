@@ -26,8 +26,7 @@ TEST_P(SharedFolder, ASecondRunIsRefusedAndTheFirstGoesOn) {
   const auto owner = nlohmann::json::parse(contents(run.file(".lock")));
   EXPECT_EQ(owner["pid"], run.rank(0));
   for (const char* more : {"--nproc-per-node 1", "--nproc-per-node 2", "--overwrite"}) {
-    const Ended second = run.attempt(more);
-    EXPECT_EQ(second.code(), 2) << second.err;
+    const Ended second = run.attempt(more).with_code(2);
     EXPECT_THAT(second.err, AllOf(HasSubstr("a run is under way in " + run.output()),
                                 HasSubstr("process " + owner["pid"].dump() + " on ")));
   }
@@ -49,8 +48,7 @@ TEST_P(SharedFolder, OfTwoAtTheSameMomentOneTrains) {
     left = has_ended(one) ? &other : has_ended(other) ? &one : nullptr;
     return left != nullptr;
   }));
-  const Ended refused = (left == &one ? other : one).wait();
-  EXPECT_EQ(refused.code(), 2) << refused.err;
+  const Ended refused = (left == &one ? other : one).wait().with_code(2);
   EXPECT_THAT(refused.err, HasSubstr("a run is under way in"));
   ASSERT_TRUE(wait_for_snapshot(run, *left));
   left->signal(SIGTERM);
@@ -79,14 +77,12 @@ TEST_F(RunFolder, AFinishedRunIsNotOverwrittenWithoutAWord) {
   const Files before = files_of(run);
   for (const std::string more :
       {"--model toy --data mock --max-steps 5", "", "--nproc-per-node 2"}) {
-    const Ended refused = run.attempt(more);
-    EXPECT_EQ(refused.code(), 2) << refused.err;
+    const Ended refused = run.attempt(more).with_code(2);
     EXPECT_THAT(refused.err, AllOf(HasSubstr(run.output()), HasSubstr("model.safetensors"),
                                  HasSubstr("--overwrite"), HasSubstr("cannot be used")));
     EXPECT_TRUE(files_of(run) == before) << more;
   }
-  const Ended anew = run.attempt("--model toy --data mock --max-steps 5 --overwrite");
-  EXPECT_EQ(anew.code(), 0) << anew.err;
+  run.attempt("--model toy --data mock --max-steps 5 --overwrite").with_code(0);
   EXPECT_EQ(run.summary()["model"], "toy");
   EXPECT_EQ(run.summary()["restarts"], 0);
   EXPECT_EQ(contents(run.file("notes.txt")), "mine");
@@ -98,8 +94,7 @@ TEST_F(RunFolder, ARunOfAnotherTrainingIsReplacedOnlyIfAsked) {
   const ResumableRun run(flags());
   run.complete();
   const Files before = files_of(run);
-  const Ended refused = run.attempt("--lr 0.5");
-  EXPECT_EQ(refused.code(), 3);
+  const Ended refused = run.attempt("--lr 0.5").with_code(3);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("--lr: the snapshot has"), HasSubstr("--overwrite")));
   EXPECT_TRUE(files_of(run) == before);
   EXPECT_THAT(run.complete("--overwrite").err, HasSubstr("going on from")) << "it is this one";
@@ -119,8 +114,7 @@ TEST_F(RunFolder, ARunThatHadJustBegunBeginsAgain) {
   ASSERT_TRUE(wait_for_lines(run, first));
   ::kill(run.rank(0), SIGKILL);
   first.wait();
-  const Ended refused = run.attempt("--smoothing 0.1");
-  EXPECT_EQ(refused.code(), 2);
+  const Ended refused = run.attempt("--smoothing 0.1").with_code(2);
   EXPECT_THAT(refused.err, HasSubstr("--smoothing: config.toml has 0.0, now 0.1"));
   EXPECT_THAT(run.complete("--max-steps 3").err, HasSubstr("training starts anew"));
   EXPECT_EQ(run.summary()["restarts"], 1);
@@ -134,8 +128,7 @@ TEST_F(RunFolder, OneWhoseSnapshotsAreAllDamagedIsNotOverwritten) {
   first.wait();
   damage_snapshots(run);
   const Files before = files_of(run);
-  const Ended refused = run.attempt();
-  EXPECT_EQ(refused.code(), 2) << refused.err;
+  const Ended refused = run.attempt().with_code(2);
   EXPECT_THAT(refused.err, AllOf(HasSubstr("which holds snapshots that cannot be used"),
                                HasSubstr("state.json"), HasSubstr("--overwrite")));
   EXPECT_TRUE(files_of(run) == before);
@@ -150,8 +143,7 @@ TEST_F(RunFolder, TheBestWeightsOfARunWithoutSnapshotsAreNotOverwritten) {
   ::kill(run.rank(0), SIGKILL);
   first.wait();
   const Files before = files_of(run);
-  const Ended refused = run.attempt();
-  EXPECT_EQ(refused.code(), 2) << refused.err;
+  const Ended refused = run.attempt().with_code(2);
   EXPECT_THAT(refused.err, HasSubstr("the weights of its best epoch (best.safetensors)"));
   EXPECT_TRUE(files_of(run) == before);
 }
@@ -160,9 +152,7 @@ TEST_F(RunFolder, OverwriteTouchesNoFolderThatIsNoRuns) {
   const ResumableRun run(flags("--max-steps 3 --overwrite"));
   fs::create_directories(run.output());
   std::ofstream(run.file("thesis.tex")) << "precious";
-  const Ended refused = run.attempt();
-  EXPECT_EQ(refused.code(), 2);
-  EXPECT_THAT(refused.err, HasSubstr("thesis.tex"));
+  EXPECT_THAT(run.attempt().with_code(2).err, HasSubstr("thesis.tex"));
   EXPECT_EQ(contents(run.file("thesis.tex")), "precious");
   fs::remove(run.file("thesis.tex"));
   EXPECT_EQ(run.attempt().code(), 0);

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/process/through_shell.h"
+#include "tests/process/command.h"
 #include "tests/process/train/trained_run.h"
 
 namespace lockstep::testing {

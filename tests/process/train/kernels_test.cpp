@@ -1,7 +1,6 @@
 // Which kernels a run has, and that it keeps them.
 
 #include <cmath>
-#include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -29,8 +28,7 @@ class TrainKernels : public ::testing::Test {
   }
   // The hash after four steps at once.
   std::string whole(const std::string& name, const std::string& flags) const {
-    const Ended ended = run(name, "--max-steps 4 " + flags);
-    EXPECT_EQ(ended.code(), 0) << ended.err;
+    run(name, "--max-steps 4 " + flags).with_code(0);
     return hash(name);
   }
 
@@ -49,8 +47,7 @@ TEST_F(TrainKernels, OfAResumedRunAreKept) {
     const std::string flag = "--kernels " + who;
     const std::string expected = whole("whole-" + who, flag);
     ASSERT_EQ(run(who, "--max-steps 2 " + flag).code(), 0);
-    const Ended ended = run(who, "--max-steps 4 --resume auto");
-    ASSERT_EQ(ended.code(), 0) << ended.err;
+    run(who, "--max-steps 4 --resume auto").with_code(0);
     EXPECT_EQ(hash(who), expected) << who;
   }
 }
@@ -59,8 +56,7 @@ TEST_F(TrainKernels, OfAResumedRunAreKept) {
 TEST_F(TrainKernels, OfLibTorchLeaveNoTraceAndAreNotChanged) {
   ASSERT_EQ(run("run", "--max-steps 2 --kernels libtorch").code(), 0);
   EXPECT_THAT(contents(output("run") + "/config.toml"), Not(HasSubstr("kernels")));
-  const Ended ended = run("run", "--max-steps 4 --resume auto --kernels own");
-  EXPECT_EQ(ended.code(), 3);
+  const Ended ended = run("run", "--max-steps 4 --resume auto --kernels own").with_code(3);
   EXPECT_THAT(ended.err, HasSubstr("--kernels: the snapshot has no value, now \"own\""));
 }
 

@@ -2,7 +2,6 @@
 // had disturbed them. A seeded part of what benchmarks/soak.py does.
 
 #include <csignal>
-#include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <optional>

@@ -1,7 +1,6 @@
 // Trains through the command with schedules, accumulation, averages and all else that decides what
 // a step does: the same whatever the way of spreading the model.
 
-#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,48 +19,29 @@ class TrainLearning : public ::testing::Test {
     return trained_run(data_.flag() + " --opt sgd " + common + " " + more);
   }
 
-  // 36 samples a step, so the last of 8 steps has only 4; with 12 a batch that is a third of one.
-  void expect_accumulated_as_alone(const std::string& flags) const {
-    const std::string common = "--epochs 1";
-    static const TrainedRun kAlone = run(common, "--batch-size 36");  // once for all ways
-    const TrainedRun spread = run(common, flags);
-    expect_near(spread.losses(), kAlone.losses(), 8);
-    expect_near(spread.values("val", "loss"), kAlone.values("val", "loss"), 1);
-  }
-
   IdxFiles data_{256, 64};
 };
 
-TEST_F(TrainLearning, AccumulatesOnOneRank) {
-  expect_accumulated_as_alone("--batch-size 12 --grad-accum-steps 3");
+class Accumulation : public TrainLearning, public ::testing::WithParamInterface<TrainWay> {};
+
+// 36 samples a step, so the last of 8 steps has only 4; with 12 a batch that is a third of one.
+TEST_P(Accumulation, IsAsTheWholeBatchAtOnce) {
+  static const TrainedRun kAlone = run("--epochs 1", "--batch-size 36");  // once for all ways
+  const TrainedRun spread = run("--epochs 1 --grad-accum-steps 3", GetParam().flags);
+  expect_near(spread.losses(), kAlone.losses(), 8);
+  expect_near(spread.values("val", "loss"), kAlone.values("val", "loss"), 1);
 }
 
-TEST_F(TrainLearning, AccumulatesOverReplicasInOneProcess) {
-  expect_accumulated_as_alone("--parallel dp --places 2 --batch-size 6 --grad-accum-steps 3");
-}
-
-TEST_F(TrainLearning, AccumulatesOverRanks) {
-  expect_accumulated_as_alone("--nproc-per-node 2 --batch-size 6 --grad-accum-steps 3");
-}
-
-TEST_F(TrainLearning, AccumulatesOverStagesInOneProcess) {
-  expect_accumulated_as_alone("--parallel mp --batch-size 12 --grad-accum-steps 3");
-}
-
-TEST_F(TrainLearning, AccumulatesOverStagesOnRanks) {
-  expect_accumulated_as_alone(
-      "--parallel pp --nproc-per-node 2 --chunks 4 --batch-size 12 --grad-accum-steps 3");
-}
-
-TEST_F(TrainLearning, AccumulatesOverPipelinesOnRanks) {
-  expect_accumulated_as_alone(
-      "--parallel ddp+pp --nproc-per-node 4 --chunks 2 --batch-size 6 --grad-accum-steps 3");
-}
-
-TEST_F(TrainLearning, AccumulatesOverReplicasWithTheirStagesInPlaces) {
-  expect_accumulated_as_alone(
-      "--parallel ddp+mp --nproc-per-node 2 --places 2 --batch-size 6 --grad-accum-steps 3");
-}
+INSTANTIATE_TEST_SUITE_P(Ways, Accumulation,
+    ::testing::Values(TrainWay{"OneRank", "--batch-size 12"},
+        TrainWay{"Replicas", "--parallel dp --places 2 --batch-size 6"},
+        TrainWay{"Ranks", "--nproc-per-node 2 --batch-size 6"},
+        TrainWay{"Stages", "--parallel mp --batch-size 12"},
+        TrainWay{"StagesOnRanks", "--parallel pp --nproc-per-node 2 --chunks 4 --batch-size 12"},
+        TrainWay{"Pipelines", "--parallel ddp+pp --nproc-per-node 4 --chunks 2 --batch-size 6"},
+        TrainWay{
+            "ReplicasOfStages", "--parallel ddp+mp --nproc-per-node 2 --places 2 --batch-size 6"}),
+    [](const auto& way) { return way.param.name; });
 
 // Everything that decides what a step does, together.
 TEST_F(TrainLearning, AllSettingsDoTheSameWhateverTheWay) {

@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "tests/process/command.h"
 
@@ -37,12 +36,9 @@ class TrainMeeting : public ::testing::Test {
 };
 
 TEST_F(TrainMeeting, ARankThatDoesNotComeIsWaitedForAsLongAsAsked) {
-  const auto first = run_command(launcher(2, 0, 1, "--timeout 1s"));
-  EXPECT_EQ(first.code(), 5);
-  EXPECT_THAT(
-      first.err, AllOf(HasSubstr("waited 1000 ms for rank 1 of 2"), Not(HasSubstr("frame #"))));
-  const auto second = run_command(launcher(2, 1, 1, "--timeout 1s"));
-  EXPECT_EQ(second.code(), 5);
+  EXPECT_THAT(run_command(launcher(2, 0, 1, "--timeout 1s")).with_code(5).err,
+      AllOf(HasSubstr("waited 1000 ms for rank 1 of 2"), Not(HasSubstr("frame #"))));
+  const auto second = run_command(launcher(2, 1, 1, "--timeout 1s")).with_code(5);
   EXPECT_THAT(second.err, AllOf(HasSubstr(concat("no connection to 127.0.0.1:", port_,
                                     " within 1000 ms: rank 0 does not listen there")),
                               Not(HasSubstr("frame #"))));
@@ -50,8 +46,7 @@ TEST_F(TrainMeeting, ARankThatDoesNotComeIsWaitedForAsLongAsAsked) {
 
 TEST_F(TrainMeeting, AMasterWithoutAnAddressIsNamedOnce) {
   master_ = "no-such-host.invalid";
-  const auto run = run_command(launcher(2, 1, 3, "--timeout 1s"));
-  EXPECT_EQ(run.code(), 5);
+  const auto run = run_command(launcher(2, 1, 3, "--timeout 1s")).with_code(5);
   EXPECT_EQ(count_of("no connection to no-such-host.invalid", run.err), 1) << run.err;
   EXPECT_THAT(run.err, Not(HasSubstr("frame #")));
   EXPECT_LE(count_of("\n", run.err), 4) << run.err;
@@ -60,8 +55,7 @@ TEST_F(TrainMeeting, AMasterWithoutAnAddressIsNamedOnce) {
 TEST_F(TrainMeeting, WorldsOfAnotherSizeAreToldApart) {
   Command first(launcher(2, 0, 1)), second(launcher(2, 1, 2));
   for (Command* command : {&first, &second}) {
-    const auto run = command->wait();
-    EXPECT_EQ(run.code(), 2) << run.err;
+    const auto run = command->wait().with_code(2);
     EXPECT_THAT(run.err, HasSubstr("has a world of 4 ranks, rank 0 at 127.0.0.1:"));
     EXPECT_LE(count_of("\n", run.err), 4) << run.err;
   }
@@ -70,8 +64,7 @@ TEST_F(TrainMeeting, WorldsOfAnotherSizeAreToldApart) {
 TEST_F(TrainMeeting, TwoHostsOfOneNumberAreToldApart) {
   Command first(launcher(3, 0, 1)), second(launcher(3, 1, 1)), third(launcher(3, 1, 1));
   for (Command* command : {&first, &second, &third}) {
-    const auto run = command->wait();
-    EXPECT_EQ(run.code(), 2) << run.err;
+    const auto run = command->wait().with_code(2);
     EXPECT_THAT(run.err, HasSubstr("two processes are rank 1 of the world at 127.0.0.1:"));
   }
 }
@@ -98,9 +91,7 @@ TEST_F(TrainMeeting, GarbageAtThePortShowsNoFrames) {
   send_garbage(port_);
   Command second(launcher(2, 1, 1));
   for (Command* command : {&first, &second}) {
-    const auto run = command->wait();
-    EXPECT_EQ(run.code(), 0) << run.err;
-    EXPECT_THAT(run.err, Not(HasSubstr("frame #")));
+    EXPECT_THAT(command->wait().with_code(0).err, Not(HasSubstr("frame #")));
   }
 }
 

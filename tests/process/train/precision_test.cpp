@@ -78,8 +78,7 @@ class AutoPrecision : public ::testing::Test {
 
 TEST_F(AutoPrecision, FollowsTheProcessorAndIsReported) {
   const Processor fast("2.5");
-  const Ended ended = run("--precision auto --nproc-per-node 2");
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  const Ended ended = run("--precision auto --nproc-per-node 2").with_code(0);
   EXPECT_EQ(summary()["precision"], "bf16-mixed");
   EXPECT_EQ(summary()["precision_asked"], "auto");
   EXPECT_THAT(ended.err.substr(0, ended.err.find('\n')), HasSubstr("bf16-mixed (auto)"));
@@ -90,8 +89,7 @@ TEST_F(AutoPrecision, AResumeOnAnotherProcessorKeepsThePrecision) {
   ASSERT_EQ(run("--precision auto").code(), 0);
   EXPECT_EQ(summary()["precision"], "32");
   Processor::set("8");
-  const Ended ended = run("--precision auto --resume auto --max-steps 4");
-  ASSERT_EQ(ended.code(), 0) << ended.err;
+  run("--precision auto --resume auto --max-steps 4").with_code(0);
   EXPECT_EQ(summary()["precision"], "32");
   EXPECT_EQ(summary()["steps"], 4);
 }
@@ -104,8 +102,7 @@ TEST_F(AutoPrecision, TheSlowerChoiceIsReported) {
   EXPECT_FALSE(summary().contains("precision_asked"));
   std::filesystem::remove_all(output());
   Processor::set("0.2");
-  const Ended slow = run("--precision bf16-mixed");
-  ASSERT_EQ(slow.code(), 0) << slow.err;
+  const Ended slow = run("--precision bf16-mixed").with_code(0);
   EXPECT_THAT(slow.err, HasSubstr("multiplies in bfloat16 only 0.2 times as fast as in float32"));
 }
 

@@ -15,6 +15,8 @@
 namespace lockstep::testing {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -31,9 +33,7 @@ class TrainRefusal : public ::testing::Test {
 };
 
 TEST_F(TrainRefusal, UnknownFlagsAndValues) {
-  const auto ended = run("--bach-size 3");
-  EXPECT_EQ(ended.code(), 2);
-  EXPECT_THAT(ended.err, HasSubstr("--batch-size"));
+  EXPECT_THAT(run("--bach-size 3").with_code(2).err, HasSubstr("--batch-size"));
   EXPECT_EQ(run("--nproc-per-node 2 --epochs 0").code(), 2);
   EXPECT_EQ(run("--model mnist-smal").code(), 2);
   EXPECT_EQ(run("--data minst").code(), 2);
@@ -48,8 +48,7 @@ TEST_F(TrainRefusal, UnknownFlagsAndValues) {
 
 TEST_F(TrainRefusal, L1L2WhatNoModelMemoryOrMachineCanDo) {
   const auto refused = [&](const std::string& flags) {
-    const auto ended = run("--data mock --precision auto --max-steps 1 " + flags);
-    EXPECT_EQ(ended.code(), 2) << ended.err;
+    const auto ended = run("--data mock --precision auto --max-steps 1 " + flags).with_code(2);
     EXPECT_EQ(count_of("\n", ended.err), 1) << ended.err;
     EXPECT_FALSE(std::filesystem::exists(output()));
     return ended.err;
@@ -96,25 +95,21 @@ TEST_F(TrainRefusal, M5AnEmptyRankNeverTrainsAlone) {
 TEST_F(TrainRefusal, AFolderThatHoldsARun) {
   std::filesystem::create_directories(output());
   std::ofstream(output() + "/metrics.jsonl") << "precious\n";
-  const auto ended = run("--nproc-per-node 2 --epochs 1");
-  EXPECT_EQ(ended.code(), 2);
+  const auto ended = run("--nproc-per-node 2 --epochs 1").with_code(2);
   EXPECT_THAT(ended.err, HasSubstr("name a new or empty folder"));
   EXPECT_EQ(contents(output() + "/metrics.jsonl"), "precious\n");
 }
 
 TEST_F(TrainRefusal, DataThatIsMissingOrCut) {
   std::filesystem::resize_file(data_.file("t10k-images-idx3-ubyte"), 1000);
-  const auto cut = run("--nproc-per-node 2");
-  EXPECT_EQ(cut.code(), 3);
-  EXPECT_THAT(cut.err, HasSubstr("t10k-images-idx3-ubyte"));
+  EXPECT_THAT(run("--nproc-per-node 2").with_code(3).err, HasSubstr("t10k-images-idx3-ubyte"));
   std::filesystem::remove(data_.file("train-labels-idx1-ubyte"));
   EXPECT_EQ(run("").code(), 3);
 }
 
 TEST_F(TrainRefusal, ACheckpointIsNoFileOfWeights) {
   const std::string checkpoint = LOCKSTEP_WEIGHTS_DATA "/checkpoint.pt";
-  const auto ended = run("--pretrained " + checkpoint);
-  EXPECT_EQ(ended.code(), 3);
+  const auto ended = run("--pretrained " + checkpoint).with_code(3);
   EXPECT_THAT(ended.err, HasSubstr("lockstep convert " + checkpoint +
                                    " weights.safetensors --only \"model\" (7 tensors)"));
 }
@@ -146,8 +141,7 @@ TEST_F(TrainRefusal, AFolderThatCannotBeMade) {
 
 TEST_F(TrainRefusal, ADiskThatFillsUpInTheRun) {
   const FileSizeLimit limit(2000);
-  const auto ended = run("--max-steps 1000 --log-interval 1 --val-interval 0");
-  EXPECT_EQ(ended.code(), 4) << ended.err;
+  const auto ended = run("--max-steps 1000 --log-interval 1 --val-interval 0").with_code(4);
   EXPECT_THAT(ended.err, HasSubstr("metrics.jsonl"));
 }
 
@@ -167,8 +161,7 @@ TEST_F(TrainRefusal, ALossThatIsNotFinite) {
 
 TEST_F(TrainRefusal, ADryRunWritesNothing) {
   for (const std::string ranks : {"1", "2"}) {
-    const auto ended = run("--nproc-per-node " + ranks + " --dry-run");
-    EXPECT_EQ(ended.code(), 0) << ended.err;
+    const auto ended = run("--nproc-per-node " + ranks + " --dry-run").with_code(0);
     EXPECT_THAT(ended.out, HasSubstr("Would train mnist-small on mnist"));
     EXPECT_THAT(ended.out, HasSubstr("402442 parameters"));
     EXPECT_FALSE(std::filesystem::exists(output()));
@@ -178,11 +171,9 @@ TEST_F(TrainRefusal, ADryRunWritesNothing) {
 }
 
 TEST_F(TrainRefusal, ADryRunTriesWeightsAndFrozenParameters) {
-  const auto frozen = run("--dry-run --freeze 0.*");
-  EXPECT_EQ(frozen.code(), 0) << frozen.err;
+  const auto frozen = run("--dry-run --freeze 0.*").with_code(0);
   EXPECT_THAT(frozen.out, HasSubstr("frozen: 2 of 6 parameters"));
-  const auto unknown = run("--dry-run --freeze layer9.*");
-  EXPECT_EQ(unknown.code(), 2);
+  const auto unknown = run("--dry-run --freeze layer9.*").with_code(2);
   EXPECT_THAT(unknown.err, HasSubstr("--freeze matches no parameter: layer9.*"));
   const auto missing = run("--dry-run --pretrained " + folder_.file("none.safetensors"));
   EXPECT_NE(missing.code(), 0);
@@ -190,9 +181,44 @@ TEST_F(TrainRefusal, ADryRunTriesWeightsAndFrozenParameters) {
 }
 
 TEST_F(TrainRefusal, HelpIsNotARefusal) {
-  const auto ended = train("--help");
-  EXPECT_EQ(ended.code(), 0);
-  EXPECT_THAT(ended.out, HasSubstr("--nproc-per-node"));
+  EXPECT_THAT(train("--help").with_code(0).out, HasSubstr("--nproc-per-node"));
+}
+
+// What `--device` and `lockstep env --check-devices` say where there is no GPU: here none is
+// visible, whatever this host has.
+
+const Words kNoGpu = {"CUDA_VISIBLE_DEVICES="};
+
+// Which one depends on the LibTorch and the driver of this host.
+const auto kSaysWhatToDo = AnyOf(HasSubstr("./dev setup --gpu"), HasSubstr("NVIDIA driver"));
+
+TEST(DeviceRefusal, AGpuThatIsDemandedAndNotThere) {
+  const TemporaryFolder folder;
+  const auto ended =
+      run_command(words("train --model toy --data mock --max-steps 1 --device cuda --output " +
+                        folder.file("run")),
+          kNoGpu);
+  EXPECT_EQ(ended.code(), 4) << ended.err;
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("train: --device cuda: "), kSaysWhatToDo));
+  EXPECT_FALSE(std::filesystem::exists(folder.file("run")));
+}
+
+TEST(DeviceRefusal, ADeviceThatLibTorchDoesNotKnow) {
+  const TemporaryFolder folder;
+  const auto ended =
+      train("--model toy --data mock --max-steps 1 --device cudo --output " + folder.file("run"));
+  EXPECT_EQ(ended.code(), 2) << ended.err;
+  EXPECT_THAT(
+      ended.err, HasSubstr("LibTorch knows no device cudo; name it as cpu, cuda or cuda:1"));
+  EXPECT_FALSE(std::filesystem::exists(folder.file("run")));
+}
+
+TEST(DeviceRefusal, ASelfTestOfNothing) {
+  const auto ended = run_command({"env", "--check-devices"}, kNoGpu).with_code(4);
+  EXPECT_THAT(ended.err, HasSubstr("env: there is no accelerator to check"));
+  const auto demanded = run_command({"env", "--check-devices", "--device", "cuda"}, kNoGpu);
+  EXPECT_EQ(demanded.code(), 4) << demanded.err;
+  EXPECT_THAT(demanded.err, AllOf(HasSubstr("--device cuda: "), kSaysWhatToDo));
 }
 
 }  // namespace

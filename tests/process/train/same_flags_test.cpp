@@ -67,13 +67,16 @@ TEST_P(SameFlags, ADifferenceIsNamedAtTheStart) {
   const std::string& more = GetParam();
   const std::string name = more.substr(0, more.find(' '));
   expect_refusal(by_variables("", more), name);
-  expect_refusal(by_nodes(more, ""), name);
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, SameFlags,
     ::testing::Values("--batch-size 8", "--seed 7", "--smoothing 0.1", "--precision auto",
         "--grad-accum-steps 2", "--augment crop-flip", "--lr 0.5", "--opt sgd", "--clip-grad 1",
         "--max-steps 2", "--val-interval 0", "--resume auto", "--parallel pp"));
+
+TEST_F(SameFlags, ADifferenceBetweenLaunchersIsNamedToo) {
+  expect_refusal(by_nodes("--batch-size 8", ""), "--batch-size");
+}
 
 TEST_F(SameFlags, WhatEachRankMayHaveOfItsOwnMayDiffer) {
   const Pair ended = by_variables("--workers 1 --json", "--progress none --workers 0");

@@ -13,8 +13,7 @@
 #include <sys/resource.h>
 #include <thread>
 
-#include "tests/process/train/idx_files.h"
-#include "tests/process/train/resumable_run.h"
+#include "tests/process/train/run_folder.h"
 #include "tests/train/file_size_limit.h"
 
 #include "lockstep/core/file_descriptor.h"
@@ -30,25 +29,8 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
-class TrainSnapshot : public ::testing::Test {
+class TrainSnapshot : public RunFolder {
  protected:
-  // Forty steps, in two epochs.
-  std::string flags(const std::string& more = "") const {
-    return "--model mnist-small --epochs 2 --batch-size 16 --log-interval 1 "
-           "--snapshot-interval 5steps " +
-           data_.flag() + " " + more;
-  }
-
-  // So slow that a test can act in the midst of it: thousands of steps.
-  std::string long_flags(const std::string& more = "") const {
-    return flags("--repeat 2000 --epochs 1 " + more);
-  }
-
-  // Waits until a run has saved.
-  static void wait_for_snapshot(const ResumableRun& run, Command& command) {
-    command.wait_until([&] { return fs::exists(run.file("snapshots/LATEST")); });
-  }
-
   // Starts a run and sends it a signal once it has saved.
   static Ended signalled(const ResumableRun& run, int signal) {
     Command command = run.start();
@@ -70,16 +52,13 @@ class TrainSnapshot : public ::testing::Test {
     EXPECT_NE(command.wait().code(), 0);
     ASSERT_TRUE(eventually([&] { return run.processes().empty(); }));
   }
-
-  IdxFiles data_{320, 64};
 };
 
 class TrainSignal : public TrainSnapshot, public ::testing::WithParamInterface<std::string> {};
 
 TEST_P(TrainSignal, StopsARunThatThenGoesOn) {
   const ResumableRun run(long_flags(GetParam()));
-  const Ended stopped = signalled(run, SIGTERM);
-  EXPECT_EQ(stopped.code(), 75) << stopped.err;
+  signalled(run, SIGTERM).with_code(75);
   const Json summary = run.summary();
   EXPECT_EQ(summary["stopped_by"], "signal");
   EXPECT_EQ(summary["exit"], 75);
@@ -139,11 +118,13 @@ TEST_F(TrainSnapshot, ASpentTimeBudgetLeavesACompleteSnapshot) {
 }
 
 // The limit lets the model be written, not the optimizer's state, which is twice as large.
-TEST_F(TrainSnapshot, AFullDiskCostsAWarningOnly) {
+TEST_F(TrainSnapshot, AFullDiskCostsAWarningUnlessSnapshotsAreRequired) {
   const ResumableRun run(flags());
   kill_early(run);
   const auto before = run.newest();
   const FileSizeLimit limit(3 * fs::file_size(before.path / "model.safetensors") / 2);
+  EXPECT_THAT(run.attempt("--snapshot-required").with_code(4).err, HasSubstr("File too large"));
+  EXPECT_EQ(run.newest().path, before.path);
   const Ended ended = run.complete();
   EXPECT_THAT(
       ended.err, AllOf(HasSubstr("optimizer"), HasSubstr("File too large"), HasSubstr("snapshot")));
@@ -167,26 +148,13 @@ TEST_F(TrainSnapshot, ADiskThatIsFullForAWhileCostsNothing) {
   ASSERT_TRUE(command.wait_until(
       [&] { return count_of("the weights of the best epoch wait", command.err()) > 0; }));
   ASSERT_EQ(::prlimit(command.pid(), RLIMIT_FSIZE, &before, nullptr), 0);
-  const Ended ended = command.wait();
-  EXPECT_EQ(ended.code(), 0) << ended.err;
+  command.wait().with_code(0);
   EXPECT_TRUE(run.outcome() == undisturbed.outcome());
 }
 
-TEST_F(TrainSnapshot, AFullDiskEndsARunThatRequiresSnapshots) {
-  const ResumableRun run(flags());
-  kill_early(run);
-  const auto before = run.newest();
-  const FileSizeLimit limit(3 * fs::file_size(before.path / "model.safetensors") / 2);
-  const Ended ended = run.attempt("--snapshot-required");
-  EXPECT_EQ(ended.code(), 4) << ended.err;
-  EXPECT_THAT(ended.err, HasSubstr("File too large"));
-  EXPECT_EQ(run.newest().path, before.path);
-}
-
 TEST_F(TrainSnapshot, ABrokenOneIsSkippedAndNamed) {
-  const ResumableRun undisturbed(flags());
-  undisturbed.complete();
-  const ResumableRun run(flags());
+  const ResumableRun undisturbed(flags()), run(flags());
+  EXPECT_THAT(undisturbed.complete().err, HasSubstr("training starts anew"));
   kill_early(run);
   const fs::path broken = run.newest().path;
   const auto size = static_cast<std::streamoff>(fs::file_size(broken / "model.safetensors"));
@@ -201,45 +169,27 @@ TEST_F(TrainSnapshot, ABrokenOneIsSkippedAndNamed) {
   EXPECT_TRUE(run.newest().refused.empty()) << "it was replaced or removed";
 }
 
-TEST_F(TrainSnapshot, WithoutAnyTrainingStartsAnewAndSaysSo) {
-  const ResumableRun run(flags("--max-steps 3"));
-  const Ended ended = run.complete();
-  EXPECT_THAT(ended.err, HasSubstr("training starts anew"));
-}
-
 TEST_F(TrainSnapshot, ANamedRunWithoutAUsableOneIsRefused) {
   const ResumableRun run(flags());
   const TemporaryFolder none;
-  const Ended empty = run.attempt("--resume " + none.str());
-  EXPECT_EQ(empty.code(), 3);
+  const Ended empty = run.attempt("--resume " + none.str()).with_code(3);
   EXPECT_THAT(empty.err, AllOf(HasSubstr("no complete snapshot"), HasSubstr(none.str())));
-  const Ended missing = run.attempt("--resume " + none.str() + "/missing");
-  EXPECT_EQ(missing.code(), 3);
+  run.attempt("--resume " + none.str() + "/missing").with_code(3);
   EXPECT_FALSE(fs::exists(run.output() + "/metrics.jsonl")) << "nothing was begun";
 }
 
 TEST_F(TrainSnapshot, AnotherTrainingIsRefusedWithAllDifferences) {
   const ResumableRun run(flags());
   kill_early(run);
-  const Ended ended = run.attempt("--lr 0.5 --batch-size 8 --nproc-per-node 2");
-  EXPECT_EQ(ended.code(), 3) << ended.err;
+  EXPECT_THAT(run.attempt("--resume never").with_code(2).err, HasSubstr("--resume auto"));
+  const Ended ended = run.attempt("--lr 0.5 --batch-size 8 --nproc-per-node 2").with_code(3);
   EXPECT_THAT(ended.err, HasSubstr("is of another training"));
   const std::string logged =
       contents(run.file("logs/rank-0.log")) + contents(run.file("logs/rank-1.log"));
   EXPECT_THAT(
       logged, AllOf(HasSubstr("--lr:"), HasSubstr("--batch-size: the snapshot has 16, now 8")));
   data_.write(160, 64);
-  const Ended other = run.attempt();
-  EXPECT_EQ(other.code(), 3) << other.err;
-  EXPECT_THAT(other.err, AllOf(HasSubstr("320"), HasSubstr("160")));
-}
-
-TEST_F(TrainSnapshot, AFolderOfARunIsNotOverwritten) {
-  const ResumableRun run(flags());
-  kill_early(run);
-  const Ended ended = run.attempt("--resume never");
-  EXPECT_EQ(ended.code(), 2);
-  EXPECT_THAT(ended.err, HasSubstr("--resume auto"));
+  EXPECT_THAT(run.attempt().with_code(3).err, AllOf(HasSubstr("320"), HasSubstr("160")));
 }
 
 // As that of a host that went down, whose lease on a file server has not ended.
@@ -257,8 +207,7 @@ TEST_F(TrainSnapshot, ARestartWaitsForTheLockOfTheDead) {
     return count_of("waiting for " + run.output(), command.err()) > 0;
   })) << "the ranks are there again";
   file = FileDescriptor();
-  const Ended ended = command.wait();
-  EXPECT_EQ(ended.code(), 0) << ended.err;
+  command.wait().with_code(0);
   EXPECT_EQ(run.summary()["steps"], 400);
   EXPECT_EQ(run.summary()["restarts"], 1);
 }
@@ -274,9 +223,7 @@ TEST_P(TrainRestart, TheLauncherGoesOnAfterARankHasDied) {
   const pid_t victim = run.rank(GetParam());
   ASSERT_GT(victim, 0);
   ASSERT_EQ(::kill(victim, SIGKILL), 0);
-  const Ended ended = command.wait();
-  EXPECT_EQ(ended.code(), 0) << ended.err;
-  EXPECT_THAT(ended.err, HasSubstr("rank " + std::to_string(GetParam())));
+  EXPECT_THAT(command.wait().with_code(0).err, HasSubstr("rank " + std::to_string(GetParam())));
   EXPECT_EQ(run.summary()["restarts"], 1);
   EXPECT_TRUE(undisturbed.summary()["recovery_seconds"].is_null());
   ASSERT_TRUE(run.summary()["recovery_seconds"].is_number()) << run.summary();

@@ -5,7 +5,6 @@
 #include <csignal>
 #include <filesystem>
 #include <gmock/gmock.h>
-#include <nlohmann/json.hpp>
 
 #include "tests/process/train/resumable_run.h"
 
@@ -59,18 +58,14 @@ class StopPhase : public ::testing::TestWithParam<StopWay> {
 
   Ended stopped(const ResumableRun& run, Command& command) const {
     command.signal(SIGTERM);
-    Ended ended = command.wait();
-    EXPECT_EQ(ended.code(), 75) << ended.err;
+    const Ended ended = command.wait().with_code(75);
     EXPECT_EQ(count_of("stopped by a signal; start it again", ended.err), 1) << ended.err;
     EXPECT_TRUE(run.processes().empty()) << "a process was left";
     EXPECT_TRUE(run.newest().refused.empty());
     return ended;
   }
 
-  void complete(const ResumableRun& run) const {
-    const Ended ended = start(run).wait();
-    ASSERT_EQ(ended.code(), 0) << ended.err;
-  }
+  void complete(const ResumableRun& run) const { start(run).wait().with_code(0); }
 
   IdxFiles data_{64, 16000};
   std::string snapshots_ = "none";
@@ -160,8 +155,7 @@ TEST_P(StopRestart, IsAStopLikeAnyOther) {
   command.wait_until(
       [&] { return command.err().find("was killed by SIGKILL") != std::string::npos; });
   command.signal(SIGTERM);
-  const Ended ended = command.wait();
-  EXPECT_EQ(ended.code(), 75) << ended.err;
+  command.wait().with_code(75);
   EXPECT_TRUE(run.processes().empty());
   EXPECT_FALSE(run.newest().path.empty());
   complete(run);
@@ -176,9 +170,7 @@ TEST_P(StopRestart, OfOneRankBeforeTheyHaveMetStopsAll) {
   Command command = start(run);
   command.wait_until([&] { return run.rank(1) > 0; });
   ::kill(run.rank(1), SIGTERM);
-  const Ended ended = command.wait();
-  EXPECT_EQ(ended.code(), 75) << ended.err;
-  EXPECT_THAT(ended.err, ::testing::Not(HasSubstr("failed")));
+  EXPECT_THAT(command.wait().with_code(75).err, ::testing::Not(HasSubstr("failed")));
   EXPECT_TRUE(run.processes().empty());
 }
 
