@@ -27,8 +27,13 @@ using ::testing::HasSubstr;
 using Options = DistributedDataParallelOptions;
 using testing::constant;
 using testing::expect_same_on_all_ranks;
+using testing::local_pass;
+using testing::make;
 using testing::message_of;
 using testing::one_each;
+using testing::scalar_layer;
+using testing::with_replicas;
+using testing::with_unused;
 using torch::nn::Linear;
 using torch::nn::LinearOptions;
 
@@ -169,16 +174,11 @@ TEST(Join, AnExceptionOfTheBodyPassesThrough) {
 }
 
 TEST(Join, D5AccumulatedGradientsAreShadowedToo) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Linear net = testing::scalar_layer();
-    DistributedDataParallel model(net, group);
+  with_replicas(2, scalar_layer, {}, [](Linear& net, auto& model, auto& group) {
     model.join([&] {
       for (int step = 0; step <= group.rank(); ++step) {
         net->zero_grad();
-        {
-          auto accumulate = model.no_sync();
-          model(constant({1, 1}, 4)).sum().backward();
-        }
+        local_pass(model, constant({1, 1}, 4));
         model.reduce_accumulated();
         EXPECT_EQ(net->weight.grad().item<float>(), step == 0 ? 4 : 2);
       }
@@ -276,7 +276,7 @@ TEST(JoinMatrix, J3NobodyHangsAndAllModelsEndEqual) {
 
 TEST(JoinMatrix, J3WithUnusedParametersAndStaticGraphs) {
   for (const Uneven& row : kMatrix) {
-    expect_no_hang(row, one_each().find_unused_parameters(true), [] { return Tasks(); });
+    expect_no_hang(row, with_unused(), [] { return Tasks(); });
     // A rank that never trained could not show what it uses.
     if (row.early_steps > 0)
       expect_no_hang(row, one_each().static_graph(true), [] { return Tasks(); });
@@ -285,9 +285,7 @@ TEST(JoinMatrix, J3WithUnusedParametersAndStaticGraphs) {
 
 // A rank that has ended still has the gradients of its last pass; they are no use of this one.
 TEST(JoinMatrix, D6WhatOnlyAnEndedRankOnceUsedStaysUndefined) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Tasks net;
-    DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
+  with_replicas(2, make<Tasks>, with_unused(), [](Tasks& net, auto& model, auto& group) {
     model.join([&] {
       for (int step = 0; step <= group.rank(); ++step) {
         net->zero_grad();
