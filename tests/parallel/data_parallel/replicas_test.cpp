@@ -37,6 +37,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
+using testing_data_parallel::computing;
 using testing_data_parallel::expect_close;
 using testing_data_parallel::twin;
 using torch::Tensor;
@@ -240,16 +241,12 @@ TEST(Replicas, RefuseAModuleElsewhereThanTheFirstPlaceR3) {
       ThrowsMessage<InvalidArgument>(HasSubstr("at least one place")));
 }
 
-struct ModesImpl : torch::nn::Cloneable<ModesImpl> {
-  void reset() override {}
-  std::tuple<bool, bool, at::ScalarType> forward(const Tensor& input) {
-    return {torch::GradMode::is_enabled(), c10::InferenceMode::is_enabled(),
-        at::mm(input, input).scalar_type()};
-  }
-};
-
 TEST(Replicas, ComputeInTheModesOfTheCallerR5) {
-  DataParallel model(std::make_shared<ModesImpl>(), testing::places(2));
+  DataParallel model(computing(+[](const Tensor& input) {
+    return std::make_tuple(torch::GradMode::is_enabled(), c10::InferenceMode::is_enabled(),
+        at::mm(input, input).scalar_type());
+  }),
+      testing::places(2));
   const auto square = [&] { return model(at::ones({2, 1})); };
   EXPECT_EQ(square(), std::make_tuple(true, false, at::kFloat));
   {
@@ -289,19 +286,13 @@ TEST(Replicas, DoNotGrowOver100StepsR6) {
   EXPECT_LT(after, before + 64 * 256 * 4);
 }
 
-/// Throws the given exception in every replica but the first.
-template <typename Thrown>
-struct ThrowingImpl : torch::nn::Cloneable<ThrowingImpl<Thrown>> {
-  void reset() override {}
-  Tensor forward(const Tensor& input, const std::function<Thrown()>& make) {
-    if (input[0].item<int>() > 0) throw make();
-    return input;
-  }
-};
-
+// Throws it in every replica but the first.
 template <typename Thrown>
 void throw_in_the_second(const std::function<Thrown()>& make) {
-  DataParallel model(std::make_shared<ThrowingImpl<Thrown>>(),
+  DataParallel model(computing(+[](const Tensor& input, const std::function<Thrown()>& thrown) {
+    if (input[0].item<int>() > 0) throw thrown();
+    return input;
+  }),
       {Place{}, Place{torch::kCPU, testing::places(1)[0].cores}});
   EXPECT_NO_THROW(model(torch::tensor({0, 0}), make));
   model(torch::tensor({0, 1}), make);
@@ -346,16 +337,13 @@ TEST(Exceptions, OfLibTorchHaveTheNumberAndTrainingGoesOnR5) {
 }
 
 TEST(Exceptions, ArriveWhenAllReplicasHaveFinishedR5) {
-  struct SlowImpl : torch::nn::Cloneable<SlowImpl> {
-    void reset() override {}
-    Tensor forward(const Tensor& input, std::atomic<int>* finished) {
-      if (input[0].item<int>() == 0) throw std::runtime_error("at once");
-      std::this_thread::sleep_for(std::chrono::milliseconds(30));
-      ++*finished;
-      return input;
-    }
-  };
-  DataParallel model(std::make_shared<SlowImpl>(), testing::places(3));
+  DataParallel model(computing(+[](const Tensor& input, std::atomic<int>* ended) {
+    if (input[0].item<int>() == 0) throw std::runtime_error("at once");
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    ++*ended;
+    return input;
+  }),
+      testing::places(3));
   std::atomic<int> finished = 0;
   EXPECT_THROW(model(torch::tensor({0, 1, 2}), &finished), std::runtime_error);
   EXPECT_EQ(finished, 2);

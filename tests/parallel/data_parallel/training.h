@@ -10,12 +10,31 @@
 #include <vector>
 
 #include <ATen/ops/mse_loss.h>
+#include <torch/nn/cloneable.h>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 
 namespace lockstep::testing_data_parallel {
+
+/// A module that is a function, and so are its clones.
+template <typename Result, typename... Inputs>
+class ComputingImpl : public torch::nn::Cloneable<ComputingImpl<Result, Inputs...>> {
+ public:
+  explicit ComputingImpl(Result (*function)(Inputs...)) : function_(function) {}
+  void reset() override {}
+  Result forward(Inputs... inputs) { return function_(inputs...); }
+
+ private:
+  Result (*function_)(Inputs...);
+};
+
+///     DataParallel model(computing(+[](const Tensor& input) { return input.sum(); }), places);
+template <typename Result, typename... Inputs>
+auto computing(Result (*function)(Inputs...)) {
+  return std::make_shared<ComputingImpl<Result, Inputs...>>(function);
+}
 
 /// Returns another module with equal values.
 template <typename Module>

@@ -64,13 +64,14 @@ TEST(Owners, ZeroShardingIsEven) {
   }
 }
 
-TEST(Owners, LargestFirstToWhoHasLeast) {
+// The largest first, to the rank that has least; of several such to the first.
+TEST(Owners, AreTheRanksThatHaveLeast) {
   EXPECT_THAT(balanced_owners({{1, 2, 8, 4, 4}}, 2), ElementsAre(ElementsAre(1, 0, 0, 1, 1)));
-}
-
-TEST(Owners, TiesGoToTheFirst) {
   EXPECT_THAT(balanced_owners({{5, 5, 5}}, 3), ElementsAre(ElementsAre(0, 1, 2)));
   EXPECT_THAT(balanced_owners({{0, 0}}, 2), ElementsAre(ElementsAre(0, 0)));
+  EXPECT_THAT(balanced_owners({{3, 2}}, 4), ElementsAre(ElementsAre(0, 1)));
+  EXPECT_THAT(balanced_owners({}, 4), ElementsAre());
+  EXPECT_THROW(balanced_owners({{1}}, 0), InvalidArgument);
 }
 
 TEST(Owners, ZeroAGroupAddedLaterMovesNothing) {
@@ -79,13 +80,6 @@ TEST(Owners, ZeroAGroupAddedLaterMovesNothing) {
   EXPECT_EQ(after[0], before[0]);
   EXPECT_THAT(loads_of({{9, 7, 5, 3}, {10, 1, 1}}, 3), ElementsAre(10, 17, 9));
 }
-
-TEST(Owners, MoreRanksThanParameters) {
-  EXPECT_THAT(balanced_owners({{3, 2}}, 4), ElementsAre(ElementsAre(0, 1)));
-  EXPECT_THAT(balanced_owners({}, 4), ElementsAre());
-}
-
-TEST(Owners, NoRanksAreRefused) { EXPECT_THROW(balanced_owners({{1}}, 0), InvalidArgument); }
 
 void expect_own_state_only(ShardedOptimizer& optimizer, const ProcessGroup& world) {
   const auto owners = optimizer.owners();
@@ -276,33 +270,6 @@ auto making(const Options& options) {
   };
 }
 
-TEST(ShardedParity, W3Sgd) { expect_parity(making<torch::optim::SGD>(SGDOptions(0.1))); }
-
-TEST(ShardedParity, W3SgdWithNesterovMomentum) {
-  expect_parity(
-      making<torch::optim::SGD>(SGDOptions(0.1).momentum(0.9).nesterov(true).weight_decay(0.01)));
-}
-
-TEST(ShardedParity, W3Adam) {
-  expect_parity(making<torch::optim::Adam>(AdamOptions(0.01).weight_decay(0.1)));
-}
-
-TEST(ShardedParity, W3AdamW) {
-  expect_parity(making<torch::optim::AdamW>(AdamWOptions(0.01).amsgrad(true)));
-}
-
-TEST(ShardedParity, W3RmsProp) {
-  expect_parity(making<torch::optim::RMSprop>(
-      torch::optim::RMSpropOptions(0.01).momentum(0.9).centered(true)));
-}
-
-// Adagrad makes its state at construction, for all parameters.
-TEST(ShardedParity, W3Adagrad) {
-  expect_parity(making<torch::optim::Adagrad>(torch::optim::AdagradOptions(0.1)));
-}
-
-TEST(ShardedParity, W3OurFusedAdam) { expect_parity(making<nn::Adam>(AdamOptions(0.01))); }
-
 std::unique_ptr<torch::optim::Optimizer> with_two_groups(const std::vector<Tensor>& parameters) {
   std::vector<OptimizerParamGroup> groups;
   groups.emplace_back(std::vector<Tensor>(parameters.begin(), parameters.begin() + 3));
@@ -311,7 +278,18 @@ std::unique_ptr<torch::optim::Optimizer> with_two_groups(const std::vector<Tenso
   return std::make_unique<torch::optim::AdamW>(groups, AdamWOptions(0.01));
 }
 
-TEST(ShardedParity, ZeroGroupsKeepTheirOptions) { expect_parity(with_two_groups); }
+// Adagrad makes its state at construction, for all parameters.
+TEST(ShardedParity, W3OfEveryOptimizer) {
+  using namespace torch::optim;
+  expect_parity(making<SGD>(SGDOptions(0.1)));
+  expect_parity(making<SGD>(SGDOptions(0.1).momentum(0.9).nesterov(true).weight_decay(0.01)));
+  expect_parity(making<Adam>(AdamOptions(0.01).weight_decay(0.1)));
+  expect_parity(making<AdamW>(AdamWOptions(0.01).amsgrad(true)));
+  expect_parity(making<RMSprop>(RMSpropOptions(0.01).momentum(0.9).centered(true)));
+  expect_parity(making<Adagrad>(AdagradOptions(0.1)));
+  expect_parity(making<nn::Adam>(AdamOptions(0.01)));
+  expect_parity(with_two_groups);  // each keeps its options
+}
 
 TEST(ShardedParity, ZeroOptionsMayChangeBetweenSteps) {
   testing::run_ranks(3, [](const ProcessGroup& world) {

@@ -27,21 +27,15 @@ std::string picture(ScheduleKind kind, int stages, int micro_batches) {
       "\n", to_table(simulate(make_schedule(kind, stages, stages, micro_batches), kUnit)));
 }
 
-TEST(Timetable, GPipeOfTwoStagesAndFourMicroBatches) {
+TEST(Timetable, PicturesOfGPipeAndOneForwardOneBackward) {
   EXPECT_EQ(picture(kGPipe, 2, 4), R"(
 stage 0  F0 F1 F2 F3  .  . B0 B1 B2 B3
 stage 1   . F0 F1 F2 F3 B0 B1 B2 B3  .
 )");
-}
-
-TEST(Timetable, OneForwardOneBackwardOfTwoStagesAndFourMicroBatches) {
   EXPECT_EQ(picture(k1F1B, 2, 4), R"(
 stage 0  F0 F1  . B0 F2 B1 F3 B2  . B3
 stage 1   . F0 B0 F1 B1 F2 B2 F3 B3  .
 )");
-}
-
-TEST(Timetable, OneForwardOneBackwardOfFourStagesAndEightMicroBatches) {
   EXPECT_EQ(picture(k1F1B, 4, 8), R"(
 stage 0  F0 F1 F2 F3  .  .  . B0 F4 B1 F5 B2 F6 B3 F7 B4  . B5  . B6  . B7
 stage 1   . F0 F1 F2  .  . B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5  . B6  . B7  .
