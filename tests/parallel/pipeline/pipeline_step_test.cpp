@@ -227,23 +227,6 @@ TEST(PipelineFaults, P3Recomputation) {
   EXPECT_EQ(recomputed(Checkpoint::kAlways, false), 0);
 }
 
-TEST(PipelineFaults, P3GradientsAreTheSameWithRecomputation) {
-  for (const auto kind : {ScheduleKind::kGPipe, ScheduleKind::k1F1B, ScheduleKind::kZeroBubble}) {
-    auto net = testing::make_chain({3, 4, 4, 2});
-    auto serial = testing::copy_of(net);
-    const auto input = torch::randn({5, 3}, torch::kDouble);
-    const auto target = torch::randn({5, 2}, torch::kDouble);
-    Pipeline pipeline(layers_of(net), {2, 3}, testing::places(2),
-        PipelineOptions().schedule(kind).checkpoint(Checkpoint::kAlways));
-    pipeline.step(input, target, testing::mean_loss);
-    testing::mean_loss(serial->forward(input), target).backward();
-    testing::expect_same_gradients(*net, *serial);
-    net->zero_grad();
-    testing::loss_there(pipeline(input), target).backward();
-    testing::expect_same_gradients(*net, *serial);
-  }
-}
-
 class InPlaceImpl : public torch::nn::Module {
  public:
   torch::Tensor forward(torch::Tensor input) { return input.mul_(2); }
