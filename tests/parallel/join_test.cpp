@@ -232,24 +232,20 @@ void expect_no_hang(const Uneven& row, const Options& options, Make make) {
   });
 }
 
-struct PlainImpl : torch::nn::Module {
-  PlainImpl() {
-    layers = register_module("layers", torch::nn::Sequential(Linear(2, 9), Linear(9, 3)));
+struct ChainImpl : torch::nn::Module {
+  explicit ChainImpl(torch::nn::Sequential net) {
+    layers = register_module("layers", std::move(net));
   }
   torch::Tensor forward(const torch::Tensor& input, int) { return layers->forward(input); }
   torch::nn::Sequential layers;
 };
-TORCH_MODULE(Plain);
+TORCH_MODULE(Chain);
 
-struct NormedImpl : torch::nn::Module {
-  NormedImpl() {
-    layers = register_module(
-        "layers", torch::nn::Sequential(Linear(2, 9), torch::nn::BatchNorm1d(9), Linear(9, 3)));
-  }
-  torch::Tensor forward(const torch::Tensor& input, int) { return layers->forward(input); }
-  torch::nn::Sequential layers;
-};
-TORCH_MODULE(Normed);
+Chain plain() { return Chain(torch::nn::Sequential(Linear(2, 9), Linear(9, 3))); }
+
+Chain normed() {
+  return Chain(torch::nn::Sequential(Linear(2, 9), torch::nn::BatchNorm1d(9), Linear(9, 3)));
+}
 
 /// Uses one of two tasks, another one per rank.
 struct TasksImpl : torch::nn::Module {
@@ -269,17 +265,16 @@ const std::vector<Uneven> kMatrix = {
 
 TEST(JoinMatrix, J3NobodyHangsAndAllModelsEndEqual) {
   for (const Uneven& row : kMatrix) {
-    expect_no_hang(row, one_each(), [] { return Plain(); });
-    expect_no_hang(row, one_each(), [] { return Normed(); });
+    expect_no_hang(row, one_each(), plain);
+    expect_no_hang(row, one_each(), normed);
   }
 }
 
 TEST(JoinMatrix, J3WithUnusedParametersAndStaticGraphs) {
   for (const Uneven& row : kMatrix) {
-    expect_no_hang(row, with_unused(), [] { return Tasks(); });
+    expect_no_hang(row, with_unused(), make<Tasks>);
     // A rank that never trained could not show what it uses.
-    if (row.early_steps > 0)
-      expect_no_hang(row, one_each().static_graph(true), [] { return Tasks(); });
+    if (row.early_steps > 0) expect_no_hang(row, one_each().static_graph(true), make<Tasks>);
   }
 }
 
@@ -307,17 +302,14 @@ TEST(JoinMatrix, D9ARankThatTrainsLateMustUseWhatTheOthersUsedIfTheGraphIsStatic
     const std::string text = message_of<std::exception>([&] {
       model(torch::ones({1, 2}), group.rank()).sum().backward();
     });
-    const auto heard = [&](const std::string& reason) {
-      return group.rank() == 1 ? reason : testing::as_heard(reason);
-    };
-    EXPECT_THAT(text, HasSubstr(heard("the graph changed: a.")));
-    EXPECT_THAT(text, HasSubstr(heard("of rank 1")));
+    EXPECT_THAT(text, HasSubstr(testing::heard("the graph changed: a.", 1, group)));
+    EXPECT_THAT(text, HasSubstr(testing::heard("of rank 1", 1, group)));
   });
 }
 
 TEST(JoinMatrix, J3WithHooks) {
   for (const Uneven& row : kMatrix) {
-    expect_no_hang(row, one_each().comm_hook(fp16_compress_hook), [] { return Plain(); });
+    expect_no_hang(row, one_each().comm_hook(fp16_compress_hook), plain);
   }
 }
 

@@ -368,18 +368,6 @@ TEST_F(BuffersUnderNoSync, FollowAfterJoin) {
   });
 }
 
-// Ranks that freeze different layers would wait for gradients that never come.
-TEST(GradientSync, FrozenParametersThatDifferAreNamed) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Linear layer(1, 1);
-    layer->weight.set_requires_grad(group.rank() == 0);
-    EXPECT_THAT(testing::message_of<InvalidArgument>(
-                    [&] { const DistributedDataParallel model(layer, group); }),
-        HasSubstr("number 0 is weight Float [1, 1] on rank 0 (2 in all) and weight (frozen) Float "
-                  "[1, 1] on rank 1"));
-  });
-}
-
 TEST(GradientSync, NamesOfSeveralModulesCarryTheirPrefixes) {
   testing::run_ranks(2, [](ProcessGroup group) {
     Linear layer(1 + group.rank(), 1);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <string>
 #include <vector>
 
 #include "tests/comm/group_factory.h"
@@ -68,6 +69,11 @@ template <typename Model, typename... Inputs>
 void local_pass(Model& model, const Inputs&... inputs) {
   const auto accumulate = model.no_sync();
   model(inputs...).sum().backward();
+}
+
+/// Returns what this rank reads when another, or itself, gives up for this reason.
+inline std::string heard(const std::string& reason, int from, const ProcessGroup& group) {
+  return group.rank() == from ? reason : as_heard(reason);
 }
 
 inline float gradient_of(const torch::nn::Linear& layer) {

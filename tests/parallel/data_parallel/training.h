@@ -73,8 +73,8 @@ inline void expect_same_state(const torch::nn::Module& actual, const torch::nn::
 
 /// Makes steps of SGD with momentum and a mean loss; returns the losses.
 template <typename Forward>
-std::vector<double> train(torch::nn::Module& module, const Forward& forward,
-    const torch::Tensor& inputs, const torch::Tensor& targets, int steps, double rate) {
+std::vector<double> train(torch::nn::Module& module, Forward&& forward, const torch::Tensor& inputs,
+    const torch::Tensor& targets, int steps, double rate) {
   torch::optim::SGD optimizer(module.parameters(), torch::optim::SGDOptions(rate).momentum(0.9));
   std::vector<double> losses;
   for (int step = 0; step < steps; ++step) {

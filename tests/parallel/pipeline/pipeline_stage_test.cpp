@@ -143,17 +143,13 @@ TEST(PipelineAccumulation, OverPlacesGivesTheGradientsOfAllPartsTogether) {
 TEST(PipelineAccumulation, OverRanksGivesTheGradientsOfAllPartsTogether) {
   const Problem problem = whole_problem();
   const auto serial = with_serial_gradients(problem);
-  const auto expected = serial->named_parameters();
   testing::run_ranks(2 * kReplicas, [&](const ProcessGroup& world) {
     const auto net = testing::copy_of(problem.net);
     const auto grid = make_pipeline_grid(world, 2);
     PipelineStage stage(layers_of(net), {3, 2}, grid.stages, PipelineOptions().chunks(3),
         grid.replicas, testing::this_device());
     accumulate(stage, problem, grid.replicas);
-    for (const auto& layer : stage.layers())
-      for (const auto& parameter : layer.value().ptr()->named_parameters())
-        testing::expect_close(parameter.value().grad(),
-            expected[layer.key() + "." + parameter.key()].grad(), 1e-10, parameter.key());
+    testing::expect_gradients_of(stage.layers(), *serial);
   });
 }
 

@@ -42,22 +42,15 @@ std::string text_of(const std::vector<Action>& actions) {
   return text;
 }
 
-TEST(Action, H3TextsParseAndPrintUnchanged) {
-  for (const char* text :
-      {"1F0", "2I1", "0W3", "0B3", "2SEND_B2", "1RECV_F1", "10SEND_F127", "3RECV_B0"}) {
-    EXPECT_EQ(to_string(parse_action(text)), text);
-  }
-}
-
 TEST(Action, H3TextsMeanStageKindAndMicroBatch) {
-  EXPECT_EQ(parse_action("1F0"), (Action{1, kForward, 0}));
-  EXPECT_EQ(parse_action("2I1"), (Action{2, kBackwardInput, 1}));
-  EXPECT_EQ(parse_action("0W3"), (Action{0, kBackwardWeight, 3}));
-  EXPECT_EQ(parse_action("0B3"), (Action{0, kBackward, 3}));
-  EXPECT_EQ(parse_action("2SEND_B2"), (Action{2, kSendBackward, 2}));
-  EXPECT_EQ(parse_action("1RECV_F1"), (Action{1, kReceiveForward, 1}));
-  EXPECT_EQ(parse_action("12SEND_F34"), (Action{12, kSendForward, 34}));
-  EXPECT_EQ(parse_action("4RECV_B5"), (Action{4, kReceiveBackward, 5}));
+  const std::pair<const char*, Action> cases[] = {{"1F0", {1, kForward, 0}},
+      {"2I1", {2, kBackwardInput, 1}}, {"0W3", {0, kBackwardWeight, 3}}, {"0B3", {0, kBackward, 3}},
+      {"2SEND_B2", {2, kSendBackward, 2}}, {"1RECV_F1", {1, kReceiveForward, 1}},
+      {"12SEND_F134", {12, kSendForward, 134}}, {"4RECV_B5", {4, kReceiveBackward, 5}}};
+  for (const auto& [text, action] : cases) {
+    EXPECT_EQ(parse_action(text), action);
+    EXPECT_EQ(to_string(action), text);
+  }
 }
 
 TEST(Action, OtherTextsAreRefusedAndRepeated) {
@@ -68,13 +61,10 @@ TEST(Action, OtherTextsAreRefusedAndRepeated) {
   }
 }
 
-TEST(Schedule, NamesAreThoseOfTheCommandLine) {
+TEST(Schedule, H6NamesAreThoseOfTheCommandLineAndOthersAreRepeated) {
   for (const char* name : {"sequential", "gpipe", "1f1b", "interleaved", "zero-bubble"}) {
     EXPECT_STREQ(name_of(schedule_kind(name)), name);
   }
-}
-
-TEST(Schedule, H6UnknownNameIsRepeatedWithThoseThatExist) {
   EXPECT_THAT(testing::message_of<InvalidArgument>([] { schedule_kind("2f2b"); }),
       AllOf(HasSubstr("'2f2b'"), HasSubstr("sequential, gpipe, 1f1b, interleaved, zero-bubble")));
 }
