@@ -25,8 +25,7 @@ std::vector<torch::Tensor> parameters_of(const torch::nn::Module& module);
 /// groups, as Python does.
 void list_once(std::vector<torch::optim::OptimizerParamGroup>& groups);
 
-/// An optimizer whose step a device can skip by a flag in its own memory, so that the host need not
-/// wait.
+/// An optimizer whose step a device can skip by a flag in its memory: the host need not wait.
 class SkippableStep {
  public:
   virtual ~SkippableStep() = default;

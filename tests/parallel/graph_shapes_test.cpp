@@ -40,6 +40,7 @@ using testing::one_each;
 using testing::scalar_layer;
 using testing::ThreeLayersImpl;
 using testing::with_replicas;
+using testing::with_static_graph;
 using testing::with_unused;
 using torch::nn::Linear;
 using torch::nn::LinearOptions;
@@ -361,9 +362,7 @@ struct SharedCheckpointImpl : ThreeLayersImpl {
 TORCH_MODULE(SharedCheckpoint);
 
 TEST(StaticGraph, ALayerOfTwoCheckpointedPartsIsAnErrorThatNamesTheRemedy) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    SharedCheckpoint net;
-    DistributedDataParallel model(net, group, with_unused());
+  with_replicas(2, make<SharedCheckpoint>, with_unused(), [](auto&, auto& model, auto&) {
     const std::string text = message_of<std::exception>([&] {
       model(torch::ones({1, 1})).sum().backward();
     });
@@ -375,7 +374,7 @@ TEST(StaticGraph, ALayerOfTwoCheckpointedPartsIsAnErrorThatNamesTheRemedy) {
 TEST(StaticGraph, D9ALayerOfTwoCheckpointedPartsIsAveragedIfTheGraphIsStatic) {
   testing::run_ranks(2, [](ProcessGroup group) {
     SharedCheckpoint net;
-    DistributedDataParallel model(net, group, one_each().static_graph(true));
+    DistributedDataParallel model(net, group, with_static_graph());
     for (int step = 0; step < 4; ++step) {
       net->zero_grad();
       model(constant({1, 1}, group.rank() + 1)).sum().backward();
@@ -392,7 +391,7 @@ TEST(StaticGraph, D9AStaticGraphThatUsesMoreOrLessThanBeforeIsAnError) {
   for (const bool is_deeper : {false, true}) {
     testing::run_ranks(2, [&](ProcessGroup group) {
       Choosing net;
-      DistributedDataParallel model(net, group, one_each().static_graph(true));
+      DistributedDataParallel model(net, group, with_static_graph());
       model(torch::ones({1, 1}), !is_deeper).sum().backward();
       EXPECT_THAT(message_of<std::exception>([&] {
         model(torch::ones({1, 1}), is_deeper).sum().backward();
@@ -441,9 +440,7 @@ TEST(StaticGraph, D10SearchingAndStaticEndEqualWithAnotherGraphPerRank) {
 }
 
 TEST(StaticGraph, D10BucketsOfAStaticGraphFollowRankZerosOrder) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Choosing net;
-    DistributedDataParallel model(net, group, one_each().static_graph(true));
+  with_replicas(2, make<Choosing>, with_static_graph(), [](auto&, auto& model, auto& group) {
     for (int step = 0; step < 2; ++step)
       model(torch::ones({1, 1}), group.rank() == 0).sum().backward();
     // Parameters: 0 first, 1 second, 2 third; rank 0's gradients come from second, then first.

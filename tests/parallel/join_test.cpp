@@ -33,6 +33,7 @@ using testing::message_of;
 using testing::one_each;
 using testing::scalar_layer;
 using testing::with_replicas;
+using testing::with_static_graph;
 using testing::with_unused;
 using torch::nn::Linear;
 using torch::nn::LinearOptions;
@@ -274,7 +275,7 @@ TEST(JoinMatrix, J3WithUnusedParametersAndStaticGraphs) {
   for (const Uneven& row : kMatrix) {
     expect_no_hang(row, with_unused(), make<Tasks>);
     // A rank that never trained could not show what it uses.
-    if (row.early_steps > 0) expect_no_hang(row, one_each().static_graph(true), make<Tasks>);
+    if (row.early_steps > 0) expect_no_hang(row, with_static_graph(), make<Tasks>);
   }
 }
 
@@ -293,9 +294,7 @@ TEST(JoinMatrix, D6WhatOnlyAnEndedRankOnceUsedStaysUndefined) {
 }
 
 TEST(JoinMatrix, D9ARankThatTrainsLateMustUseWhatTheOthersUsedIfTheGraphIsStatic) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Tasks net;
-    DistributedDataParallel model(net, group, one_each().static_graph(true));
+  with_replicas(2, make<Tasks>, with_static_graph(), [](auto&, auto& model, auto& group) {
     model.join([&] {
       if (group.rank() == 0) model(torch::ones({1, 2}), group.rank()).sum().backward();
     });

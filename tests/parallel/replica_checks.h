@@ -45,6 +45,8 @@ inline DistributedDataParallelOptions with_unused() {
   return one_each().find_unused_parameters(true);
 }
 
+inline DistributedDataParallelOptions with_static_graph() { return one_each().static_graph(true); }
+
 /// Runs the body with a net and its wrapper on every rank of a group.
 ///
 ///     with_replicas(2, make<Choosing>, one_each(), [](Choosing& net, auto& model, auto& group) {

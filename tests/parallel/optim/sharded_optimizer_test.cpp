@@ -124,7 +124,7 @@ TEST(ShardedOptimizer, ATiedParameterHasOneOwnerAndIsUpdatedOnce) {
     set_gradients(shared, 0);
     reference->step();
     optimizer.step();
-    for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(plain[i].equal(shared[i])) << i;
+    expect_equal(plain, shared);
     expect_own_state_only(optimizer, world);
   });
 }
@@ -255,10 +255,8 @@ void expect_parity(Make make) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
     testing::run_ranks(ranks, [&](const ProcessGroup& world) {
       Twin twin(world, make);
-      for (int step = 0; step < 5; ++step) {
-        twin.step(step, step == 2 ? 3 : SIZE_MAX);  // once a parameter has no gradient
-        EXPECT_TRUE(twin.parameters_are_equal()) << ranks << " ranks, step " << step;
-      }
+      for (int step = 0; step < 5; ++step)
+        twin.step_alike(step, step == 2 ? 3 : SIZE_MAX);  // once a parameter has no gradient
     });
   }
 }
@@ -299,8 +297,7 @@ TEST(ShardedParity, ZeroOptionsMayChangeBetweenSteps) {
         optimizer->param_groups()[1].options().set_lr(0.1 * (step + 1));
         static_cast<AdamWOptions&>(optimizer->param_groups()[0].options()).eps(1e-3 * (step + 1));
       }
-      twin.step(step);
-      EXPECT_TRUE(twin.parameters_are_equal());
+      twin.step_alike(step);
     }
   });
 }
@@ -310,10 +307,9 @@ TEST(ShardedParity, ZeroASchedulerOfLibTorchDrivesIt) {
     Twin twin(world, making<torch::optim::Adam>(AdamOptions(0.1)));
     torch::optim::StepLR of_plain(*twin.plain, 2, 0.1), of_sharded(twin.sharded, 2, 0.1);
     for (int step = 0; step < 5; ++step) {
-      twin.step(step);
+      twin.step_alike(step);
       of_plain.step();
       of_sharded.step();
-      EXPECT_TRUE(twin.parameters_are_equal());
     }
     EXPECT_LT(twin.sharded.param_groups()[0].options().get_lr(), 0.01);
   });
@@ -328,10 +324,7 @@ TEST(ShardedParity, ZeroGroupsMayBeAdded) {
     }
     twin.plain->add_param_group(OptimizerParamGroup({twin.plain_parameters.back()}));
     twin.sharded.add_param_group(OptimizerParamGroup({twin.sharded_parameters.back()}));
-    for (int step = 1; step < 4; ++step) {
-      twin.step(step);
-      EXPECT_TRUE(twin.parameters_are_equal());
-    }
+    for (int step = 1; step < 4; ++step) twin.step_alike(step);
   });
 }
 
@@ -356,7 +349,7 @@ TEST(ShardedParity, ParametersOfSeveralTypes) {
       }
       plain.step();
       sharded.step();
-      for (std::size_t index = 0; index < a.size(); ++index) EXPECT_TRUE(a[index].equal(b[index]));
+      expect_equal(a, b);
     }
   });
 }
@@ -431,9 +424,8 @@ TEST(ShardedState, ZeroConsolidatedStateIsThatOfThePlainOptimizer) {
       } else {
         EXPECT_EQ(twin.sharded.state().size(), own);
       }
-      twin.step(3);
+      twin.step_alike(3);
       EXPECT_EQ(twin.sharded.state().size(), own);
-      EXPECT_TRUE(twin.parameters_are_equal());
     });
   }
 }
@@ -496,10 +488,7 @@ TEST(ShardedState, W3SavedOnTwoContinuesPlainAndOnOneThreeAndFour) {
       EXPECT_EQ(twin.sharded.param_groups()[0].options().get_lr(), 0.02);
       EXPECT_EQ(twin.plain->state().size(), parameters.size());
       EXPECT_LT(twin.sharded.state().size() * static_cast<std::size_t>(ranks), 2 * 6U + 6U);
-      for (int step = 3; step < 6; ++step) {
-        twin.step(step);
-        EXPECT_TRUE(twin.parameters_are_equal());
-      }
+      for (int step = 3; step < 6; ++step) twin.step_alike(step);
     });
   }
 }
@@ -516,9 +505,7 @@ TEST(ShardedState, WhatAPlainOptimizerSavedIsLoaded) {
     set_gradients(other.sharded_parameters, 2);
     twin.plain->step();
     other.sharded.step();
-    for (std::size_t index = 0; index < twin.plain_parameters.size(); ++index) {
-      EXPECT_TRUE(twin.plain_parameters[index].equal(other.sharded_parameters[index]));
-    }
+    expect_equal(twin.plain_parameters, other.sharded_parameters);
   });
 }
 
