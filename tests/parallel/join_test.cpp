@@ -268,11 +268,7 @@ TEST(JoinMatrix, J3NobodyHangsAndAllModelsEndEqual) {
   for (const Uneven& row : kMatrix) {
     expect_no_hang(row, one_each(), plain);
     expect_no_hang(row, one_each(), normed);
-  }
-}
-
-TEST(JoinMatrix, J3WithUnusedParametersAndStaticGraphs) {
-  for (const Uneven& row : kMatrix) {
+    expect_no_hang(row, one_each().comm_hook(fp16_compress_hook), plain);
     expect_no_hang(row, with_unused(), make<Tasks>);
     // A rank that never trained could not show what it uses.
     if (row.early_steps > 0) expect_no_hang(row, with_static_graph(), make<Tasks>);
@@ -304,12 +300,6 @@ TEST(JoinMatrix, D9ARankThatTrainsLateMustUseWhatTheOthersUsedIfTheGraphIsStatic
     EXPECT_THAT(text, HasSubstr(testing::heard("the graph changed: a.", 1, group)));
     EXPECT_THAT(text, HasSubstr(testing::heard("of rank 1", 1, group)));
   });
-}
-
-TEST(JoinMatrix, J3WithHooks) {
-  for (const Uneven& row : kMatrix) {
-    expect_no_hang(row, one_each().comm_hook(fp16_compress_hook), plain);
-  }
 }
 
 TEST(JoinMatrix, J3WithPowerSgd) {

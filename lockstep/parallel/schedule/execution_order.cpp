@@ -5,7 +5,6 @@
 #include <iterator>
 #include <limits>
 #include <optional>
-#include <utility>
 
 #include "lockstep/core/error.h"
 

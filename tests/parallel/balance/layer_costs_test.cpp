@@ -382,12 +382,11 @@ TEST(PreservedState, TheChainRunsInTheModesThatItHas) {
 }
 
 TEST(PreservedState, RandomNumbers) {
-  const auto layers = chain(std::make_shared<Restless>());
   at::manual_seed(7);
   const torch::Tensor expected = at::rand({5});
+  const auto layers = chain(std::make_shared<Restless>());
   at::manual_seed(7);
-  const torch::Tensor sample = torch::full({4}, 1.0);
-  measure_all(layers, sample);
+  measure_all(layers, torch::full({4}, 1.0));
   EXPECT_TRUE(at::rand({5}).equal(expected));
 }
 

@@ -1,7 +1,6 @@
 // Five steps on several places end where five steps of the module itself end.
 // DataParallel within ranks, and DistributedDataParallel around it.
 
-#include <array>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
@@ -10,12 +9,10 @@
 
 #include "tests/support/places.h"
 #include "training.h"
-#include <ATen/ops/mse_loss.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>

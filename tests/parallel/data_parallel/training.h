@@ -2,8 +2,6 @@
 
 // What the tests of DataParallel share: a module and its twin that is trained serially.
 
-#include <cstddef>
-#include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>

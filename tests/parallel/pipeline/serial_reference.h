@@ -1,7 +1,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "tests/support/places.h"

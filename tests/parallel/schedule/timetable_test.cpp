@@ -93,18 +93,12 @@ std::vector<int> live(ScheduleKind kind, int stages, int micro_batches) {
   return simulate(make_schedule(kind, stages, stages, micro_batches), kUnit).most_live_activations;
 }
 
-TEST(Timetable, LiveActivationsOfFourStagesAndEightMicroBatches) {
-  EXPECT_THAT(live(kSequential, 4, 8), ElementsAre(1, 1, 1, 1));
-  EXPECT_THAT(live(kGPipe, 4, 8), ElementsAre(8, 8, 8, 8));
-  EXPECT_THAT(live(k1F1B, 4, 8), ElementsAre(4, 3, 2, 1));
-  EXPECT_THAT(live(kZeroBubble, 4, 8), ElementsAre(4, 4, 4, 4));
-}
-
 TEST(Timetable, LiveActivationsByTheirRules) {
   for (int stages = 1; stages <= 6; ++stages) {
     for (int micro_batches = 1; micro_batches <= 9; ++micro_batches) {
       for (int stage = 0; stage < stages; ++stage) {
         const auto at = static_cast<std::size_t>(stage);
+        EXPECT_EQ(live(kSequential, stages, micro_batches)[at], 1);
         EXPECT_EQ(live(kGPipe, stages, micro_batches)[at], micro_batches);
         EXPECT_EQ(live(k1F1B, stages, micro_batches)[at], std::min(micro_batches, stages - stage));
         EXPECT_EQ(live(kZeroBubble, stages, micro_batches)[at], std::min(micro_batches, stages));
