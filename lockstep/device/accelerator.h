@@ -33,8 +33,8 @@ std::string load_cuda();
 /// Does the same with the LibTorch in this folder.
 std::string load_cuda_from(const std::filesystem::path& folder);
 
-/// Returns the type of accelerator that this host has a driver for and that only awaits that
-/// LibTorch's part for it is loaded.
+/// Returns the type of accelerator that this host has a driver for, whether or not LibTorch's part
+/// for it is loaded.
 std::optional<torch::DeviceType> driven_type();
 
 /// Returns why nothing can be computed on devices of a type here, and what to do; empty if
@@ -42,7 +42,7 @@ std::optional<torch::DeviceType> driven_type();
 std::string reason_against(torch::DeviceType type);
 
 /// Makes a device the current one of the calling thread, which is the first of its type otherwise:
-/// what a thread does to the events and streams of another takes memory on its own, too. The CPU is
+/// handling events and streams of another device takes memory on the current one, too. The CPU is
 /// the current device of no thread.
 void use_device(torch::Device device);
 
@@ -90,9 +90,9 @@ struct PeerCopies {
 /// Copies tensors from other accelerators to a device, beside what either computes.
 ///
 /// LibTorch copies on the streams that are current, where each device waits for all that the other
-/// has been given. These copies have a stream on either side: they begin when the source's current
-/// stream has come to where it is now, and keep nobody but who waits for them. The memory that they
-/// read and write is not given away before. For one thread at a time.
+/// has been given. These copies have a stream of their own on both devices: they begin when the
+/// source's current stream has done what it was given so far, and delay only what waits for them.
+/// The memory that they read and write is not reused before they end. For one thread at a time.
 class PeerCopier {
  public:
   explicit PeerCopier(torch::Device to) : to_(to) {}

@@ -21,7 +21,7 @@ namespace lockstep {
 namespace {
 
 constexpr int kCalls = 4, kTimes = 3;
-constexpr double kLong = 1e-3;  // seconds beside which the start of a kernel is nothing
+constexpr double kLong = 1e-3;  // seconds; the launch of a kernel is negligible
 constexpr std::int64_t kSmall = 256, kLarge = 1024, kLargest = 8192;  // edges of matrices
 
 // The best of several, after one that loads the kernels.
@@ -110,7 +110,7 @@ double bf16_speed(torch::Device device) try {
                             : occupying_product(device, torch::kBFloat16);
   return seconds_of_product(device, torch::kFloat, product.size) / product.seconds;
 } catch (const c10::Error&) {
-  return 0;  // an operator that the device has not
+  return 0;  // the device lacks an operator
 }
 
 }  // namespace lockstep

@@ -13,10 +13,10 @@ namespace lockstep {
 ///
 /// Note [Gradients in their places]
 /// The memory belongs to the place. Each place has a storage of its own, and each gradient in it is
-/// a tensor of its own on that storage: so whoever still sees what is there, through a gradient
-/// that he kept or a view of it, shows in the storage's count. A place is given away only while
-/// nobody does: not the parameter, whose gradient may be there already, not a caller who keeps an
-/// earlier one, nor the first gradient of a parameter that is used twice. And never to
+/// a tensor of its own on that storage: so the storage's use count shows whether a gradient that a
+/// caller kept, or a view of one, still uses it. A place is given away only while nothing does: not
+/// the parameter, whose gradient may be there already, not a gradient that a caller keeps from an
+/// earlier pass, nor the first gradient of a parameter that is used twice. And never to
 /// torch::autograd::grad, whose results are its caller's.
 class GradientPlace {
  public:
@@ -53,8 +53,8 @@ class GradientPlace {
   /// Returns whether the place is in use: by a gradient here, or by a view of one.
   bool is_seen() const;
 
-  /// Gives those who see what is here a copy of it, to which all their tensors then belong, so that
-  /// the place may be used again.
+  /// Moves the values to a copy, to which all other tensors on this storage then belong, so that
+  /// the place can be used again.
   void leave_to_those_who_see();
 
  private:

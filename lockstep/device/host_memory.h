@@ -25,9 +25,9 @@ void keep_host_memory();
 /// memory than the next one.
 void release_host_memory();
 
-/// Returns what to say of an exception of LibTorch's that means that memory, of a device or of the
-/// host, did not suffice, or that has such a one nested in it: one sentence with the amount, and
-/// what helps. Nothing for others.
+/// Converts an exception of LibTorch that reports too little memory on a device or the host, or one
+/// that has such an exception nested in it: one sentence with the amount, and what helps. Returns
+/// nothing for other exceptions.
 std::optional<MemoryError> as_memory_error(const std::exception& error);
 
 }  // namespace lockstep

@@ -25,7 +25,7 @@ std::vector<torch::Tensor> parameters_of(const torch::nn::Module& module);
 /// groups, as Python does.
 void list_once(std::vector<torch::optim::OptimizerParamGroup>& groups);
 
-/// An optimizer whose step a device can leave out by what it finds there, so that no host waits.
+/// An optimizer whose step a device can skip by a flag in its memory: the host need not wait.
 class SkippableStep {
  public:
   virtual ~SkippableStep() = default;

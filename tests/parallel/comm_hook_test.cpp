@@ -30,8 +30,10 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Options = DistributedDataParallelOptions;
 using testing::constant;
+using testing::expect_same_gradients;
 using testing::expect_same_on_all_ranks;
 using testing::message_of;
+using testing::one_each;
 using torch::nn::Linear;
 using torch::nn::LinearOptions;
 
@@ -60,14 +62,8 @@ torch::Tensor gradient_with(const CommHook& hook, const ProcessGroup& group) {
   return net->weight.grad().clone();
 }
 
-TEST(CommHook, J6AllReduceEqualsNoHook) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    EXPECT_TRUE(torch::allclose(
-        gradient_with(all_reduce_hook, group), gradient_with(nullptr, group), 1e-5, 0));
-  });
-}
-
-TEST(CommHook, J6AHookMayAverageByHandInASecondStep) {
+// By all-reduce, and by hand in a second step.
+TEST(CommHook, J6AveragesEqualThoseWithoutAHook) {
   testing::run_ranks(2, [](ProcessGroup group) {
     const auto by_hand = [](const GradientBucket& bucket) -> CommStep {
       const torch::Tensor all = torch::empty({bucket.group.size(), bucket.memory.numel()});
@@ -76,8 +72,9 @@ TEST(CommHook, J6AHookMayAverageByHandInASecondStep) {
                 return CommStep{};
               }};
     };
-    EXPECT_TRUE(
-        torch::allclose(gradient_with(by_hand, group), gradient_with(nullptr, group), 1e-5, 0));
+    const torch::Tensor expected = gradient_with(nullptr, group);
+    EXPECT_TRUE(torch::allclose(gradient_with(all_reduce_hook, group), expected, 1e-5, 0));
+    EXPECT_TRUE(torch::allclose(gradient_with(by_hand, group), expected, 1e-5, 0));
   });
 }
 
@@ -93,22 +90,16 @@ TEST(CommHook, J6HalfTypesAreCloseToNoHook) {
   });
 }
 
-TEST(CommHook, Fp16DoesNotOverflowInTheSumOfTheRanks) {
-  testing::run_ranks(4, [](ProcessGroup group) {
-    Linear net = testing::scalar_layer();
-    DistributedDataParallel model(net, group, Options().comm_hook(fp16_compress_hook));
-    model(constant({1, 1}, 60000)).sum().backward();
-    EXPECT_EQ(net->weight.grad().item<float>(), 60000);
-  });
-}
-
-TEST(CommHook, Fp16DividesBeforeItNarrows) {
-  testing::run_ranks(4, [](ProcessGroup group) {
-    Linear net = testing::scalar_layer();
-    DistributedDataParallel model(net, group, Options().comm_hook(fp16_compress_hook));
-    model(constant({1, 1}, group.rank() == 0 ? 131072 : 0)).sum().backward();
-    EXPECT_EQ(net->weight.grad().item<float>(), 32768);
-  });
+TEST(CommHook, Fp16DividesBeforeItNarrowsAndSums) {
+  for (const double of_the_others : {60000.0, 0.0}) {
+    const double of_rank_zero = of_the_others == 0 ? 131072 : of_the_others;
+    testing::run_ranks(4, [&](ProcessGroup group) {
+      Linear net = testing::scalar_layer();
+      DistributedDataParallel model(net, group, Options().comm_hook(fp16_compress_hook));
+      model(constant({1, 1}, group.rank() == 0 ? of_rank_zero : of_the_others)).sum().backward();
+      EXPECT_EQ(net->weight.grad().item<float>(), (of_rank_zero + 3 * of_the_others) / 4);
+    });
+  }
 }
 
 // PyTorch narrows first, then divides: with 2 ranks the same bits, unless the quotient is subnormal
@@ -214,14 +205,13 @@ TEST(CommHook, StepsOfAllBucketsComeInOneOrder) {
               }};
     };
     DistributedDataParallel model(
-        net, group, testing::one_each().comm_hook(hook).find_unused_parameters(true));
+        net, group, one_each().comm_hook(hook).find_unused_parameters(true));
     // Rank 1 leaves the last layer out: its first bucket is full only at the end of backward.
     const torch::Tensor out = model(torch::ones({1, 50}));
     const torch::Tensor part = net[0]->as<Linear>()->forward(torch::ones({1, 50}));
     (group.rank() == 1 ? part : out).sum().backward();
     EXPECT_THAT(*steps, ElementsAre("begin 0", "begin 1", "begin 2", "next 0", "next 1", "next 2"));
-    for (const auto& parameter : net->parameters())
-      expect_same_on_all_ranks(parameter.grad(), group);
+    expect_same_gradients(*net, group);
   });
 }
 
@@ -260,6 +250,13 @@ torch::Tensor formula(int step, int rank, std::size_t index, std::int64_t elemen
   return torch::sin(count * count * (0.3 + 0.1 * static_cast<double>(index)) + step + 2 * rank);
 }
 
+// Sets every parameter by that formula.
+void fill(torch::nn::Module& net) {
+  const torch::NoGradGuard no_grad;
+  for (auto& parameter : net.parameters())
+    parameter.copy_(formula(0, 0, 0, parameter.numel()).view(parameter.sizes()));
+}
+
 void expect_as_pytorch(std::int64_t rank_of_approximation, bool feedback, const std::string& name) {
   const auto expected = testing::expected_numbers("ddp.txt", name);
   testing::run_ranks(2, [&](ProcessGroup group) {
@@ -283,11 +280,9 @@ void expect_as_pytorch(std::int64_t rank_of_approximation, bool feedback, const 
   });
 }
 
-TEST(PowerSgd, ThreeStepsOfRank1EqualPyTorch) { expect_as_pytorch(1, true, "PowerSgdRank1"); }
-
-TEST(PowerSgd, ThreeStepsOfRank2EqualPyTorch) { expect_as_pytorch(2, true, "PowerSgdRank2"); }
-
-TEST(PowerSgd, WithoutErrorFeedbackAsPyTorch) {
+TEST(PowerSgd, ThreeStepsEqualPyTorchs) {
+  expect_as_pytorch(1, true, "PowerSgdRank1");
+  expect_as_pytorch(2, true, "PowerSgdRank2");
   expect_as_pytorch(1, false, "PowerSgdRank1NoFeedback");
   expect_as_pytorch(2, false, "PowerSgdRank2NoFeedback");
 }
@@ -368,22 +363,17 @@ torch::Tensor sum_of_results(const ProcessGroup& group, const std::vector<double
   return sum;
 }
 
-// Compression loses as much as in a training without the passes that overflowed.
-TEST(PowerSgd, APassThatOverflowsLeavesNoTrace) {
+// Compression loses as much as in a training without the passes that overflowed, and what it lost
+// comes back in the scale of its pass.
+TEST(PowerSgd, PassesThatOverflowAndScalesLeaveNoTrace) {
   testing::run_ranks(2, [](ProcessGroup group) {
     const torch::Tensor plain = sum_of_results(group, {1, 1, 1, 1}, {});
     for (const int bad : {0, 2}) {
       const torch::Tensor result = sum_of_results(group, {1, 1, 1, 1, 1}, {bad});
       EXPECT_TRUE(torch::allclose(result, plain, 1e-6, 1e-9)) << bad;
     }
-  });
-}
-
-TEST(PowerSgd, WhatWasLostComesBackInTheScaleOfItsPass) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    const torch::Tensor plain = sum_of_results(group, {1, 1, 1, 1}, {});
-    const torch::Tensor result = sum_of_results(group, {1024, 512, 512, 2048}, {});
-    EXPECT_TRUE(torch::allclose(result, plain, 1e-9, 1e-12));
+    const torch::Tensor scaled = sum_of_results(group, {1024, 512, 512, 2048}, {});
+    EXPECT_TRUE(torch::allclose(scaled, plain, 1e-9, 1e-12));
   });
 }
 
@@ -393,13 +383,9 @@ TEST(PowerSgd, AnOverflowInOneBucketIsOneOfTheWholePass) {
     const auto train = [&](bool overflows) {
       torch::nn::Sequential net(
           Linear(LinearOptions(8, 8).bias(false)), Linear(LinearOptions(8, 8)));
-      {
-        const torch::NoGradGuard no_grad;
-        for (auto& parameter : net->parameters())
-          parameter.copy_(formula(0, 0, 0, parameter.numel()).view(parameter.sizes()));
-      }
+      fill(*net);
       const PowerSgd hook(PowerSgdOptions().start_step(0));
-      DistributedDataParallel model(net, group, testing::one_each().comm_hook(hook));
+      DistributedDataParallel model(net, group, one_each().comm_hook(hook));
       torch::Tensor sum;
       for (int step = 0; step < 4 + (overflows ? 1 : 0); ++step) {
         net->zero_grad();
@@ -479,11 +465,7 @@ TEST(PowerSgd, ItsMemoryOutlivesARebuildOfBuckets) {
       torch::nn::Sequential net(
           Linear(LinearOptions(16, 12).bias(false)), Linear(LinearOptions(12, 16).bias(false)));
       net->to(torch::kDouble);
-      {
-        const torch::NoGradGuard no_grad;
-        for (auto& parameter : net->parameters())
-          parameter.copy_(formula(0, 0, 0, parameter.numel()).view(parameter.sizes()));
-      }
+      fill(*net);
       const PowerSgd hook(PowerSgdOptions().start_step(0));
       DistributedDataParallel model(net, group,
           Options().comm_hook(hook).first_bucket_bytes(bucket_bytes).bucket_bytes(bucket_bytes));

@@ -24,7 +24,9 @@ using ::testing::HasSubstr;
 using Options = DistributedDataParallelOptions;
 using testing::constant;
 using testing::expect_same_on_all_ranks;
+using testing::make;
 using testing::message_of;
+using testing::with_replicas;
 using torch::nn::Embedding;
 using torch::nn::EmbeddingOptions;
 using torch::nn::Linear;
@@ -98,9 +100,7 @@ TEST(SparseGradients, D13ARankThatUsesNoneContributesNothing) {
 }
 
 TEST(SparseGradients, AccumulateLocallyAndAreAveragedLater) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Words net;
-    DistributedDataParallel model(net, group);
+  with_replicas(2, make<Words>, {}, [](Words& net, auto& model, auto&) {
     {
       auto accumulate = model.no_sync();
       model(words_of(0)).sum().backward();
@@ -116,9 +116,7 @@ TEST(SparseGradients, AccumulateLocallyAndAreAveragedLater) {
 }
 
 TEST(SparseGradients, B6ASparseGradientIsABucketOfItsOwn) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Words net;
-    DistributedDataParallel model(net, group);
+  with_replicas(2, make<Words>, {}, [](Words&, auto& model, auto&) {
     const auto& buckets = model.reducer().buckets();
     ASSERT_EQ(buckets.size(), 2u);
     EXPECT_EQ(buckets[0].parameters, (std::vector<std::size_t>{0}));
@@ -128,9 +126,7 @@ TEST(SparseGradients, B6ASparseGradientIsABucketOfItsOwn) {
 }
 
 TEST(SparseGradients, ADenseOneWhereASparseOneWasExpectedIsAnError) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Words net;
-    DistributedDataParallel model(net, group);
+  with_replicas(2, make<Words>, {}, [](Words& net, auto& model, auto&) {
     const std::string text = message_of<std::exception>(
         [&] { (model(words_of(0)).sum() + net->table->weight.sum()).backward(); });
     EXPECT_THAT(

@@ -29,12 +29,19 @@ using ::testing::HasSubstr;
 using Options = DistributedDataParallelOptions;
 using testing::Choosing;
 using testing::constant;
+using testing::expect_same_gradients;
 using testing::expect_same_on_all_ranks;
 using testing::gradient_of;
+using testing::heard;
+using testing::local_pass;
+using testing::make;
 using testing::message_of;
 using testing::one_each;
 using testing::scalar_layer;
 using testing::ThreeLayersImpl;
+using testing::with_replicas;
+using testing::with_static_graph;
+using testing::with_unused;
 using torch::nn::Linear;
 using torch::nn::LinearOptions;
 
@@ -55,9 +62,7 @@ TEST(GraphShapes, SeveralForwardsBeforeOneBackward) {
 }
 
 TEST(GraphShapes, SeveralForwardsThenSeveralBackwards) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Linear net = scalar_layer();
-    DistributedDataParallel model(net, group);
+  with_replicas(2, scalar_layer, {}, [](Linear& net, auto& model, auto& group) {
     for (int step = 0; step < 3; ++step) {
       net->zero_grad();
       const torch::Tensor a = model(constant({1, 1}, 1 + group.rank()));
@@ -80,9 +85,7 @@ struct TwoHeadsImpl : ThreeLayersImpl {
 TORCH_MODULE(TwoHeads);
 
 TEST(GraphShapes, D8AnOutputThatIsNotInTheLossLeavesItsGradientUndefined) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    TwoHeads net;
-    DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
+  with_replicas(2, make<TwoHeads>, with_unused(), [](TwoHeads& net, auto& model, auto& group) {
     for (int step = 0; step < 2; ++step) {
       net->zero_grad();
       const auto [second, heads] = model(constant({1, 1}, group.rank()));
@@ -95,9 +98,7 @@ TEST(GraphShapes, D8AnOutputThatIsNotInTheLossLeavesItsGradientUndefined) {
 }
 
 TEST(GraphShapes, D8TheOutputsOfARankMayDifferFromAnothers) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    TwoHeads net;
-    DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
+  with_replicas(2, make<TwoHeads>, with_unused(), [](TwoHeads& net, auto& model, auto& group) {
     const auto [second, heads] = model(constant({1, 1}, 4));
     (group.rank() == 0 ? second : heads.at("third")).sum().backward();
     EXPECT_EQ(gradient_of(net->first), 8);
@@ -119,9 +120,7 @@ struct NoGradient : torch::autograd::Function<NoGradient> {
 };
 
 TEST(GraphShapes, D8AGradientThatIsUndefinedOnAllRanksStaysSo) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Choosing net;
-    DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
+  with_replicas(2, make<Choosing>, with_unused(), [](Choosing& net, auto& model, auto&) {
     for (int step = 0; step < 2; ++step) {
       const torch::Tensor out = model(constant({1, 1}, 1), false);
       NoGradient::apply(out, net->second->weight).sum().backward();
@@ -135,7 +134,7 @@ TEST(GraphShapes, D8ATiedParameterThatIsNotUsedStaysUndefined) {
   testing::run_ranks(2, [](ProcessGroup group) {
     Choosing net;
     net->register_module("again", net->second);
-    DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
+    DistributedDataParallel model(net, group, with_unused());
     model(constant({1, 1}, group.rank()), false).sum().backward();
     EXPECT_EQ(gradient_of(net->first), 0.5f);
     EXPECT_FALSE(net->second->weight.grad().defined());
@@ -143,9 +142,7 @@ TEST(GraphShapes, D8ATiedParameterThatIsNotUsedStaysUndefined) {
 }
 
 TEST(GraphShapes, D14DoubleBackwardIsRefusedByName) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Linear net = scalar_layer();
-    DistributedDataParallel model(net, group);
+  with_replicas(2, scalar_layer, {}, [](Linear&, auto& model, auto&) {
     const std::string text = message_of<std::exception>([&] {
       model(torch::ones({1, 1})).pow(2).sum().backward({}, std::nullopt, /*create_graph=*/true);
     });
@@ -156,9 +153,7 @@ TEST(GraphShapes, D14DoubleBackwardIsRefusedByName) {
 
 // The remedy of that message: torch::autograd::grad is no pass, backward on the sum is one.
 TEST(GraphShapes, D14AGradientPenaltyIsAveraged) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Choosing net;
-    DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
+  with_replicas(2, make<Choosing>, with_unused(), [](Choosing& net, auto& model, auto& group) {
     for (int step = 0; step < 2; ++step) {
       net->zero_grad();
       const torch::Tensor input = constant({1, 1}, group.rank() + 1).requires_grad_();
@@ -183,9 +178,7 @@ struct ThrowingImpl : ThreeLayersImpl {
 TORCH_MODULE(Throwing);
 
 TEST(GraphShapes, D14AnExceptionInForwardLeavesTheModelUsable) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Throwing net;
-    DistributedDataParallel model(net, group);
+  with_replicas(2, make<Throwing>, {}, [](Throwing& net, auto& model, auto& group) {
     EXPECT_THROW(model(torch::ones({1, 1}), true), std::domain_error);
     model(constant({1, 1}, group.rank()), false).sum().backward();
     EXPECT_EQ(gradient_of(net->first), 2);
@@ -193,9 +186,7 @@ TEST(GraphShapes, D14AnExceptionInForwardLeavesTheModelUsable) {
 }
 
 TEST(GraphShapes, AnExceptionInBackwardIsToldAtTheNextForward) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Throwing net;
-    DistributedDataParallel model(net, group, one_each());
+  with_replicas(2, make<Throwing>, one_each(), [](Throwing& net, auto& model, auto&) {
     const torch::Tensor out = model(torch::ones({1, 1}), false);
     net->first->weight.register_hook(
         [](const torch::Tensor&) -> torch::Tensor { throw std::domain_error("backward"); });
@@ -214,34 +205,20 @@ struct BranchesImpl : testing::ThreeLayersImpl {
 };
 TORCH_MODULE(Branches);
 
-TEST(UnusedParameters, D6WhatSomeRankUsedIsAveragedWhatNoneUsedStaysUndefined) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Branches net;
-    DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
-    for (int step = 0; step < 3; ++step) {
-      net->zero_grad();
-      model(constant({1, 1}, 2), group.rank() == 0).sum().backward();
-      EXPECT_EQ(gradient_of(net->first), 1);
-      EXPECT_EQ(gradient_of(net->second), 1);
-      EXPECT_FALSE(net->third->weight.grad().defined());
-    }
-  });
-}
-
 // With a bucket per parameter one rank's are full early, another's only at the end of backward: all
 // the same they must travel in one order.
-TEST(UnusedParameters, D6BucketsTravelInOneOrderWhateverARankUses) {
-  testing::run_ranks(3, [](ProcessGroup group) {
-    Branches net;
-    DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
-    for (int step = 0; step < 4; ++step) {
-      net->zero_grad();
-      model(constant({1, 1}, 3), group.rank() == step % 3).sum().backward();
-      EXPECT_EQ(gradient_of(net->first), 1);
-      EXPECT_EQ(gradient_of(net->second), 2);
-      EXPECT_FALSE(net->third->weight.grad().defined());
-    }
-  });
+TEST(UnusedParameters, D6WhatSomeRankUsedIsAveragedWhatNoneUsedStaysUndefined) {
+  for (const Options& options : {Options().find_unused_parameters(true), with_unused()}) {
+    with_replicas(3, make<Branches>, options, [](Branches& net, auto& model, auto& group) {
+      for (int step = 0; step < 4; ++step) {
+        net->zero_grad();
+        model(constant({1, 1}, 3), group.rank() == step % 3).sum().backward();
+        EXPECT_EQ(gradient_of(net->first), 1);
+        EXPECT_EQ(gradient_of(net->second), 2);
+        EXPECT_FALSE(net->third->weight.grad().defined());
+      }
+    });
+  }
 }
 
 // In the first pass rank 0 reaches every parameter and rank 1 does not: whether buckets are cut
@@ -255,8 +232,7 @@ TEST(UnusedParameters, D10ARankThatUsesEverythingDoesNotRebuildAlone) {
       const torch::Tensor out = model(torch::ones({1, 1}));
       const torch::Tensor part = net[0]->as<Linear>()->forward(torch::ones({1, 1}));
       (group.rank() == 0 ? out : part).sum().backward();
-      for (const auto& parameter : net->parameters())
-        expect_same_on_all_ranks(parameter.grad(), group);
+      expect_same_gradients(*net, group);
     }
   });
 }
@@ -265,10 +241,7 @@ TEST(UnusedParameters, D5ALayerUsedOnlyInTheAccumulatedPassIsAveragedToo) {
   testing::run_ranks(2, [](ProcessGroup group) {
     Branches net;
     DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
-    {
-      auto accumulate = model.no_sync();
-      model(constant({1, 1}, group.rank() + 1), true).sum().backward();
-    }
+    local_pass(model, constant({1, 1}, group.rank() + 1), true);
     model(constant({1, 1}, 4), false).sum().backward();
     EXPECT_EQ(gradient_of(net->first), 1.5f);
     EXPECT_EQ(gradient_of(net->second), 4);
@@ -276,9 +249,7 @@ TEST(UnusedParameters, D5ALayerUsedOnlyInTheAccumulatedPassIsAveragedToo) {
 }
 
 TEST(UnusedParameters, D7AnUnusedParameterIsAnErrorThatNamesRankParameterAndRemedy) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Branches net;
-    DistributedDataParallel model(net, group);
+  with_replicas(2, make<Branches>, {}, [](Branches&, auto& model, auto&) {
     const std::string text = message_of<std::exception>([&] {
       model(torch::ones({1, 1}), true).sum().backward();
     });
@@ -298,25 +269,8 @@ TEST(UnusedParameters, D7TheOtherRanksLearnTheReason) {
           .sum()
           .backward();
     });
-    const auto heard = [&](const std::string& reason) {
-      return group.rank() == 1 ? reason : testing::as_heard(reason);
-    };
-    EXPECT_THAT(text, HasSubstr(heard("backward on rank 1 gave no gradient to")));
-    EXPECT_THAT(text, HasSubstr(heard("0.weight")));
-  });
-}
-
-TEST(UnusedParameters, D10DifferentGraphsPerRankEndEqual) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Branches net;
-    DistributedDataParallel model(net, group, Options().find_unused_parameters(true));
-    torch::optim::SGD optimizer(net->parameters(), 0.1);
-    for (int step = 0; step < 10; ++step) {
-      optimizer.zero_grad();
-      model(torch::ones({1, 1}), (step + group.rank()) % 2 == 0).sum().backward();
-      optimizer.step();
-    }
-    for (const auto& parameter : net->parameters()) expect_same_on_all_ranks(parameter, group);
+    EXPECT_THAT(text, HasSubstr(heard("backward on rank 1 gave no gradient to", 1, group)));
+    EXPECT_THAT(text, HasSubstr(heard("0.weight", 1, group)));
   });
 }
 
@@ -391,9 +345,7 @@ struct CheckpointedImpl : ThreeLayersImpl {
 TORCH_MODULE(Checkpointed);
 
 TEST(StaticGraph, CheckpointedPartsAreAveraged) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Checkpointed net;
-    DistributedDataParallel model(net, group, one_each());
+  with_replicas(2, make<Checkpointed>, one_each(), [](Checkpointed& net, auto& model, auto& group) {
     for (int step = 0; step < 3; ++step) {
       net->zero_grad();
       model(constant({1, 1}, group.rank() + 1)).sum().backward();
@@ -410,9 +362,7 @@ struct SharedCheckpointImpl : ThreeLayersImpl {
 TORCH_MODULE(SharedCheckpoint);
 
 TEST(StaticGraph, ALayerOfTwoCheckpointedPartsIsAnErrorThatNamesTheRemedy) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    SharedCheckpoint net;
-    DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
+  with_replicas(2, make<SharedCheckpoint>, with_unused(), [](auto&, auto& model, auto&) {
     const std::string text = message_of<std::exception>([&] {
       model(torch::ones({1, 1})).sum().backward();
     });
@@ -424,7 +374,7 @@ TEST(StaticGraph, ALayerOfTwoCheckpointedPartsIsAnErrorThatNamesTheRemedy) {
 TEST(StaticGraph, D9ALayerOfTwoCheckpointedPartsIsAveragedIfTheGraphIsStatic) {
   testing::run_ranks(2, [](ProcessGroup group) {
     SharedCheckpoint net;
-    DistributedDataParallel model(net, group, one_each().static_graph(true));
+    DistributedDataParallel model(net, group, with_static_graph());
     for (int step = 0; step < 4; ++step) {
       net->zero_grad();
       model(constant({1, 1}, group.rank() + 1)).sum().backward();
@@ -437,37 +387,26 @@ TEST(StaticGraph, D9ALayerOfTwoCheckpointedPartsIsAveragedIfTheGraphIsStatic) {
   });
 }
 
-TEST(StaticGraph, D9AStaticGraphThatUsesMoreThanBeforeIsAnError) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Choosing net;
-    DistributedDataParallel model(net, group, one_each().static_graph(true));
-    model(torch::ones({1, 1}), false).sum().backward();
-    const std::string text = message_of<std::exception>([&] {
-      model(torch::ones({1, 1}), true).sum().backward();
+TEST(StaticGraph, D9AStaticGraphThatUsesMoreOrLessThanBeforeIsAnError) {
+  for (const bool is_deeper : {false, true}) {
+    testing::run_ranks(2, [&](ProcessGroup group) {
+      Choosing net;
+      DistributedDataParallel model(net, group, with_static_graph());
+      model(torch::ones({1, 1}), !is_deeper).sum().backward();
+      EXPECT_THAT(message_of<std::exception>([&] {
+        model(torch::ones({1, 1}), is_deeper).sum().backward();
+      }),
+          HasSubstr(concat("the graph changed: second.weight was used ", is_deeper ? 1 : 0,
+              " times by this backward")));
     });
-    EXPECT_THAT(
-        text, HasSubstr("the graph changed: second.weight was used 1 times by this backward"));
-  });
-}
-
-TEST(StaticGraph, D9AStaticGraphThatUsesLessThanBeforeIsAnError) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Choosing net;
-    DistributedDataParallel model(net, group, one_each().static_graph(true));
-    model(torch::ones({1, 1}), true).sum().backward();
-    const std::string text = message_of<std::exception>([&] {
-      model(torch::ones({1, 1}), false).sum().backward();
-    });
-    EXPECT_THAT(
-        text, HasSubstr("the graph changed: second.weight was used 0 times by this backward"));
-  });
+  }
 }
 
 TEST(StaticGraph, D9WhetherAGraphIsStaticIsFoundOut) {
   for (const bool alternating : {false, true}) {
     testing::run_ranks(2, [&](ProcessGroup group) {
       Choosing net;
-      DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
+      DistributedDataParallel model(net, group, with_unused());
       EXPECT_FALSE(model.report().graph_is_static);
       for (int step = 0; step < 6; ++step)
         model(torch::ones({1, 1}), alternating && step % 2 == 1).sum().backward();
@@ -501,9 +440,7 @@ TEST(StaticGraph, D10SearchingAndStaticEndEqualWithAnotherGraphPerRank) {
 }
 
 TEST(StaticGraph, D10BucketsOfAStaticGraphFollowRankZerosOrder) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Choosing net;
-    DistributedDataParallel model(net, group, one_each().static_graph(true));
+  with_replicas(2, make<Choosing>, with_static_graph(), [](auto&, auto& model, auto& group) {
     for (int step = 0; step < 2; ++step)
       model(torch::ones({1, 1}), group.rank() == 0).sum().backward();
     // Parameters: 0 first, 1 second, 2 third; rank 0's gradients come from second, then first.

@@ -27,8 +27,14 @@ using ::testing::HasSubstr;
 using Options = DistributedDataParallelOptions;
 using testing::constant;
 using testing::expect_same_on_all_ranks;
+using testing::local_pass;
+using testing::make;
 using testing::message_of;
 using testing::one_each;
+using testing::scalar_layer;
+using testing::with_replicas;
+using testing::with_static_graph;
+using testing::with_unused;
 using torch::nn::Linear;
 using torch::nn::LinearOptions;
 
@@ -169,16 +175,11 @@ TEST(Join, AnExceptionOfTheBodyPassesThrough) {
 }
 
 TEST(Join, D5AccumulatedGradientsAreShadowedToo) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Linear net = testing::scalar_layer();
-    DistributedDataParallel model(net, group);
+  with_replicas(2, scalar_layer, {}, [](Linear& net, auto& model, auto& group) {
     model.join([&] {
       for (int step = 0; step <= group.rank(); ++step) {
         net->zero_grad();
-        {
-          auto accumulate = model.no_sync();
-          model(constant({1, 1}, 4)).sum().backward();
-        }
+        local_pass(model, constant({1, 1}, 4));
         model.reduce_accumulated();
         EXPECT_EQ(net->weight.grad().item<float>(), step == 0 ? 4 : 2);
       }
@@ -232,24 +233,20 @@ void expect_no_hang(const Uneven& row, const Options& options, Make make) {
   });
 }
 
-struct PlainImpl : torch::nn::Module {
-  PlainImpl() {
-    layers = register_module("layers", torch::nn::Sequential(Linear(2, 9), Linear(9, 3)));
+struct ChainImpl : torch::nn::Module {
+  explicit ChainImpl(torch::nn::Sequential net) {
+    layers = register_module("layers", std::move(net));
   }
   torch::Tensor forward(const torch::Tensor& input, int) { return layers->forward(input); }
   torch::nn::Sequential layers;
 };
-TORCH_MODULE(Plain);
+TORCH_MODULE(Chain);
 
-struct NormedImpl : torch::nn::Module {
-  NormedImpl() {
-    layers = register_module(
-        "layers", torch::nn::Sequential(Linear(2, 9), torch::nn::BatchNorm1d(9), Linear(9, 3)));
-  }
-  torch::Tensor forward(const torch::Tensor& input, int) { return layers->forward(input); }
-  torch::nn::Sequential layers;
-};
-TORCH_MODULE(Normed);
+Chain plain() { return Chain(torch::nn::Sequential(Linear(2, 9), Linear(9, 3))); }
+
+Chain normed() {
+  return Chain(torch::nn::Sequential(Linear(2, 9), torch::nn::BatchNorm1d(9), Linear(9, 3)));
+}
 
 /// Uses one of two tasks, another one per rank.
 struct TasksImpl : torch::nn::Module {
@@ -269,25 +266,18 @@ const std::vector<Uneven> kMatrix = {
 
 TEST(JoinMatrix, J3NobodyHangsAndAllModelsEndEqual) {
   for (const Uneven& row : kMatrix) {
-    expect_no_hang(row, one_each(), [] { return Plain(); });
-    expect_no_hang(row, one_each(), [] { return Normed(); });
-  }
-}
-
-TEST(JoinMatrix, J3WithUnusedParametersAndStaticGraphs) {
-  for (const Uneven& row : kMatrix) {
-    expect_no_hang(row, one_each().find_unused_parameters(true), [] { return Tasks(); });
+    expect_no_hang(row, one_each(), plain);
+    expect_no_hang(row, one_each(), normed);
+    expect_no_hang(row, one_each().comm_hook(fp16_compress_hook), plain);
+    expect_no_hang(row, with_unused(), make<Tasks>);
     // A rank that never trained could not show what it uses.
-    if (row.early_steps > 0)
-      expect_no_hang(row, one_each().static_graph(true), [] { return Tasks(); });
+    if (row.early_steps > 0) expect_no_hang(row, with_static_graph(), make<Tasks>);
   }
 }
 
 // A rank that has ended still has the gradients of its last pass; they are no use of this one.
 TEST(JoinMatrix, D6WhatOnlyAnEndedRankOnceUsedStaysUndefined) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Tasks net;
-    DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
+  with_replicas(2, make<Tasks>, with_unused(), [](Tasks& net, auto& model, auto& group) {
     model.join([&] {
       for (int step = 0; step <= group.rank(); ++step) {
         net->zero_grad();
@@ -300,27 +290,16 @@ TEST(JoinMatrix, D6WhatOnlyAnEndedRankOnceUsedStaysUndefined) {
 }
 
 TEST(JoinMatrix, D9ARankThatTrainsLateMustUseWhatTheOthersUsedIfTheGraphIsStatic) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Tasks net;
-    DistributedDataParallel model(net, group, one_each().static_graph(true));
+  with_replicas(2, make<Tasks>, with_static_graph(), [](auto&, auto& model, auto& group) {
     model.join([&] {
       if (group.rank() == 0) model(torch::ones({1, 2}), group.rank()).sum().backward();
     });
     const std::string text = message_of<std::exception>([&] {
       model(torch::ones({1, 2}), group.rank()).sum().backward();
     });
-    const auto heard = [&](const std::string& reason) {
-      return group.rank() == 1 ? reason : testing::as_heard(reason);
-    };
-    EXPECT_THAT(text, HasSubstr(heard("the graph changed: a.")));
-    EXPECT_THAT(text, HasSubstr(heard("of rank 1")));
+    EXPECT_THAT(text, HasSubstr(testing::heard("the graph changed: a.", 1, group)));
+    EXPECT_THAT(text, HasSubstr(testing::heard("of rank 1", 1, group)));
   });
-}
-
-TEST(JoinMatrix, J3WithHooks) {
-  for (const Uneven& row : kMatrix) {
-    expect_no_hang(row, one_each().comm_hook(fp16_compress_hook), [] { return Plain(); });
-  }
 }
 
 TEST(JoinMatrix, J3WithPowerSgd) {

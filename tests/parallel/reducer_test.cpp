@@ -4,9 +4,9 @@
 
 #include "lockstep/parallel/ddp/reducer.h"
 
+#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <string>
 #include <vector>
 
 #include "replica_checks.h"
@@ -27,10 +27,13 @@ namespace {
 using ::testing::HasSubstr;
 using Options = DistributedDataParallelOptions;
 using testing::constant;
-using testing::expect_same_on_all_ranks;
+using testing::expect_same_gradients;
 using testing::gradient_of;
+using testing::local_pass;
 using testing::one_each;
 using testing::scalar_layer;
+using testing::with_replicas;
+using testing::with_unused;
 using torch::nn::Linear;
 
 TEST(ReducerReport, TheHiddenShareIsWhatWasNotExposed) {
@@ -66,10 +69,7 @@ TEST(ReducerReport, CountsPassesBucketsAndBytes) {
     EXPECT_GT(report.communication_seconds, 0);
     EXPECT_GT(report.exposed_seconds, 0);
     EXPECT_EQ(report.exposed_seconds, model.communication_seconds());
-    {
-      auto accumulate = model.no_sync();
-      model(torch::ones({1, 10})).sum().backward();
-    }
+    local_pass(model, torch::ones({1, 10}));
     EXPECT_EQ(model.report().passes, 3) << "without synchronisation there is no pass";
   });
 }
@@ -98,44 +98,30 @@ torch::Tensor input_of(int pass, const ProcessGroup& group) {
 }
 float average_of(int pass) { return 10.F * static_cast<float>(pass) + 0.5F; }
 
-TEST(KeptGradients, KeepTheirValuesAfterZeroGrad) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Linear net = scalar_layer();
-    DistributedDataParallel model(net, group);
-    std::vector<torch::Tensor> kept;
-    for (int pass = 0; pass < kPasses; ++pass) {
-      net->zero_grad();
-      model(input_of(pass, group)).sum().backward();
-      kept.push_back(net->weight.grad());
-      EXPECT_EQ(gradient_of(net), average_of(pass));
-    }
-    for (int pass = 0; pass < kPasses; ++pass)
-      EXPECT_EQ(kept[static_cast<std::size_t>(pass)].item<float>(), average_of(pass)) << pass;
-  });
-}
-
-TEST(KeptGradients, SoDoViewsOfThem) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Linear net = scalar_layer();
-    DistributedDataParallel model(net, group);
-    std::vector<torch::Tensor> views;
-    for (int pass = 0; pass < kPasses; ++pass) {
-      net->zero_grad();
-      model(input_of(pass, group)).sum().backward();
-      const torch::Tensor gradient = net->weight.grad();
-      views.push_back(pass % 2 == 0 ? gradient.detach() : gradient.view(-1)[0]);
-    }
-    for (int pass = 0; pass < kPasses; ++pass)
-      EXPECT_EQ(views[static_cast<std::size_t>(pass)].item<float>(), average_of(pass)) << pass;
-  });
+TEST(KeptGradients, AndViewsOfThemKeepTheirValuesAfterZeroGrad) {
+  const std::function<torch::Tensor(const torch::Tensor&)> ways_to_keep[] = {
+      [](const torch::Tensor& gradient) { return gradient; },
+      [](const torch::Tensor& gradient) { return gradient.detach(); },
+      [](const torch::Tensor& gradient) { return gradient.view(-1)[0]; }};
+  for (const auto& view_of : ways_to_keep) {
+    with_replicas(2, scalar_layer, {}, [&](Linear& net, auto& model, auto& group) {
+      std::vector<torch::Tensor> kept;
+      for (int pass = 0; pass < kPasses; ++pass) {
+        net->zero_grad();
+        model(input_of(pass, group)).sum().backward();
+        EXPECT_EQ(gradient_of(net), average_of(pass));
+        kept.push_back(view_of(net->weight.grad()));
+      }
+      for (int pass = 0; pass < kPasses; ++pass)
+        EXPECT_EQ(kept[static_cast<std::size_t>(pass)].item<float>(), average_of(pass)) << pass;
+    });
+  }
 }
 
 // Those of parameters that no pass used since then have zeros or nothing, and those of a rank that
 // has ended are overwritten, but not what was kept of them.
 TEST(KeptGradients, OfARankThatHasEndedToo) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Linear net = scalar_layer();
-    DistributedDataParallel model(net, group);
+  with_replicas(2, scalar_layer, {}, [](Linear& net, auto& model, auto& group) {
     torch::Tensor kept;
     model.join([&] {
       for (int pass = 0; pass < 3 + 2 * group.rank(); ++pass) {
@@ -150,9 +136,7 @@ TEST(KeptGradients, OfARankThatHasEndedToo) {
 }
 
 TEST(KeptGradients, AreTheParametersWhileItHasThem) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Linear net = scalar_layer();
-    DistributedDataParallel model(net, group);
+  with_replicas(2, scalar_layer, {}, [](Linear& net, auto& model, auto& group) {
     for (int round = 0; round < 3; ++round) {
       net->zero_grad();
       model(input_of(1, group)).sum().backward();
@@ -165,9 +149,7 @@ TEST(KeptGradients, AreTheParametersWhileItHasThem) {
 }
 
 TEST(KeptGradients, OfLocalPassesBecomeTheAverage) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Linear net = scalar_layer();
-    DistributedDataParallel model(net, group);
+  with_replicas(2, scalar_layer, {}, [](Linear& net, auto& model, auto& group) {
     for (int round = 0; round < 3; ++round) {
       net->zero_grad();
       torch::Tensor local;
@@ -217,8 +199,7 @@ TEST(ReduceAccumulated, D5AveragesTheSumOfTheLocalPasses) {
           net[0]->as<Linear>()->weight.grad().new_full({3, 2}, 3.0));  // mean of 2 * rank + 1
       const torch::Tensor first = net[0]->as<Linear>()->weight.grad();
       EXPECT_TRUE(torch::allclose(first.sum(0), sum.flatten()));
-      for (const auto& parameter : net->parameters())
-        expect_same_on_all_ranks(parameter.grad(), group);
+      expect_same_gradients(*net, group);
     }
   });
 }
@@ -228,7 +209,7 @@ TEST(ReduceAccumulated, D5AveragesTheSumOfTheLocalPasses) {
 TEST(Accumulation, D5LayersThatDifferPerRankAndPassEndAlike) {
   testing::run_ranks(3, [](ProcessGroup group) {
     torch::nn::Sequential net(scalar_layer(), scalar_layer(), scalar_layer(), scalar_layer());
-    DistributedDataParallel model(net, group, one_each().find_unused_parameters(true));
+    DistributedDataParallel model(net, group, with_unused());
     const auto pass = [&](std::size_t number) {
       const std::size_t layer = number + (group.rank() == 0 ? 0 : 2);
       net[layer]->as<Linear>()->forward(constant({1, 1}, 3)).sum().backward();
@@ -249,16 +230,11 @@ TEST(Accumulation, D5LayersThatDifferPerRankAndPassEndAlike) {
 }
 
 TEST(ReduceAccumulated, MixesWithSynchronisedPasses) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Linear net = scalar_layer();
-    DistributedDataParallel model(net, group);
+  with_replicas(2, scalar_layer, {}, [](Linear& net, auto& model, auto& group) {
     for (int round = 0; round < 3; ++round) {
       net->zero_grad();
       model(constant({1, 1}, group.rank())).sum().backward();  // 0.5
-      {
-        auto accumulate = model.no_sync();
-        model(constant({1, 1}, 4 * group.rank())).sum().backward();
-      }
+      local_pass(model, constant({1, 1}, 4 * group.rank()));
       model.reduce_accumulated();
       EXPECT_EQ(net->weight.grad().item<float>(), 2.5f);
     }
@@ -295,13 +271,6 @@ TEST(ReduceAccumulated, WhatNoRankUsedStaysUndefined) {
     EXPECT_EQ(net->parameters()[1].grad().item<float>(), 1);
     EXPECT_FALSE(net->parameters()[2].grad().defined());
   });
-}
-
-TEST(ReduceAccumulated, AGroupOfOneLeavesGradientsAlone) {
-  Linear net = scalar_layer();
-  DistributedDataParallel model(net, ProcessGroup());
-  model.reduce_accumulated();
-  EXPECT_FALSE(net->weight.grad().defined());
 }
 
 TEST(GradientSync, ServesTensorsOfSeveralModules) {
@@ -388,18 +357,6 @@ TEST_F(BuffersUnderNoSync, FollowAfterJoin) {
       model(testing::here(torch::tensor({-1.F, 1.F}).view({2, 1}))).sum().backward();
     });
     EXPECT_TRUE(follows(model, group));
-  });
-}
-
-// Ranks that freeze different layers would wait for gradients that never come.
-TEST(GradientSync, FrozenParametersThatDifferAreNamed) {
-  testing::run_ranks(2, [](ProcessGroup group) {
-    Linear layer(1, 1);
-    layer->weight.set_requires_grad(group.rank() == 0);
-    EXPECT_THAT(testing::message_of<InvalidArgument>(
-                    [&] { const DistributedDataParallel model(layer, group); }),
-        HasSubstr("number 0 is weight Float [1, 1] on rank 0 (2 in all) and weight (frozen) Float "
-                  "[1, 1] on rank 1"));
   });
 }
 

@@ -233,8 +233,8 @@ class ChainStep {
   }
 
   /// Return the times of forward and of backward: of all of it at once, or, as in zero-bubble
-  /// schedules, of the inputs' gradients first, then of the parameters'. What there is nothing of
-  /// takes no time. Once.
+  /// schedules, of the inputs' gradients first, then of the parameters'. A part that has nothing to
+  /// compute takes no time. Call only once.
   std::vector<LayerCosts> backward() {
     go_back(false, [](LayerPass& pass, LayerCosts& times, const Tensor& gradient) {
       times.backward = seconds_of(pass, [&] { pass.backward(gradient); });

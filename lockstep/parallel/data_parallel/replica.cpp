@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+#include <type_traits>
 #include <typeinfo>
 #include <utility>
 
@@ -75,22 +76,13 @@ std::string change_of(const NamedModules& before, const NamedModules& now) {
   return "";
 }
 
-/// Throws `Kind` with the text if the exception is exactly that.
-template <typename Kind>
-void throw_if(const std::exception& error, const std::string& text) {
-  if (typeid(error) == typeid(Kind)) throw Kind(text);
-}
-
+/// Throws the text as the one of the kinds that the exception exactly is, if any.
 template <typename... Kinds>
 void throw_as_one_of(const std::exception& error, const std::string& text) {
-  (throw_if<Kinds>(error, text), ...);
-}
-
-void throw_in_its_type(const std::exception& error, const std::string& text) {
-  throw_as_one_of<InvalidArgument, DataError, CommError, TimeoutError, DivergedError, Error,
-      std::invalid_argument, std::domain_error, std::length_error, std::out_of_range,
-      std::logic_error, std::range_error, std::overflow_error, std::underflow_error,
-      std::runtime_error>(error, text);
+  const auto throw_if = [&]<typename Kind>(std::type_identity<Kind>) {
+    if (typeid(error) == typeid(Kind)) throw Kind(text);
+  };
+  (throw_if(std::type_identity<Kinds>()), ...);
 }
 
 /// Throws the exception again, with the number and place of the replica that threw it.
@@ -105,7 +97,10 @@ void throw_in_its_type(const std::exception& error, const std::string& text) {
   } catch (const std::system_error& error) {
     throw std::system_error(error.code(), who + error.what());
   } catch (const std::exception& error) {
-    throw_in_its_type(error, who + error.what());
+    throw_as_one_of<InvalidArgument, DataError, CommError, TimeoutError, DivergedError, Error,
+        std::invalid_argument, std::domain_error, std::length_error, std::out_of_range,
+        std::logic_error, std::range_error, std::overflow_error, std::underflow_error,
+        std::runtime_error>(error, who + error.what());
     std::throw_with_nested(Error(who + error.what()));
   } catch (...) {
     std::throw_with_nested(Error(who + "an exception of an unknown type"));

@@ -55,7 +55,7 @@ std::vector<std::vector<Stretch>> divide_elements(
 
 /// Adds up `gradients[replica][tensor]` over the replicas, always in their order, and leaves the
 /// inputs' memory to the sums. A tensor for which no replica has a gradient stays undefined. Large
-/// sums are divided over the threads of the threads.
+/// sums are divided over the replicas' threads.
 std::vector<torch::Tensor> sum_gradients(std::vector<std::vector<torch::Tensor>> gradients,
     const std::vector<torch::Device>& devices, ReplicaThreads& threads);
 

@@ -168,8 +168,6 @@ struct PowerSgd::State {
   }
   bool is_worth_it(const torch::Tensor& gradient) const;
   torch::Tensor start_of(Memory& memory, std::int64_t columns, const torch::Tensor& input);
-  torch::Tensor scaled(const torch::Tensor& lost) const;
-  torch::Tensor unscaled(const torch::Tensor& lost) const;
   void count_in(const GradientBucket& bucket, std::shared_ptr<Pending> pending);
   void take_in(const GradientBucket& bucket, Pending& pending);
   void compute_p(Pending& pending);
@@ -196,14 +194,6 @@ torch::Tensor PowerSgd::State::start_of(
   return orthonormal_basis(drawn.to(input.device()));
 }
 
-torch::Tensor PowerSgd::State::scaled(const torch::Tensor& lost) const {
-  return options.loss_scale() ? lost * options.loss_scale()(lost.device()) : lost;
-}
-
-torch::Tensor PowerSgd::State::unscaled(const torch::Tensor& lost) const {
-  return options.loss_scale() ? lost / options.loss_scale()(lost.device()) : lost;
-}
-
 // Buckets come in their order; a pass that was broken off leaves nothing.
 void PowerSgd::State::count_in(const GradientBucket& bucket, std::shared_ptr<Pending> pending) {
   if (bucket.index <= newest) {
@@ -227,7 +217,8 @@ void PowerSgd::State::take_in(const GradientBucket& bucket, Pending& pending) {
     torch::Tensor input = gradient.reshape({gradient.size(0), -1});
     if (options.error_feedback()) {
       if (!memory.lost.defined()) memory.lost = torch::zeros_like(input);
-      input = input + scaled(memory.lost);
+      const auto& scale = options.loss_scale();
+      input = input + (scale ? memory.lost * scale(memory.lost.device()) : memory.lost);
     }
     pending.compressed.push_back({gradient, input, {}, {}, &memory});
   }
@@ -291,8 +282,11 @@ void PowerSgd::State::remember() {
     for (Compressed& part : pending->compressed) {
       const torch::Tensor& all = finite[part.q.device().str()];
       if (options.warm_start()) part.memory->q = torch::where(all, part.q, part.memory->q);
-      if (options.error_feedback())
-        part.memory->lost = torch::where(all, unscaled(part.input), part.memory->lost);
+      if (options.error_feedback()) {
+        const auto& scale = options.loss_scale();
+        const torch::Tensor lost = scale ? part.input / scale(part.input.device()) : part.input;
+        part.memory->lost = torch::where(all, lost, part.memory->lost);
+      }
       part.input.reset();
     }
   }

@@ -339,7 +339,8 @@ void Reducer::begin_pass(Pass pass, int divisor) {
     prepare_never_used();
 }
 
-// What is in the place is still the gradient, or nobody's, or of somebody who kept it.
+// The place holds the parameter's gradient, values that nothing uses, or a gradient that a caller
+// kept.
 void Reducer::keep_for_others(Slot& slot) {
   if (slot.sparse || slot.place.has(slot.parameter.grad()) || !slot.place.is_seen()) return;
   slot.place.leave_to_those_who_see();

@@ -49,12 +49,12 @@ struct ReducerOptions {
 /// Note [Reducer]
 /// A hook on every parameter runs as soon as its gradient is complete. It copies the gradient into
 /// its place in a bucket, unless a kernel of ours computed it there; from then on the gradient lies
-/// in the place. Who keeps a gradient after zero_grad() keeps its values: before a place is used
-/// again, they move out (Note [Gradients in their places]). A full bucket is reduced at once,
-/// always in the order of the buckets, so that all ranks agree; buckets are filled in the order in
-/// which backward reaches the parameters, so the last layers travel while the first are still
-/// computed. A callback that the autograd engine runs at the end of backward waits for the rest:
-/// when backward() returns, all is averaged.
+/// in the place. A gradient that a caller keeps after zero_grad() keeps its values: they move to a
+/// copy before the place is used again (Note [Gradients in their places]). A full bucket is reduced
+/// at once, always in the order of the buckets, so that all ranks agree; buckets are filled in the
+/// order in which backward reaches the parameters, so the last layers travel while the first are
+/// still computed. A callback that the autograd engine runs at the end of backward waits for the
+/// rest: when backward() returns, all is averaged.
 ///
 ///     hooks    fc2  fc1 | conv2  conv1          time ->
 ///     bucket 0 ====[ reduce ]====

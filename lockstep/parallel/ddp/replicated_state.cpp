@@ -85,28 +85,6 @@ bool has_sparse_gradient(const torch::nn::Module& module) {
   return false;
 }
 
-bool fits(const std::string& pattern, const std::string& name) {
-  return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-}
-
-bool fits_any(const std::vector<std::string>& patterns, const std::string& name) {
-  return std::any_of(patterns.begin(), patterns.end(),
-      [&](const std::string& pattern) { return fits(pattern, name); });
-}
-
-bool fits_one_of(const std::string& pattern, const NamedTensors& tensors) {
-  return std::any_of(tensors.begin(), tensors.end(),
-      [&](const auto& entry) { return fits(pattern, entry.first); });
-}
-
-NamedTensors kept(const NamedTensors& tensors, const std::vector<std::string>& patterns) {
-  NamedTensors result;
-  for (const auto& entry : tensors) {
-    if (!fits_any(patterns, entry.first)) result.push_back(entry);
-  }
-  return result;
-}
-
 }  // namespace
 
 void check_same_on_all_ranks(
@@ -148,12 +126,18 @@ void ReplicatedState::add(const torch::nn::Module& module, const std::string& pr
 }
 
 ReplicatedState ReplicatedState::without(const std::vector<std::string>& patterns) const {
+  ReplicatedState kept = *this;
   for (const std::string& pattern : patterns) {
-    check(fits_one_of(pattern, parameters) || fits_one_of(pattern, buffers),
+    const auto fits = [&](const auto& entry) {
+      return ::fnmatch(pattern.c_str(), entry.first.c_str(), 0) == 0;
+    };
+    check(std::ranges::any_of(parameters, fits) || std::ranges::any_of(buffers, fits),
         "DistributedDataParallel: to be ignored is ", pattern,
         ", but no parameter or buffer has such a name");
+    std::erase_if(kept.parameters, fits);
+    std::erase_if(kept.buffers, fits);
   }
-  return {kept(parameters, patterns), kept(buffers, patterns), sparse};
+  return kept;
 }
 
 StateRecord::StateRecord(const ReplicatedState& state) {

@@ -43,33 +43,6 @@ SkipTable& table() {
   return current_table != nullptr ? *current_table : own;
 }
 
-// Calls visit(module) for the layer and every module inside it.
-void visit_modules(const Layers& layers, const auto& visit) {
-  for (const auto& layer : layers) {
-    for (const auto& module : layer.value().ptr()->modules()) visit(module);
-  }
-}
-
-class SkipReader {
- public:
-  void read(const std::shared_ptr<torch::nn::Module>& module) {
-    if (const auto stash = std::dynamic_pointer_cast<StashImpl>(module)) add(stash->skip_name());
-    if (const auto pop = std::dynamic_pointer_cast<PopImpl>(module)) remove(pop->skip_name());
-  }
-  const std::set<std::string>& open() const { return open_; }
-
- private:
-  void add(const std::string& name) {
-    check(used_.insert(name).second, "pipeline: two Stash layers have the name ", name);
-    open_.insert(name);
-  }
-  void remove(const std::string& name) {
-    check(open_.erase(name) == 1, "pipeline: the Pop ", name, " has no unused Stash before it");
-  }
-
-  std::set<std::string> open_, used_;
-};
-
 }  // namespace
 
 Layers layers_of(const torch::nn::Sequential& net) {
@@ -120,13 +93,25 @@ SkipScope::~SkipScope() { current_table = before_; }
 
 std::vector<std::vector<std::string>> skips_across(const std::vector<Layers>& stages) {
   std::vector<std::vector<std::string>> crossing;
-  SkipReader reader;
+  std::set<std::string> open, used;
+  const auto read = [&](const torch::nn::Module& module) {
+    if (const auto* const stash = dynamic_cast<const StashImpl*>(&module)) {
+      check(used.insert(stash->skip_name()).second, "pipeline: two Stash layers have the name ",
+          stash->skip_name());
+      open.insert(stash->skip_name());
+    } else if (const auto* const pop = dynamic_cast<const PopImpl*>(&module)) {
+      check(open.erase(pop->skip_name()) == 1, "pipeline: the Pop ", pop->skip_name(),
+          " has no unused Stash before it");
+    }
+  };
   for (const Layers& stage : stages) {
-    visit_modules(stage, [&](const auto& module) { reader.read(module); });
-    crossing.emplace_back(reader.open().begin(), reader.open().end());
+    for (const auto& layer : stage) {
+      for (const auto& module : layer.value().ptr()->modules()) read(*module);
+    }
+    crossing.emplace_back(open.begin(), open.end());
   }
-  check(reader.open().empty(), "pipeline: the Stash ",
-      reader.open().empty() ? "" : *reader.open().begin(), " has no Pop after it");
+  check(open.empty(), "pipeline: the Stash ", open.empty() ? "" : *open.begin(),
+      " has no Pop after it");
   crossing.pop_back();
   return crossing;
 }

@@ -175,14 +175,12 @@ torch::Tensor broadcast_described(
       torch::full({1}, static_cast<std::int64_t>(numbers.size()), on_host(torch::kLong));
   group.broadcast(length, root).wait();
   torch::Tensor text = torch::zeros({length.item<std::int64_t>()}, on_host(torch::kLong));
-  if (group.rank() == root) text = torch::tensor(numbers, torch::kLong);
+  if (group.rank() == root) text = tensor_of(numbers);
   group.broadcast(text, root).wait();
   const auto* first = text.data_ptr<std::int64_t>();
   const auto [address, payload] = read_description({first, first + text.numel()}, device);
-  const torch::Tensor result = group.rank() == root
-                                   ? tensor.detach().contiguous(tensor.suggest_memory_format())
-                                   : payload.values.at(0);
-  if (result.numel() > 0) group.broadcast(result.as_strided({result.numel()}, {1}), root).wait();
+  const torch::Tensor result = group.rank() == root ? dense(tensor) : payload.values.at(0);
+  if (result.numel() > 0) group.broadcast(flat(result), root).wait();
   return result;
 }
 

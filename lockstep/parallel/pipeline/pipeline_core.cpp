@@ -215,10 +215,9 @@ void Runner::end_step() {
 }
 
 void Runner::put_inputs(const torch::Tensor& input, const std::vector<std::int64_t>& sizes) {
-  const auto pieces = split_batch(input.detach(), sizes);
-  for (std::size_t index = 0; index < pieces.size(); ++index) {
-    const torch::Tensor piece = pieces[index].detach().set_requires_grad(input.requires_grad());
-    put({Direction::kForward, 0, static_cast<int>(index)}, {ValueForm::kTensor, {piece}, 0});
+  for (int index = 0; const torch::Tensor& piece : split_batch(input.detach(), sizes)) {
+    put({Direction::kForward, 0, index++},
+        {ValueForm::kTensor, {piece.detach().set_requires_grad(input.requires_grad())}, 0});
   }
 }
 
@@ -235,11 +234,8 @@ torch::Tensor Runner::take_outputs(std::size_t micro_batches) {
 
 void Runner::put_output_gradients(
     const torch::Tensor& gradient, const std::vector<std::int64_t>& sizes) {
-  const auto pieces = split_batch(gradient, sizes);
-  for (std::size_t index = 0; index < pieces.size(); ++index) {
-    put({Direction::kBackward, stages_ - 1, static_cast<int>(index)},
-        {ValueForm::kTensor, {pieces[index]}, 0});
-  }
+  for (int index = 0; const torch::Tensor& piece : split_batch(gradient, sizes))
+    put({Direction::kBackward, stages_ - 1, index++}, {ValueForm::kTensor, {piece}, 0});
 }
 
 torch::Tensor Runner::take_input_gradient(const std::vector<std::int64_t>& sizes) {

@@ -74,14 +74,6 @@ Stage::Stage(StageSettings settings) : settings_(std::move(settings)) {
 Stage::~Stage() = default;
 Stage::Stage(Stage&&) noexcept = default;
 
-Tensors Stage::buffers() const {
-  Tensors buffers;
-  for (const auto& layer : settings_.layers) {
-    for (const torch::Tensor& buffer : layer.value().ptr()->buffers()) buffers.push_back(buffer);
-  }
-  return buffers;
-}
-
 void Stage::begin_step(const StepPlan& plan) {
   plan_ = plan;
   passes_.clear();

@@ -51,8 +51,6 @@ class Stage {
   Stage(Stage&&) noexcept;
 
   int index() const { return settings_.index; }
-  std::vector<torch::Tensor> parameters() const { return parameters_of(settings_.layers); }
-  std::vector<torch::Tensor> buffers() const;
 
   void begin_step(const StepPlan& plan);
 

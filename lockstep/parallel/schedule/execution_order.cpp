@@ -5,7 +5,6 @@
 #include <iterator>
 #include <limits>
 #include <optional>
-#include <utility>
 
 #include "lockstep/core/error.h"
 
@@ -36,54 +35,6 @@ std::vector<Action> forward_needs(const Schedule& schedule, bool transfers, cons
   }
   return {{stage - 1, kForward, micro_batch}};
 }
-
-// Runs the ranks in turn, each as far as it can.
-class Execution {
- public:
-  explicit Execution(const Schedule& schedule)
-      : schedule_(schedule),
-        transfers_(has_transfers(schedule)),
-        happened_(number_of_events(schedule)),
-        next_(schedule.actions.size()) {}
-
-  bool advance(std::size_t rank) {
-    const auto& actions = schedule_.actions[rank];
-    const std::size_t before = next_[rank];
-    for (; next_[rank] < actions.size(); ++next_[rank]) {
-      const Action& action = actions[next_[rank]];
-      if (!missing_for(action).empty()) break;
-      happened_[event_of(schedule_, action)] = true;
-      order_.push_back({static_cast<int>(rank), action});
-    }
-    return next_[rank] != before;
-  }
-
-  void check_complete() const {
-    for (std::size_t rank = 0; rank < next_.size(); ++rank) {
-      if (next_[rank] == schedule_.actions[rank].size()) continue;
-      const Action& action = schedule_.actions[rank][next_[rank]];
-      throw InvalidArgument(concat("schedule: rank ", rank, " waits forever in ", to_string(action),
-          ": ", to_string(missing_for(action).front()), " never comes before it"));
-    }
-  }
-
-  std::vector<PlacedAction> order() && { return std::move(order_); }
-
- private:
-  std::vector<Action> missing_for(const Action& action) const {
-    std::vector<Action> needs = needs_of(schedule_, transfers_, action);
-    std::erase_if(needs, [&](const Action& need) { return happened_[event_of(schedule_, need)]; });
-    return needs;
-  }
-
-  const Schedule& schedule_;
-  bool transfers_;
-  std::vector<bool> happened_;
-  std::vector<std::size_t> next_;  // per rank
-  std::vector<PlacedAction> order_;
-};
-
-using enum ActionKind;
 
 void check_shape(const Schedule& schedule) {
   check(schedule.ranks >= 1 && schedule.stages >= 1 && schedule.micro_batches >= 1,
@@ -155,8 +106,6 @@ void check_counts(const Schedule& schedule) {
   }
 }
 
-using enum ActionKind;
-
 struct Transfer {
   Action send;
   Action receive;
@@ -180,58 +129,39 @@ std::optional<Transfer> transfer_after(const Schedule& schedule, const Action& a
 // pipelining does the same. A rank that computes a value for another writes both the send and, into
 // the other's list, the receive. So all sends and receives have one common order, and ranks that
 // follow their lists cannot wait for each other in a circle.
-class TransferInsertion {
- public:
-  explicit TransferInsertion(const Schedule& schedule)
-      : schedule_(schedule),
-        happened_in_(number_of_events(schedule), kNever),
-        next_(schedule.actions.size()),
-        result_(schedule) {
-    for (auto& actions : result_.actions) actions.clear();
-  }
-
-  bool run_round() {
-    ++round_;
-    bool progress = false;
-    for (std::size_t rank = 0; rank < next_.size(); ++rank) progress = advance(rank) || progress;
-    return progress;
-  }
-
-  Schedule result() && { return std::move(result_); }
-
- private:
-  static constexpr int kNever = std::numeric_limits<int>::max();
-
-  bool advance(std::size_t rank) {
-    if (next_[rank] == schedule_.actions[rank].size()) return false;
-    const Action& action = schedule_.actions[rank][next_[rank]];
-    if (!can_start(action)) return false;
-    ++next_[rank];
-    add(action);
-    if (const auto transfer = transfer_after(schedule_, action)) {
-      add(transfer->send);
-      add(transfer->receive);
+Schedule with_posted_receives(const Schedule& schedule) {
+  constexpr int kNever = std::numeric_limits<int>::max();
+  std::vector<int> happened_in(number_of_events(schedule), kNever);  // the round of each event
+  std::vector<std::size_t> next(schedule.actions.size());            // per rank
+  Schedule result = schedule;
+  for (auto& actions : result.actions) actions.clear();
+  int round = 0;
+  const auto can_start = [&](const Action& action) {
+    const auto needs = needs_of(schedule, true, action);
+    return std::ranges::all_of(
+        needs, [&](const Action& need) { return happened_in[event_of(schedule, need)] < round; });
+  };
+  const auto add = [&](const Action& action) {
+    happened_in[event_of(schedule, action)] = round;
+    result.actions[static_cast<std::size_t>(schedule.rank_of(action.stage))].push_back(action);
+  };
+  for (bool progress = true; progress;) {
+    progress = false;
+    ++round;
+    for (std::size_t rank = 0; rank < next.size(); ++rank) {
+      const auto& actions = schedule.actions[rank];
+      if (next[rank] == actions.size() || !can_start(actions[next[rank]])) continue;
+      const Action& action = actions[next[rank]++];
+      progress = true;
+      add(action);
+      if (const auto transfer = transfer_after(schedule, action)) {
+        add(transfer->send);
+        add(transfer->receive);
+      }
     }
-    return true;
   }
-
-  bool can_start(const Action& action) const {
-    const auto needs = needs_of(schedule_, true, action);
-    return std::ranges::all_of(needs,
-        [&](const Action& need) { return happened_in_[event_of(schedule_, need)] < round_; });
-  }
-
-  void add(const Action& action) {
-    happened_in_[event_of(schedule_, action)] = round_;
-    result_.actions[static_cast<std::size_t>(schedule_.rank_of(action.stage))].push_back(action);
-  }
-
-  const Schedule& schedule_;
-  int round_ = 0;
-  std::vector<int> happened_in_;   // the round of each event
-  std::vector<std::size_t> next_;  // per rank
-  Schedule result_;
-};
+  return result;
+}
 
 std::vector<Action> with_late_receives(
     const Schedule& schedule, const std::vector<Action>& actions) {
@@ -312,15 +242,36 @@ std::vector<Action> needs_of(const Schedule& schedule, bool transfers, const Act
 }
 
 std::vector<PlacedAction> execution_order(const Schedule& schedule) {
-  Execution execution(schedule);
+  const bool transfers = has_transfers(schedule);
+  std::vector<bool> happened(number_of_events(schedule));
+  std::vector<std::size_t> next(schedule.actions.size());  // per rank
+  std::vector<PlacedAction> order;
+  const auto missing_for = [&](const Action& action) {
+    std::vector<Action> needs = needs_of(schedule, transfers, action);
+    std::erase_if(needs, [&](const Action& need) { return happened[event_of(schedule, need)]; });
+    return needs;
+  };
+  // The ranks take turns, each as far as it can go.
   for (bool progress = true; progress;) {
     progress = false;
-    for (std::size_t rank = 0; rank < schedule.actions.size(); ++rank) {
-      progress = execution.advance(rank) || progress;
+    for (std::size_t rank = 0; rank < next.size(); ++rank) {
+      for (const auto& actions = schedule.actions[rank]; next[rank] < actions.size();
+           ++next[rank]) {
+        const Action& action = actions[next[rank]];
+        if (!missing_for(action).empty()) break;
+        happened[event_of(schedule, action)] = true;
+        order.push_back({static_cast<int>(rank), action});
+        progress = true;
+      }
     }
   }
-  execution.check_complete();
-  return std::move(execution).order();
+  for (std::size_t rank = 0; rank < next.size(); ++rank) {
+    if (next[rank] == schedule.actions[rank].size()) continue;
+    const Action& action = schedule.actions[rank][next[rank]];
+    throw InvalidArgument(concat("schedule: rank ", rank, " waits forever in ", to_string(action),
+        ": ", to_string(missing_for(action).front()), " never comes before it"));
+  }
+  return order;
 }
 
 void check_schedule(const Schedule& schedule) {
@@ -332,10 +283,7 @@ void check_schedule(const Schedule& schedule) {
 Schedule with_transfers(const Schedule& schedule, Receives receives) {
   check(!has_transfers(schedule), "with_transfers: the schedule has transfers already");
   check_schedule(schedule);
-  TransferInsertion insertion(schedule);
-  while (insertion.run_round()) {
-  }
-  Schedule result = std::move(insertion).result();
+  Schedule result = with_posted_receives(schedule);
   if (receives == Receives::kPosted) return result;
   for (auto& actions : result.actions) actions = with_late_receives(schedule, actions);
   return result;

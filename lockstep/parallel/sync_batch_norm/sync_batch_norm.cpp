@@ -67,11 +67,6 @@ ChannelStatistics channel_statistics(const torch::Tensor& input) {
   return {counts, mean.to(torch::kDouble), variance.to(torch::kDouble) * counts};
 }
 
-// One row of 2 C + 1 doubles.
-torch::Tensor to_row(const ChannelStatistics& statistics) {
-  return at::cat({statistics.count, statistics.mean, statistics.squares});
-}
-
 // Reads rows [W, 2 C + 1] as the statistics of all W batches together. Merging deviations instead
 // of sums of squares keeps the variance of values far from zero.
 ChannelStatistics merge_rows(const torch::Tensor& rows) {
@@ -104,7 +99,8 @@ at::ScalarType type_of_statistics(const Tensor& input) {
 }
 
 ChannelStatistics of_all_ranks(const Tensor& input, const ProcessGroup& group) {
-  const auto own = to_row(channel_statistics(input));
+  const auto statistics = channel_statistics(input);
+  const auto own = at::cat({statistics.count, statistics.mean, statistics.squares});
   const auto rows = at::empty({group.size(), own.size(0)}, own.options());
   group.all_gather(rows.view({-1}), own).wait();
   const auto all = merge_rows(rows);

@@ -33,6 +33,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
+using testing_data_parallel::computing;
 using testing_data_parallel::expect_close;
 using testing_data_parallel::expect_same_state;
 using testing_data_parallel::twin;
@@ -255,28 +256,22 @@ TEST(DivideElements, CutsTensorsWhereSharesEnd) {
       ElementsAre(ElementsAre(), ElementsAre(Stretch{0, 0, 1})));
 }
 
-/// Returns its input, and counts the calls of each replica.
 template <typename Value>
-class EchoImpl : public torch::nn::Cloneable<EchoImpl<Value>> {
- public:
-  void reset() override {}
-  Value forward(const Value& value) { return value; }
-};
+auto echoing() {
+  return computing(+[](const Value& value) { return value; });
+}
 
 template <typename Value>
-Value echo(const Value& value, int places = 2) {
-  DataParallel model(std::make_shared<EchoImpl<Value>>(), testing::places(places));
+Value echo(const Value& value) {
+  DataParallel model(echoing<Value>(), testing::places(2));
   return model(value);
 }
 
 TEST(Scatter, GivesEachReplicaItsPieceAndGatherIsTheInverseR2) {
-  struct SumImpl : torch::nn::Cloneable<SumImpl> {
-    void reset() override {}
-    std::pair<Tensor, Tensor> forward(const Tensor& input) {
-      return {at::full({1}, static_cast<double>(input.size(0))), input * 2};
-    }
-  };
-  DataParallel model(std::make_shared<SumImpl>(), testing::places(2));
+  DataParallel model(computing(+[](const Tensor& input) {
+    return std::pair(at::full({1}, static_cast<double>(input.size(0))), input * 2);
+  }),
+      testing::places(2));
   auto input = at::ones({10}).requires_grad_();
   const auto [sizes, doubled] = model(input);
   EXPECT_TRUE(sizes.equal(at::full({2}, 5.0)));
@@ -298,41 +293,30 @@ TEST(Scatter, KeepsTheStructureOfNestedValuesR2) {
 }
 
 TEST(Scatter, UsesOnlyAsManyReplicasAsSamplesR2) {
-  struct CountImpl : torch::nn::Cloneable<CountImpl> {
-    void reset() override {}
-    Tensor forward(const Tensor& input) { return input.sum(); }
-  };
-  DataParallel model(std::make_shared<CountImpl>(), testing::places(4));
-  EXPECT_EQ(model(at::ones({9})).sizes(), (std::vector<std::int64_t>{3}));
-  EXPECT_EQ(model(at::ones({3})).sizes(), (std::vector<std::int64_t>{3}));
-  EXPECT_EQ(model(at::ones({1})).sizes(), (std::vector<std::int64_t>{1}));
-  EXPECT_EQ(model(at::ones({0})).sizes(), (std::vector<std::int64_t>{1}));
+  DataParallel model(
+      computing(+[](const Tensor& input) { return input.sum(); }), testing::places(4));
+  for (const auto& [samples, replicas] : {std::pair{9, 3}, {3, 3}, {1, 1}, {0, 1}})
+    EXPECT_EQ(model(at::ones({samples})).sizes(), (std::vector<std::int64_t>{replicas}));
 }
 
 TEST(Scatter, GathersNumbersToAVectorAndLeavesThemAloneOnOnePlaceR2) {
-  struct MeanImpl : torch::nn::Cloneable<MeanImpl> {
-    void reset() override {}
-    Tensor forward(const Tensor& input) { return input.mean(); }
-  };
+  const auto mean = computing(+[](const Tensor& input) { return input.mean(); });
   auto input = at::arange(6, torch::kDouble).requires_grad_();
-  DataParallel two(std::make_shared<MeanImpl>(), testing::places(2));
+  DataParallel two(mean, testing::places(2));
   const auto means = two(input);
   EXPECT_TRUE(means.equal(testing::here(torch::tensor({1.0, 4.0}, torch::kDouble))));
   (means * testing::here(torch::tensor({3.0, 6.0}, torch::kDouble))).sum().backward();
   EXPECT_TRUE(input.grad().equal(
       testing::here(torch::tensor({1.0, 1.0, 1.0, 2.0, 2.0, 2.0}, torch::kDouble))));
-  DataParallel one(std::make_shared<MeanImpl>(), testing::places(1));
+  DataParallel one(mean, testing::places(1));
   EXPECT_EQ(one(input).dim(), 0);
 }
 
 TEST(Scatter, GivesPlainValuesToAllAndChecksThatResultsAgree) {
-  struct PlainImpl : torch::nn::Cloneable<PlainImpl> {
-    void reset() override {}
-    std::pair<Tensor, std::int64_t> forward(const Tensor& input, bool shape) {
-      return {input, shape ? input.size(0) : 7};
-    }
-  };
-  DataParallel model(std::make_shared<PlainImpl>(), testing::places(2));
+  DataParallel model(computing(+[](const Tensor& input, bool shape) {
+    return std::pair(input, shape ? input.size(0) : std::int64_t{7});
+  }),
+      testing::places(2));
   EXPECT_EQ(model(at::ones({3}), false).second, 7);
   EXPECT_EQ(model(at::ones({4}), true).second, 2);
   EXPECT_THAT([&] { model(at::ones({3}), true); },
@@ -354,7 +338,7 @@ TEST(Scatter, RefusesInputsThatDoNotDivideAlike) {
 }
 
 TEST(Gather, PutsOutputsWhereTheyAreRequestedR1) {
-  const auto echo_of_tensors = std::make_shared<EchoImpl<Tensor>>();
+  const auto echo_of_tensors = echoing<Tensor>();
   const auto options = DataParallelOptions().output_place(Place{torch::kMeta});
   DataParallel elsewhere(echo_of_tensors, testing::places(2), options);
   EXPECT_TRUE(elsewhere(at::ones({4})).is_meta());

@@ -1,7 +1,6 @@
 // Five steps on several places end where five steps of the module itself end.
 // DataParallel within ranks, and DistributedDataParallel around it.
 
-#include <array>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
@@ -10,12 +9,10 @@
 
 #include "tests/support/places.h"
 #include "training.h"
-#include <ATen/ops/mse_loss.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
@@ -44,8 +41,7 @@ void expect_parity(Holder net, const std::vector<Place>& places, const Tensor& i
     const Tensor& targets, double rate = 0.1) {
   auto serial = twin(net);
   DataParallel model(net, places);
-  const auto losses = train(
-      *net, [&](const Tensor& input) { return model(input); }, inputs, targets, kSteps, rate);
+  const auto losses = train(*net, model, inputs, targets, kSteps, rate);
   const auto expected = train(
       *serial, [&](const Tensor& input) { return serial->forward(input); }, inputs, targets, kSteps,
       rate);
@@ -188,9 +184,7 @@ TEST(Composition, OfRanksAndPlacesEqualsOneProcess) {
     const auto rank = static_cast<std::size_t>(world.rank());
     auto& net = nets[rank];
     DistributedDataParallel model(std::make_shared<DividedImpl>(net), world);
-    train(
-        *net, [&](const Tensor& input) { return model(input); }, inputs.chunk(kRanks)[rank],
-        targets.chunk(kRanks)[rank], 5, 0.1);
+    train(*net, model, inputs.chunk(kRanks)[rank], targets.chunk(kRanks)[rank], 5, 0.1);
   });
   train(
       *serial, [&](const Tensor& input) { return serial->forward(input).tanh(); }, inputs, targets,

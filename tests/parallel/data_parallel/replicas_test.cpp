@@ -37,6 +37,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
+using testing_data_parallel::computing;
 using testing_data_parallel::expect_close;
 using testing_data_parallel::twin;
 using torch::Tensor;
@@ -53,6 +54,8 @@ TEST(Replicas, UpdateRunningStatisticsByTheFirstShareR4) {
   expect_close(net->running_mean, expected->running_mean, "running mean");
   expect_close(net->running_var, expected->running_var, "running variance");
   EXPECT_EQ(net->num_batches_tracked.item<std::int64_t>(), 3);
+  net->eval();
+  expect_close(model(input), net->forward(input), "output in evaluation");
 }
 
 // The threads' order does not matter: each replica has its own stream.
@@ -68,15 +71,6 @@ TEST(Replicas, DrawTheSameNumbersForTheSameSeed) {
   for (int pass = 0; pass < 20; ++pass) EXPECT_TRUE(torch::equal(dropped(1), first));
   EXPECT_FALSE(torch::equal(dropped(2), first));
   EXPECT_FALSE(torch::equal(first.narrow(0, 0, 100), first.narrow(0, 100, 100)));
-}
-
-TEST(Replicas, UseTheSameRunningStatisticsInEvaluationR4) {
-  torch::nn::BatchNorm1d net(2);
-  DataParallel model(net, testing::places(2));
-  const auto input = at::randn({8, 2});
-  for (int step = 0; step < 3; ++step) model(input);
-  net->eval();
-  expect_close(model(input), net->forward(input), "output in evaluation");
 }
 
 TEST(Replicas, GiveBuffersTheirGradientsR4) {
@@ -240,16 +234,12 @@ TEST(Replicas, RefuseAModuleElsewhereThanTheFirstPlaceR3) {
       ThrowsMessage<InvalidArgument>(HasSubstr("at least one place")));
 }
 
-struct ModesImpl : torch::nn::Cloneable<ModesImpl> {
-  void reset() override {}
-  std::tuple<bool, bool, at::ScalarType> forward(const Tensor& input) {
-    return {torch::GradMode::is_enabled(), c10::InferenceMode::is_enabled(),
-        at::mm(input, input).scalar_type()};
-  }
-};
-
 TEST(Replicas, ComputeInTheModesOfTheCallerR5) {
-  DataParallel model(std::make_shared<ModesImpl>(), testing::places(2));
+  DataParallel model(computing(+[](const Tensor& input) {
+    return std::make_tuple(torch::GradMode::is_enabled(), c10::InferenceMode::is_enabled(),
+        at::mm(input, input).scalar_type());
+  }),
+      testing::places(2));
   const auto square = [&] { return model(at::ones({2, 1})); };
   EXPECT_EQ(square(), std::make_tuple(true, false, at::kFloat));
   {
@@ -289,19 +279,13 @@ TEST(Replicas, DoNotGrowOver100StepsR6) {
   EXPECT_LT(after, before + 64 * 256 * 4);
 }
 
-/// Throws the given exception in every replica but the first.
-template <typename Thrown>
-struct ThrowingImpl : torch::nn::Cloneable<ThrowingImpl<Thrown>> {
-  void reset() override {}
-  Tensor forward(const Tensor& input, const std::function<Thrown()>& make) {
-    if (input[0].item<int>() > 0) throw make();
-    return input;
-  }
-};
-
+// Throws it in every replica but the first.
 template <typename Thrown>
 void throw_in_the_second(const std::function<Thrown()>& make) {
-  DataParallel model(std::make_shared<ThrowingImpl<Thrown>>(),
+  DataParallel model(computing(+[](const Tensor& input, const std::function<Thrown()>& thrown) {
+    if (input[0].item<int>() > 0) throw thrown();
+    return input;
+  }),
       {Place{}, Place{torch::kCPU, testing::places(1)[0].cores}});
   EXPECT_NO_THROW(model(torch::tensor({0, 0}), make));
   model(torch::tensor({0, 1}), make);
@@ -346,16 +330,13 @@ TEST(Exceptions, OfLibTorchHaveTheNumberAndTrainingGoesOnR5) {
 }
 
 TEST(Exceptions, ArriveWhenAllReplicasHaveFinishedR5) {
-  struct SlowImpl : torch::nn::Cloneable<SlowImpl> {
-    void reset() override {}
-    Tensor forward(const Tensor& input, std::atomic<int>* finished) {
-      if (input[0].item<int>() == 0) throw std::runtime_error("at once");
-      std::this_thread::sleep_for(std::chrono::milliseconds(30));
-      ++*finished;
-      return input;
-    }
-  };
-  DataParallel model(std::make_shared<SlowImpl>(), testing::places(3));
+  DataParallel model(computing(+[](const Tensor& input, std::atomic<int>* ended) {
+    if (input[0].item<int>() == 0) throw std::runtime_error("at once");
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    ++*ended;
+    return input;
+  }),
+      testing::places(3));
   std::atomic<int> finished = 0;
   EXPECT_THROW(model(torch::tensor({0, 1, 2}), &finished), std::runtime_error);
   EXPECT_EQ(finished, 2);

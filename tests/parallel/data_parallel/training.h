@@ -2,20 +2,37 @@
 
 // What the tests of DataParallel share: a module and its twin that is trained serially.
 
-#include <cstddef>
-#include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <ATen/ops/mse_loss.h>
+#include <torch/nn/cloneable.h>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 #include <torch/optim/sgd.h>
 #include <torch/types.h>
 
 namespace lockstep::testing_data_parallel {
+
+/// A module that is a function, and so are its clones.
+template <typename Result, typename... Inputs>
+class ComputingImpl : public torch::nn::Cloneable<ComputingImpl<Result, Inputs...>> {
+ public:
+  explicit ComputingImpl(Result (*function)(Inputs...)) : function_(function) {}
+  void reset() override {}
+  Result forward(Inputs... inputs) { return function_(inputs...); }
+
+ private:
+  Result (*function_)(Inputs...);
+};
+
+///     DataParallel model(computing(+[](const Tensor& input) { return input.sum(); }), places);
+template <typename Result, typename... Inputs>
+auto computing(Result (*function)(Inputs...)) {
+  return std::make_shared<ComputingImpl<Result, Inputs...>>(function);
+}
 
 /// Returns another module with equal values.
 template <typename Module>
@@ -54,8 +71,8 @@ inline void expect_same_state(const torch::nn::Module& actual, const torch::nn::
 
 /// Makes steps of SGD with momentum and a mean loss; returns the losses.
 template <typename Forward>
-std::vector<double> train(torch::nn::Module& module, const Forward& forward,
-    const torch::Tensor& inputs, const torch::Tensor& targets, int steps, double rate) {
+std::vector<double> train(torch::nn::Module& module, Forward&& forward, const torch::Tensor& inputs,
+    const torch::Tensor& targets, int steps, double rate) {
   torch::optim::SGD optimizer(module.parameters(), torch::optim::SGDOptions(rate).momentum(0.9));
   std::vector<double> losses;
   for (int step = 0; step < steps; ++step) {

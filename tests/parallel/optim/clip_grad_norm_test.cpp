@@ -46,7 +46,6 @@ TEST(ClipGradNorm, InOneProcessSmallGradientsAreLeftAlone) {
   EXPECT_NEAR(clip_grad_norm({a}, 1), 0.5, 1e-12);
   EXPECT_EQ(a.grad()[0].item<double>(), 0.3);
   EXPECT_EQ(clip_grad_norm({at::zeros({1})}, 1), 0);
-  EXPECT_THROW(clip_grad_norm({a}, 0), InvalidArgument);
 }
 
 TEST(ClipGradNorm, O4OverTwoShards) {
@@ -154,7 +153,7 @@ TEST(ClipGradNorm, ANormThatIsNoneMaySpread) {
 }
 
 TEST(ClipGradNorm, ABoundOfNothingIsRefused) {
-  EXPECT_THAT(testing::message_of<std::exception>([] { clip_grad_norm({}, 0); }),
+  EXPECT_THAT(testing::message_of<InvalidArgument>([] { clip_grad_norm({}, 0); }),
       AllOf(HasSubstr("must be positive"), HasSubstr("0")));
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <gtest/gtest.h>
 #include <memory>
 #include <vector>
 
@@ -49,6 +50,11 @@ inline void set_gradients(
   }
 }
 
+inline void expect_equal(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>& b) {
+  for (std::size_t index = 0; index < a.size(); ++index)
+    EXPECT_TRUE(a[index].equal(b[index])) << index;
+}
+
 /// The same parameters twice: under a plain optimizer and under a sharded one.
 struct Twin {
   template <typename Make>
@@ -64,11 +70,10 @@ struct Twin {
 
   std::array<torch::optim::Optimizer*, 2> both() { return {plain.get(), &sharded}; }
 
-  bool parameters_are_equal() const {
-    for (std::size_t index = 0; index < plain_parameters.size(); ++index) {
-      if (!plain_parameters[index].equal(sharded_parameters[index])) return false;
-    }
-    return true;
+  /// Makes a step after which the parameters must be equal.
+  void step_alike(int number, std::size_t without = SIZE_MAX) {
+    step(number, without);
+    expect_equal(plain_parameters, sharded_parameters);
   }
 
   std::vector<torch::Tensor> plain_parameters = some_parameters();

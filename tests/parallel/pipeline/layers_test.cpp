@@ -16,6 +16,7 @@
 namespace lockstep {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -32,13 +33,8 @@ TEST(Layers, AreNamedAsTheChildrenOfASequential) {
 
 TEST(Layers, P8WrongBalanceIsRefusedWithAdvice) {
   const auto layers = layers_of(testing::make_chain({2, 3, 4}));
-  EXPECT_THAT(refusal_of_cut(layers, {1, 1}), HasSubstr("adds up to 2 layers, the model has 3"));
-  EXPECT_THAT(refusal_of_cut(layers, {1, 1}), HasSubstr("balance_by_time"));
-  EXPECT_THAT(
-      refusal_of_cut(layers, {3, 0}), HasSubstr("every stage needs at least 1 layer, one has 0"));
-  EXPECT_THAT(
-      refusal_of_cut(layers, {4, -1}), HasSubstr("every stage needs at least 1 layer, one has -1"));
-  EXPECT_THAT(refusal_of_cut(layers, {}), HasSubstr("there is no stage"));
+  EXPECT_THAT(refusal_of_cut(layers, {1, 1}),
+      AllOf(HasSubstr("adds up to 2 layers, the model has 3"), HasSubstr("balance_by_time")));
 }
 
 TEST(Layers, P8LayerTwiceIsRefused) {
@@ -65,16 +61,7 @@ TEST(Layers, ParametersAreListedOnce) {
   EXPECT_EQ(parameters_of(layers_of(net)).size(), 4U);
 }
 
-// Conformance 5.1: the rule of tensor_split, empty pieces left out.
-TEST(MicroBatch, SizesFollowTensorSplit) {
-  EXPECT_EQ(micro_batch_sizes(8, 4), (Sizes{2, 2, 2, 2}));
-  EXPECT_EQ(micro_batch_sizes(7, 4), (Sizes{2, 2, 2, 1}));
-  EXPECT_EQ(micro_batch_sizes(6, 4), (Sizes{2, 2, 1, 1}));
-  EXPECT_EQ(micro_batch_sizes(5, 4), (Sizes{2, 1, 1, 1}));
-  EXPECT_EQ(micro_batch_sizes(9, 4), (Sizes{3, 2, 2, 2}));
-  EXPECT_EQ(micro_batch_sizes(2, 4), (Sizes{1, 1}));
-}
-
+// Conformance 5.1, empty pieces left out.
 TEST(MicroBatch, SizesAgreeWithTensorSplit) {
   for (std::int64_t batch = 1; batch < 40; ++batch) {
     for (int chunks = 1; chunks < 12; ++chunks) {

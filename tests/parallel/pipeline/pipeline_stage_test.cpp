@@ -1,5 +1,6 @@
-// Pipelines whose stages are ranks, in threads and in processes; gradients accumulated over steps,
-// which meet once, at the last.
+// Pipelines whose stages are ranks: their errors, training in processes (in threads, RandomModules
+// have every schedule and shape), and gradients that accumulate over steps and meet once, at the
+// last.
 
 #include "lockstep/parallel/pipeline/pipeline_stage.h"
 
@@ -25,85 +26,6 @@ using ::testing::HasSubstr;
 using testing::make_problem;
 using testing::Problem;
 using testing::run_group;
-
-constexpr int kSteps = 5;
-
-// The serial net after kSteps, trained on batches of `replicas` times the pipeline's.
-torch::nn::Sequential trained_serially(const Problem& problem) {
-  auto serial = problem.serial;
-  torch::optim::SGD optimizer(serial->parameters(), 0.1);
-  for (int step = 0; step < kSteps; ++step) {
-    optimizer.zero_grad();
-    testing::mean_loss(serial->forward(problem.input), problem.target).backward();
-    optimizer.step();
-  }
-  return serial;
-}
-
-void expect_own_layers_as(
-    const PipelineStage& stage, const torch::nn::Sequential& serial, const std::string& what) {
-  const auto expected = serial->named_parameters();
-  for (const auto& layer : stage.layers()) {
-    for (const auto& parameter : layer.value().ptr()->named_parameters()) {
-      const std::string name = layer.key() + "." + parameter.key();
-      testing::expect_close(parameter.value(), expected[name], 1e-10, what + " " + name);
-    }
-  }
-}
-
-void expect_stages_train_as_serially(
-    const std::vector<int>& balance, int ranks, int replicas, const PipelineOptions& options) {
-  // Replicas take equal shares, so the mean of their losses is the batch's.
-  const Problem problem = make_problem({5, 7, 6, 8, 3}, 6 * replicas);
-  auto serial = trained_serially(problem);
-  const auto expected = serial->forward(problem.input).detach();
-  testing::run_ranks(ranks * replicas, [&](const ProcessGroup& world) {
-    const auto net = testing::copy_of(problem.net);
-    const auto grid = make_pipeline_grid(world, ranks);
-    PipelineStage stage(
-        layers_of(net), balance, grid.stages, options, grid.replicas, testing::this_device());
-    torch::optim::SGD optimizer(stage.parameters(), 0.1);
-    const auto input = testing::share_here(problem.input, grid.replicas);
-    const auto target = testing::share_here(problem.target, grid.replicas);
-    for (int step = 0; step < kSteps; ++step) {
-      optimizer.zero_grad();
-      stage.step(input, target, testing::mean_loss);
-      optimizer.step();
-    }
-    expect_own_layers_as(stage, serial, concat("rank ", world.rank()));
-    testing::expect_close(stage(testing::here(problem.input)), expected, 1e-10, "output");
-  });
-}
-
-TEST(PipelineStage, TrainsAsTheSerialModel) {
-  for (const auto kind : {ScheduleKind::kSequential, ScheduleKind::kGPipe, ScheduleKind::k1F1B,
-           ScheduleKind::kZeroBubble}) {
-    for (const int chunks : {1, 3, 4}) {
-      const auto options = PipelineOptions().chunks(chunks).schedule(kind);
-      expect_stages_train_as_serially({3, 4}, 2, 1, options);
-      expect_stages_train_as_serially({2, 2, 3}, 3, 1, options);
-    }
-  }
-}
-
-TEST(PipelineStage, InterleavedTrainsAsTheSerialModel) {
-  for (const auto kind : {ScheduleKind::kInterleaved, ScheduleKind::kZeroBubble}) {
-    for (const int chunks : {1, 2, 4, 5}) {
-      const auto options = PipelineOptions().chunks(chunks).schedule(kind);
-      expect_stages_train_as_serially({2, 2, 2, 1}, 2, 1, options);
-    }
-  }
-}
-
-TEST(PipelineStage, ReplicasOfPipelinesTrainAsTheSerialModel) {
-  for (const auto kind : {ScheduleKind::k1F1B, ScheduleKind::kZeroBubble}) {
-    const auto options = PipelineOptions().chunks(3).schedule(kind);
-    expect_stages_train_as_serially({3, 4}, 2, 2, options);
-    expect_stages_train_as_serially({2, 2, 3}, 3, 2, options);
-  }
-  expect_stages_train_as_serially(
-      {3, 4}, 2, 2, PipelineOptions().chunks(1).schedule(ScheduleKind::kSequential));
-}
 
 TEST(PipelineStage, P9SkipsPassFromRankToRank) {
   testing::run_ranks(3, [](const ProcessGroup& world) {
@@ -154,29 +76,22 @@ std::string refusal_on_ranks(int ranks, const std::function<void(const ProcessGr
   return testing::message_of<InvalidArgument>([&] { testing::run_ranks(ranks, body); });
 }
 
-TEST(PipelineStage, RanksThatDifferInTheBalanceAreToldSo) {
-  const auto text = refusal_on_ranks(2, [](const ProcessGroup& world) {
-    const auto net = testing::make_chain({3, 4, 2});
-    const std::vector<int> balance =
-        world.rank() == 0 ? std::vector<int>{1, 2} : std::vector<int>{2, 1};
-    const PipelineStage stage(layers_of(net), balance, world);
-  });
-  EXPECT_THAT(text, HasSubstr("stage 0"));
-}
-
-TEST(PipelineStage, RanksThatDifferInTheScheduleAreToldSo) {
-  const auto text = refusal_on_ranks(2, [](const ProcessGroup& world) {
-    const auto net = testing::make_chain({3, 4, 2});
-    const auto kind = world.rank() == 0 ? ScheduleKind::kGPipe : ScheduleKind::k1F1B;
-    const PipelineStage stage(layers_of(net), {1, 2}, world, PipelineOptions().schedule(kind));
-  });
-  EXPECT_THAT(text, HasSubstr("schedule gpipe"));
+TEST(PipelineStage, RanksThatDifferAreToldSo) {
+  const auto refusal = [](const std::vector<int>& other_balance, ScheduleKind other_kind) {
+    return refusal_on_ranks(2, [&](const ProcessGroup& world) {
+      const bool is_other = world.rank() == 1;
+      const PipelineStage stage(layers_of(testing::make_chain({3, 4, 2})),
+          is_other ? other_balance : std::vector<int>{1, 2}, world,
+          PipelineOptions().schedule(is_other ? other_kind : ScheduleKind::kGPipe));
+    });
+  };
+  EXPECT_THAT(refusal({2, 1}, ScheduleKind::kGPipe), HasSubstr("stage 0"));
+  EXPECT_THAT(refusal({1, 2}, ScheduleKind::k1F1B), HasSubstr("schedule gpipe"));
 }
 
 TEST(PipelineStage, RanksThatDoNotComeOutEvenAreRefused) {
-  const auto text =
-      refusal_on_ranks(3, [](const ProcessGroup& world) { make_pipeline_grid(world, 2); });
-  EXPECT_THAT(text, HasSubstr("3 ranks cannot be divided into pipelines of 2"));
+  EXPECT_THAT(refusal_on_ranks(3, [](const ProcessGroup& world) { make_pipeline_grid(world, 2); }),
+      HasSubstr("3 ranks cannot be divided into pipelines of 2"));
 }
 
 constexpr int kReplicas = 2;
@@ -228,17 +143,13 @@ TEST(PipelineAccumulation, OverPlacesGivesTheGradientsOfAllPartsTogether) {
 TEST(PipelineAccumulation, OverRanksGivesTheGradientsOfAllPartsTogether) {
   const Problem problem = whole_problem();
   const auto serial = with_serial_gradients(problem);
-  const auto expected = serial->named_parameters();
   testing::run_ranks(2 * kReplicas, [&](const ProcessGroup& world) {
     const auto net = testing::copy_of(problem.net);
     const auto grid = make_pipeline_grid(world, 2);
     PipelineStage stage(layers_of(net), {3, 2}, grid.stages, PipelineOptions().chunks(3),
         grid.replicas, testing::this_device());
     accumulate(stage, problem, grid.replicas);
-    for (const auto& layer : stage.layers())
-      for (const auto& parameter : layer.value().ptr()->named_parameters())
-        testing::expect_close(parameter.value().grad(),
-            expected[layer.key() + "." + parameter.key()].grad(), 1e-10, parameter.key());
+    testing::expect_gradients_of(stage.layers(), *serial);
   });
 }
 
@@ -267,27 +178,22 @@ void train_beside_the_serial_model(const ProcessGroup& world, const std::vector<
       stage(problem.input), problem.serial->forward(problem.input), 1e-10, "output");
 }
 
-TEST_P(ProcessPipelines, TrainAsTheSerialModelBySchedule) {
-  for (const auto kind : {ScheduleKind::kSequential, ScheduleKind::kGPipe, ScheduleKind::k1F1B,
-           ScheduleKind::kZeroBubble}) {
-    run_group(GetParam(), 3, [&](const ProcessGroup& world) {
+TEST_P(ProcessPipelines, TrainAsTheSerialModel) {
+  struct Shape {
+    int processes, ranks;  ///< `ranks` of each replica
+    std::vector<int> balance;
+    ScheduleKind kind;
+  };
+  const Shape shapes[] = {{3, 3, {2, 2, 3}, ScheduleKind::kSequential},
+      {3, 3, {2, 2, 3}, ScheduleKind::kGPipe}, {3, 3, {2, 2, 3}, ScheduleKind::k1F1B},
+      {3, 3, {2, 2, 3}, ScheduleKind::kZeroBubble},
+      {2, 2, {2, 2, 2, 1}, ScheduleKind::kInterleaved}, {4, 2, {3, 4}, ScheduleKind::k1F1B}};
+  for (const Shape& shape : shapes) {
+    run_group(GetParam(), shape.processes, [&](const ProcessGroup& world) {
       train_beside_the_serial_model(
-          world, {2, 2, 3}, 3, PipelineOptions().chunks(4).schedule(kind));
+          world, shape.balance, shape.ranks, PipelineOptions().chunks(4).schedule(shape.kind));
     });
   }
-}
-
-TEST_P(ProcessPipelines, InterleavedOnesTrainAsTheSerialModel) {
-  run_group(GetParam(), 2, [&](const ProcessGroup& world) {
-    train_beside_the_serial_model(
-        world, {2, 2, 2, 1}, 2, PipelineOptions().chunks(4).schedule(ScheduleKind::kInterleaved));
-  });
-}
-
-TEST_P(ProcessPipelines, ReplicasOfThemTrainAsTheSerialModel) {
-  run_group(GetParam(), 4, [&](const ProcessGroup& world) {
-    train_beside_the_serial_model(world, {3, 4}, 2, PipelineOptions().chunks(3));
-  });
 }
 
 // The rank that fails lives on until the other has noticed; the group's limit is a minute.

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "tests/support/places.h"
@@ -35,13 +35,14 @@ inline torch::Tensor loss_there(const torch::Tensor& output, const torch::Tensor
   return at::mse_loss(output, target.to(output.device()));
 }
 
+/// Compares relative to the largest expected value, or to `least_scale` if all are smaller.
 inline void expect_close(const torch::Tensor& actual, const torch::Tensor& expected,
-    double tolerance, const std::string& what) {
+    double tolerance, const std::string& what, double least_scale = 1e-3) {
   ASSERT_EQ(actual.defined(), expected.defined()) << what;
   if (!expected.defined()) return;
   ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
   const torch::Tensor serial = expected.cpu();  // each stage may be on a device of its own
-  const double scale = std::max(1e-3, serial.abs().max().item<double>());
+  const double scale = std::max(least_scale, serial.abs().max().item<double>());
   EXPECT_LE((actual.cpu() - serial).abs().max().item<double>(), tolerance * scale) << what;
 }
 
@@ -58,6 +59,19 @@ inline void expect_same_parameters(
   const auto ours = actual.named_parameters();
   for (const auto& parameter : expected.named_parameters())
     expect_close(ours[parameter.key()], parameter.value(), tolerance, parameter.key());
+}
+
+/// Compares the gradients of layers, which a rank may hold of a net, with those of the whole net.
+inline void expect_gradients_of(const Layers& layers, const torch::nn::Module& serial,
+    double tolerance = 1e-10, const std::string& what = "") {
+  const auto expected = serial.named_parameters();
+  for (const auto& layer : layers) {
+    for (const auto& parameter : layer.value().ptr()->named_parameters()) {
+      const std::string name = layer.key() + "." + parameter.key();
+      expect_close(parameter.value().grad(), expected[name].grad(), tolerance,
+          what + ": gradient of " + name);
+    }
+  }
 }
 
 /// Makes linear layers with tanh between them: widths {a, b, c} are two layers and one tanh.

@@ -45,17 +45,12 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 using torch::Tensor;
 
-TEST(Cores, AreDividedInContiguousSetsTheFirstOnesLarger) {
+// In contiguous sets, the first ones larger; fewer cores than sets are shared in turn.
+TEST(Cores, AreDividedAndWrittenAsRanges) {
   EXPECT_THAT(place::divide_cores({4, 5, 6, 7, 8}, 2),
       ElementsAre(ElementsAre(4, 5, 6), ElementsAre(7, 8)));
-}
-
-TEST(Cores, AreSharedInTurnWhereThereAreFewerThanSets) {
   EXPECT_THAT(
       place::divide_cores({4, 5}, 3), ElementsAre(ElementsAre(4), ElementsAre(5), ElementsAre(4)));
-}
-
-TEST(Cores, AreWrittenAsRanges) {
   EXPECT_EQ(place::core_ranges({8, 0, 1, 2}), "0-2,8");
   EXPECT_EQ(place::core_ranges({}), "");
 }
@@ -82,12 +77,9 @@ TEST(CpuPlaces, SayThatTheyShareCores) {
   EXPECT_FALSE(oversubscribed({Place{torch::Device("cuda:0")}, Place{torch::Device("cuda:1")}}));
 }
 
-TEST(CpuPlaces, RefuseAnImpossibleNumber) {
+TEST(Places, AreRefusedWhereThereAreNone) {
   EXPECT_THAT([] { cpu_places(0); },
       ThrowsMessage<InvalidArgument>(HasSubstr("the number of places must be at least 1: 0")));
-}
-
-TEST(DevicePlaces, RefuseTheCpuAndWhatIsNotThere) {
   EXPECT_THAT([] { device_places(torch::kCPU); },
       ThrowsMessage<InvalidArgument>(
           HasSubstr("cut its cores into places with cpu_places(count)")));
@@ -256,25 +248,32 @@ at::ScalarType type_of_product() {
   return at::mm(at::ones({2, 2}), at::ones({2, 2})).scalar_type();
 }
 
-TEST(ThreadModes, CarryGradModeT9) {
-  const torch::NoGradGuard no_grad;
-  in_a_new_thread([] { EXPECT_TRUE(torch::GradMode::is_enabled()); });
-  with_modes_of_this_thread([] { EXPECT_FALSE(torch::GradMode::is_enabled()); });
+// Says whether a mode is other than usual: in this thread it is.
+void expect_carried(const std::function<bool()>& is_unusual) {
+  in_a_new_thread([&] { EXPECT_FALSE(is_unusual()); });
+  with_modes_of_this_thread([&] { EXPECT_TRUE(is_unusual()); });
 }
 
-TEST(ThreadModes, CarryInferenceMode) {
-  const c10::InferenceMode inference;
-  in_a_new_thread([] { EXPECT_FALSE(at::ones({1}).is_inference()); });
-  with_modes_of_this_thread([] { EXPECT_TRUE(at::ones({1}).is_inference()); });
-}
-
-TEST(ThreadModes, CarryAutocastWithItsTypeT9) {
-  const nn::Autocast autocast(at::kCPU, at::kHalf);
-  in_a_new_thread([] { EXPECT_EQ(type_of_product(), at::kFloat); });
-  with_modes_of_this_thread([] {
-    EXPECT_TRUE(at::autocast::is_autocast_enabled(at::kCPU));
-    EXPECT_EQ(type_of_product(), at::kHalf);
-  });
+TEST(ThreadModes, CarryGradientsInferenceAutocastAndHooksT9) {
+  {
+    const torch::NoGradGuard no_grad;
+    expect_carried([] { return !torch::GradMode::is_enabled(); });
+  }
+  {
+    const c10::InferenceMode inference;
+    expect_carried([] { return at::ones({1}).is_inference(); });
+  }
+  {
+    const nn::Autocast autocast(at::kCPU, at::kHalf);
+    expect_carried([] { return type_of_product() == at::kHalf; });
+    with_modes_of_this_thread([] { EXPECT_TRUE(at::autocast::is_autocast_enabled(at::kCPU)); });
+  }
+  at::autocast::set_autocast_cache_enabled(false);
+  expect_carried([] { return !at::autocast::is_autocast_cache_enabled(); });
+  at::autocast::set_autocast_cache_enabled(true);
+  at::SavedTensorDefaultHooks::disable("not in this test");
+  expect_carried([] { return !at::SavedTensorDefaultHooks::is_enabled(); });
+  at::SavedTensorDefaultHooks::enable();
 }
 
 TEST(ThreadModes, CarryThatAutocastIsOff) {
@@ -285,20 +284,6 @@ TEST(ThreadModes, CarryThatAutocastIsOff) {
     EXPECT_EQ(type_of_product(), at::kFloat);
   }
   EXPECT_EQ(type_of_product(), at::kBFloat16);
-}
-
-TEST(ThreadModes, CarryWhetherAutocastCaches) {
-  at::autocast::set_autocast_cache_enabled(false);
-  in_a_new_thread([] { EXPECT_TRUE(at::autocast::is_autocast_cache_enabled()); });
-  with_modes_of_this_thread([] { EXPECT_FALSE(at::autocast::is_autocast_cache_enabled()); });
-  at::autocast::set_autocast_cache_enabled(true);
-}
-
-TEST(ThreadModes, CarryThatHooksOnSavedTensorsAreForbidden) {
-  at::SavedTensorDefaultHooks::disable("not in this test");
-  in_a_new_thread([] { EXPECT_TRUE(at::SavedTensorDefaultHooks::is_enabled()); });
-  with_modes_of_this_thread([] { EXPECT_FALSE(at::SavedTensorDefaultHooks::is_enabled()); });
-  at::SavedTensorDefaultHooks::enable();
 }
 
 TEST(ThreadModes, CarryTheModeOfArithmetic) {
@@ -357,9 +342,6 @@ static_assert(!Nested<std::tuple<int, std::string>> && !Nested<std::optional<dou
 
 TEST(Nested, TensorsComeInOneOrder) {
   EXPECT_THAT(numbers(flatten(everything())), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
-}
-
-TEST(Nested, PlainValuesHoldNone) {
   EXPECT_THAT(flatten(3), testing::IsEmpty());
   EXPECT_THAT(flatten(std::vector<int>{1, 2}), testing::IsEmpty());
 }

@@ -37,47 +37,41 @@ std::pair<Indices, std::vector<std::size_t>> cut(
   return result;
 }
 
-TEST(Bucket, B1EveryTensorReachesTheLimit) {
-  const auto [buckets, limits] = cut({floats(100), floats(200), floats(100), floats(50)}, {400});
-  EXPECT_EQ(buckets, (Indices{{0}, {1}, {2}, {3}}));
-  EXPECT_EQ(limits, (Limits{400, 400, 400, 400}));
-}
-
-TEST(Bucket, B2TypesDoNotMix) {
-  const auto [buckets, limits] =
-      cut({floats(50), doubles(25), floats(50), doubles(25), floats(50), doubles(25)}, {400});
-  EXPECT_EQ(buckets, (Indices{{0, 2}, {1, 3}, {4}, {5}}));
-  EXPECT_EQ(limits, (Limits{400, 400, 400, 400}));
-}
-
-TEST(Bucket, B3TheFirstLimitServesOnce) {
-  const auto [buckets, limits] = cut({floats(10), floats(10), floats(10), floats(10)}, {40, 80});
-  EXPECT_EQ(buckets, (Indices{{0}, {1, 2}, {3}}));
-  EXPECT_EQ(limits, (Limits{40, 80, 80}));
-}
-
-TEST(Bucket, B4LimitsAdvancePerType) {
-  const auto [buckets, limits] =
-      cut({floats(50), doubles(25), floats(50), doubles(25), floats(50), doubles(25)}, {200, 400});
-  EXPECT_EQ(buckets, (Indices{{0}, {1}, {2, 4}, {3, 5}}));
-  EXPECT_EQ(limits, (Limits{200, 200, 400, 400}));
-}
-
-TEST(Bucket, B5ABucketClosesWhenItReachesItsLimit) {
-  EXPECT_EQ(cut({floats(60), floats(60), floats(60)}, {400}).first, (Indices{{0, 1}, {2}}));
-  EXPECT_EQ(cut({floats(1000), floats(1), floats(1)}, {400}).first, (Indices{{0}, {1, 2}}));
-}
-
-TEST(Bucket, B6ASparseGradientIsABucketOfItsOwn) {
+TEST(Bucket, B1ToB6AreCutByTypeSizeAndLimit) {
   ParameterShape sparse = floats(10);
   sparse.sparse = true;
-  const auto [buckets, limits] = cut({floats(10), sparse, floats(10)}, {80});
-  EXPECT_EQ(buckets, (Indices{{0, 2}, {1}}));
-  EXPECT_EQ(limits, (Limits{80, 0}));
+  const std::vector<ParameterShape> mixed = {
+      floats(50), doubles(25), floats(50), doubles(25), floats(50), doubles(25)};
+  struct Case {
+    const char* name;
+    std::vector<ParameterShape> shapes;
+    std::vector<std::size_t> limits;
+    Indices buckets;
+    Limits limits_of_buckets;
+  };
+  const Case cases[] = {
+      {"every tensor reaches the limit", {floats(100), floats(200), floats(100), floats(50)}, {400},
+          {{0}, {1}, {2}, {3}}, {400, 400, 400, 400}},
+      {"types do not mix", mixed, {400}, {{0, 2}, {1, 3}, {4}, {5}}, {400, 400, 400, 400}},
+      {"the first limit serves once", {floats(10), floats(10), floats(10), floats(10)}, {40, 80},
+          {{0}, {1, 2}, {3}}, {40, 80, 80}},
+      {"limits advance per type", mixed, {200, 400}, {{0}, {1}, {2, 4}, {3, 5}},
+          {200, 200, 400, 400}},
+      {"a bucket closes when it reaches its limit", {floats(60), floats(60), floats(60)}, {400},
+          {{0, 1}, {2}}, {400, 400}},
+      {"after a large tensor", {floats(1000), floats(1), floats(1)}, {400}, {{0}, {1, 2}},
+          {400, 400}},
+      {"a sparse gradient is a bucket of its own", {floats(10), sparse, floats(10)}, {80},
+          {{0, 2}, {1}}, {80, 0}}};
+  for (const Case& each : cases)
+    EXPECT_EQ(cut(each.shapes, each.limits), std::pair(each.buckets, each.limits_of_buckets))
+        << each.name;
+}
 
-  const auto explicit_order = cut_buckets({floats(10), floats(10), floats(10)}, {2, 1, 0}, {80});
-  EXPECT_EQ(explicit_order[0].parameters, (std::vector<std::size_t>{2, 1}));
-  EXPECT_EQ(explicit_order[1].parameters, (std::vector<std::size_t>{0}));
+TEST(Bucket, FollowTheOrderGiven) {
+  const auto buckets = cut_buckets({floats(10), floats(10), floats(10)}, {2, 1, 0}, {80});
+  EXPECT_EQ(buckets[0].parameters, (std::vector<std::size_t>{2, 1}));
+  EXPECT_EQ(buckets[1].parameters, (std::vector<std::size_t>{0}));
 }
 
 TEST(Bucket, ThirtyLayersAsPyTorchMeasured) {

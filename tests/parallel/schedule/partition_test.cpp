@@ -21,61 +21,39 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST(Partition, P11OneToSixInTwo) {
+TEST(Partition, P11HasTheSmallestLargestBlockThenTheMostEvenCut) {
   EXPECT_THAT(partition({1, 2, 3, 4, 5, 6}, 2), ElementsAre(4, 2));
   EXPECT_THAT(partition({6, 5, 4, 3, 2, 1}, 2), ElementsAre(2, 4));
-}
-
-TEST(Partition, P11NoCostInTwo) { EXPECT_THAT(partition({0, 0}, 2), ElementsAre(1, 1)); }
-
-TEST(Partition, P11NoPartsOrMorePartsThanItems) {
-  EXPECT_THAT(testing::message_of<InvalidArgument>([] { partition({42}, 0); }),
-      HasSubstr("at least 1 part is needed: 0"));
-  EXPECT_THAT(testing::message_of<InvalidArgument>([] { partition({42}, -1); }),
-      HasSubstr("at least 1 part is needed: -1"));
-  EXPECT_THAT(testing::message_of<InvalidArgument>([] { partition({1}, 2); }),
-      HasSubstr("more parts than layers: 2 > 1"));
-  EXPECT_THAT(testing::message_of<InvalidArgument>([] { partition({}, 1); }),
-      HasSubstr("more parts than layers: 1 > 0"));
-}
-
-TEST(Partition, OnePartTakesAll) { EXPECT_THAT(partition({3, 1, 2}, 1), ElementsAre(3)); }
-
-// 7 in the middle bounds every cut; the rest is spread evenly, not all at one end.
-TEST(Partition, TiesGoToTheMostEvenCut) {
+  EXPECT_THAT(partition({3, 1, 2}, 1), ElementsAre(3));
+  // 7 in the middle bounds every cut; the rest is spread evenly, not all at one end.
   EXPECT_THAT(partition({1, 1, 1, 1, 7}, 3), ElementsAre(2, 2, 1));
   EXPECT_THAT(partition({10, 4, 1, 1, 1, 1}, 3), ElementsAre(1, 1, 4));
-}
-
-TEST(Partition, TiesThenGoToEvenCounts) {
+  // Then to even counts.
+  EXPECT_THAT(partition({0, 0}, 2), ElementsAre(1, 1));
   EXPECT_THAT(partition({0, 0, 0, 0, 0}, 2), ElementsAre(2, 3));
   EXPECT_THAT(partition({5, 0, 0, 5}, 2), ElementsAre(2, 2));
-}
-
-TEST(Partition, TiesThenGoToShorterFirstBlocks) {
+  // Then to shorter first blocks.
   EXPECT_THAT(partition({5, 0, 5}, 2), ElementsAre(1, 2));
   EXPECT_THAT(partition({0.1, 0.1, 0.1, 0.1, 0.1}, 2), ElementsAre(2, 3));
   EXPECT_THAT(partition({3e-9, 3e-9, 3e-9, 3e-9, 3e-9, 3e-9, 3e-9}, 4), ElementsAre(1, 2, 2, 2));
-}
-
-TEST(Partition, RoundingBreaksNoTie) {
+  // Rounding breaks no tie, and the unit of the costs does not matter.
   EXPECT_THAT(partition({0.3, 0.3, 0.1, 0.3, 0.3}, 3), ElementsAre(1, 2, 2));
   EXPECT_THAT(partition({0.1, 0.1, 0.1, 0.3}, 3), ElementsAre(1, 2, 1));
-}
-
-TEST(Partition, TheUnitOfCostsDoesNotMatter) {
   EXPECT_THAT(partition({1e-12, 2e-12, 3e-12, 4e-12, 5e-12, 6e-12}, 2), ElementsAre(4, 2));
   EXPECT_THAT(partition({1e12, 2e12, 3e12, 4e12, 5e12, 6e12}, 2), ElementsAre(4, 2));
 }
 
-TEST(Partition, CostsThatAreNoneAreRefused) {
-  EXPECT_THAT(testing::message_of<InvalidArgument>([] {
-    partition({1, -2}, 1);
-  }),
-      HasSubstr("layer 1 must be"));
-  EXPECT_THAT(testing::message_of<InvalidArgument>(
-                  [] { partition({std::numeric_limits<double>::quiet_NaN()}, 1); }),
-      HasSubstr("layer 0 must be"));
+std::string refusal(const std::vector<double>& costs, int parts) {
+  return testing::message_of<InvalidArgument>([&] { partition(costs, parts); });
+}
+
+TEST(Partition, P11RefusesNumbersOfPartsAndCosts) {
+  EXPECT_THAT(refusal({42}, 0), HasSubstr("at least 1 part is needed: 0"));
+  EXPECT_THAT(refusal({42}, -1), HasSubstr("at least 1 part is needed: -1"));
+  EXPECT_THAT(refusal({1}, 2), HasSubstr("more parts than layers: 2 > 1"));
+  EXPECT_THAT(refusal({}, 1), HasSubstr("more parts than layers: 1 > 0"));
+  EXPECT_THAT(refusal({1, -2}, 1), HasSubstr("layer 1 must be"));
+  EXPECT_THAT(refusal({std::numeric_limits<double>::quiet_NaN()}, 1), HasSubstr("layer 0 must be"));
 }
 
 double largest_block(const std::vector<double>& costs, const std::vector<int>& balance) {
@@ -126,30 +104,17 @@ TEST(Partition, ByCountIsThatOfEqualCosts) {
       testing::message_of<InvalidArgument>([] { partition_by_count(2, 3); }), HasSubstr("3 > 2"));
 }
 
-TEST(Balance, P8SumIsNotTheLayers) {
-  EXPECT_THAT(testing::message_of<InvalidArgument>([] {
-    check_balance({1, 2}, 4, 2);
-  }),
-      AllOf(HasSubstr("balance [1, 2]: adds up to 3 layers, the model has 4"),
-          HasSubstr("balance_by_time")));
-}
-
-TEST(Balance, P8EntryBelowOne) {
-  for (const int entry : {0, -1}) {
-    EXPECT_THAT(testing::message_of<InvalidArgument>([&] {
-      check_balance({entry, 2 - entry}, 2, 2);
-    }),
-        AllOf(HasSubstr(concat("one has ", entry)), HasSubstr("balance_by_time")));
-  }
-  EXPECT_THAT(testing::message_of<InvalidArgument>([] { check_balance({}, 0, 2); }),
-      HasSubstr("there is no stage"));
-}
-
-TEST(Balance, P8MoreStagesThanPlaces) {
-  EXPECT_THAT(testing::message_of<InvalidArgument>([] {
-    check_balance({1, 1, 1}, 3, 2);
-  }),
-      AllOf(HasSubstr("more stages than places: 3 > 2"), HasSubstr("balance_by_time")));
+TEST(Balance, P8IsRefusedWithAdviceWhereItDoesNotFit) {
+  const auto refusal_of = [](const std::vector<int>& balance, std::size_t layers) {
+    return testing::message_of<InvalidArgument>([&] { check_balance(balance, layers, 2); });
+  };
+  const auto advice = HasSubstr("balance_by_time");
+  EXPECT_THAT(refusal_of({1, 2}, 4),
+      AllOf(HasSubstr("balance [1, 2]: adds up to 3 layers, the model has 4"), advice));
+  EXPECT_THAT(refusal_of({0, 2}, 2), AllOf(HasSubstr("one has 0"), advice));
+  EXPECT_THAT(refusal_of({-1, 3}, 2), AllOf(HasSubstr("one has -1"), advice));
+  EXPECT_THAT(refusal_of({}, 0), HasSubstr("there is no stage"));
+  EXPECT_THAT(refusal_of({1, 1, 1}, 3), AllOf(HasSubstr("more stages than places: 3 > 2"), advice));
   EXPECT_NO_THROW(check_balance({1, 1}, 2, 2));
   EXPECT_NO_THROW(check_balance({1, 1}, 2, 3));
 }

@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/message_of.h"
@@ -41,22 +42,15 @@ std::string text_of(const std::vector<Action>& actions) {
   return text;
 }
 
-TEST(Action, H3TextsParseAndPrintUnchanged) {
-  for (const char* text :
-      {"1F0", "2I1", "0W3", "0B3", "2SEND_B2", "1RECV_F1", "10SEND_F127", "3RECV_B0"}) {
-    EXPECT_EQ(to_string(parse_action(text)), text);
-  }
-}
-
 TEST(Action, H3TextsMeanStageKindAndMicroBatch) {
-  EXPECT_EQ(parse_action("1F0"), (Action{1, kForward, 0}));
-  EXPECT_EQ(parse_action("2I1"), (Action{2, kBackwardInput, 1}));
-  EXPECT_EQ(parse_action("0W3"), (Action{0, kBackwardWeight, 3}));
-  EXPECT_EQ(parse_action("0B3"), (Action{0, kBackward, 3}));
-  EXPECT_EQ(parse_action("2SEND_B2"), (Action{2, kSendBackward, 2}));
-  EXPECT_EQ(parse_action("1RECV_F1"), (Action{1, kReceiveForward, 1}));
-  EXPECT_EQ(parse_action("12SEND_F34"), (Action{12, kSendForward, 34}));
-  EXPECT_EQ(parse_action("4RECV_B5"), (Action{4, kReceiveBackward, 5}));
+  const std::pair<const char*, Action> cases[] = {{"1F0", {1, kForward, 0}},
+      {"2I1", {2, kBackwardInput, 1}}, {"0W3", {0, kBackwardWeight, 3}}, {"0B3", {0, kBackward, 3}},
+      {"2SEND_B2", {2, kSendBackward, 2}}, {"1RECV_F1", {1, kReceiveForward, 1}},
+      {"12SEND_F134", {12, kSendForward, 134}}, {"4RECV_B5", {4, kReceiveBackward, 5}}};
+  for (const auto& [text, action] : cases) {
+    EXPECT_EQ(parse_action(text), action);
+    EXPECT_EQ(to_string(action), text);
+  }
 }
 
 TEST(Action, OtherTextsAreRefusedAndRepeated) {
@@ -67,76 +61,57 @@ TEST(Action, OtherTextsAreRefusedAndRepeated) {
   }
 }
 
-TEST(Schedule, NamesAreThoseOfTheCommandLine) {
+TEST(Schedule, H6NamesAreThoseOfTheCommandLineAndOthersAreRepeated) {
   for (const char* name : {"sequential", "gpipe", "1f1b", "interleaved", "zero-bubble"}) {
     EXPECT_STREQ(name_of(schedule_kind(name)), name);
   }
-}
-
-TEST(Schedule, H6UnknownNameIsRepeatedWithThoseThatExist) {
   EXPECT_THAT(testing::message_of<InvalidArgument>([] { schedule_kind("2f2b"); }),
       AllOf(HasSubstr("'2f2b'"), HasSubstr("sequential, gpipe, 1f1b, interleaved, zero-bubble")));
 }
 
-TEST(Schedule, SequentialTakesEachMicroBatchThereAndBack) {
-  const Schedule schedule = make_schedule(kSequential, 2, 2, 2);
-  EXPECT_EQ(text_of(schedule.actions[0]), "0F0 0B0 0F1 0B1");
-  EXPECT_EQ(text_of(schedule.actions[1]), "1F0 1B0 1F1 1B1");
-}
-
-TEST(Schedule, GPipeRunsBackwardFromTheFirstMicroBatch) {
-  const Schedule schedule = make_schedule(kGPipe, 2, 2, 3);
-  EXPECT_EQ(text_of(schedule.actions[0]), "0F0 0F1 0F2 0B0 0B1 0B2");
-  EXPECT_EQ(text_of(schedule.actions[1]), "1F0 1F1 1F2 1B0 1B1 1B2");
-}
-
-// Stage j runs min(m, s-j) forwards, then alternates: also for fewer micro-batches than stages.
-TEST(Schedule, OneForwardOneBackwardIsDefinedForFewMicroBatches) {
-  const Schedule schedule = make_schedule(k1F1B, 4, 4, 2);
-  EXPECT_EQ(text_of(schedule.actions[0]), "0F0 0F1 0B0 0B1");
-  EXPECT_EQ(text_of(schedule.actions[2]), "2F0 2F1 2B0 2B1");
-  EXPECT_EQ(text_of(schedule.actions[3]), "3F0 3B0 3F1 3B1");
-}
-
-TEST(Schedule, InterleavedPassesAllStagesOfARankBeforeTheNextRound) {
-  const Schedule schedule = make_schedule(kInterleaved, 2, 4, 4);
-  EXPECT_EQ(text_of(schedule.actions[1]),
-      "1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3");
-}
-
-TEST(Schedule, ZeroBubbleDelaysTheWeightsByTheRank) {
-  const Schedule schedule = make_schedule(kZeroBubble, 2, 2, 3);
-  EXPECT_EQ(text_of(schedule.actions[0]), "0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2");
-  EXPECT_EQ(text_of(schedule.actions[1]), "1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2");
-}
-
-TEST(Schedule, OneStageRunsAlone) {
-  for (const ScheduleKind kind : {kSequential, k1F1B, kInterleaved}) {
-    EXPECT_EQ(text_of(make_schedule(kind, 1, 1, 2).actions[0]), "0F0 0B0 0F1 0B1");
+TEST(Schedule, OrdersAreThoseOfTheirKinds) {
+  struct Case {
+    ScheduleKind kind;
+    int ranks, stages, micro_batches;
+    std::size_t rank;
+    const char* order;
+  };
+  const Case cases[] = {{kSequential, 2, 2, 2, 0, "0F0 0B0 0F1 0B1"},
+      {kSequential, 2, 2, 2, 1, "1F0 1B0 1F1 1B1"}, {kGPipe, 2, 2, 3, 0, "0F0 0F1 0F2 0B0 0B1 0B2"},
+      {kGPipe, 2, 2, 3, 1, "1F0 1F1 1F2 1B0 1B1 1B2"},
+      // Stage j runs min(m, s-j) forwards, then alternates: also for fewer micro-batches than
+      // stages.
+      {k1F1B, 4, 4, 2, 0, "0F0 0F1 0B0 0B1"}, {k1F1B, 4, 4, 2, 2, "2F0 2F1 2B0 2B1"},
+      {k1F1B, 4, 4, 2, 3, "3F0 3B0 3F1 3B1"},
+      // All stages of a rank before the next round.
+      {kInterleaved, 2, 4, 4, 1, "1F0 1F1 3F0 3B0 3F1 3B1 1F2 1B0 1F3 1B1 3F2 3B2 3F3 3B3 1B2 1B3"},
+      // The weights are delayed by the rank.
+      {kZeroBubble, 2, 2, 3, 0, "0F0 0F1 0I0 0W0 0F2 0I1 0W1 0I2 0W2"},
+      {kZeroBubble, 2, 2, 3, 1, "1F0 1I0 1F1 1I1 1W0 1F2 1I2 1W1 1W2"},
+      // One stage runs alone.
+      {kSequential, 1, 1, 2, 0, "0F0 0B0 0F1 0B1"}, {k1F1B, 1, 1, 2, 0, "0F0 0B0 0F1 0B1"},
+      {kInterleaved, 1, 1, 2, 0, "0F0 0B0 0F1 0B1"}};
+  for (const Case& each : cases) {
+    const auto schedule = make_schedule(each.kind, each.ranks, each.stages, each.micro_batches);
+    EXPECT_EQ(text_of(schedule.actions[each.rank]), each.order)
+        << name_of(each.kind) << ", rank " << each.rank << " of " << each.ranks;
   }
 }
 
-TEST(Schedule, P8FewerPlacesThanStagesIsRefusedWithAdvice) {
-  EXPECT_THAT(testing::message_of<InvalidArgument>([] { make_schedule(k1F1B, 2, 3, 4); }),
+TEST(Schedule, P8NumbersThatDoNotFitAreRefusedWithAdvice) {
+  const auto refusal = [](ScheduleKind kind, int ranks, int stages, int micro_batches) {
+    return testing::message_of<InvalidArgument>(
+        [&] { make_schedule(kind, ranks, stages, micro_batches); });
+  };
+  EXPECT_THAT(refusal(k1F1B, 2, 3, 4),
       AllOf(HasSubstr("1f1b: fewer places than stages: 2 < 3"), HasSubstr("take 3 places")));
-  EXPECT_THAT(testing::message_of<InvalidArgument>([] { make_schedule(kInterleaved, 2, 3, 4); }),
+  EXPECT_THAT(refusal(kInterleaved, 2, 3, 4),
       AllOf(HasSubstr("multiple of the places: 3 stages, 2 places"), HasSubstr("2 or 4 stages")));
-}
-
-TEST(Schedule, PlacesWithoutAStageAreRefused) {
-  EXPECT_THAT(testing::message_of<InvalidArgument>([] { make_schedule(kInterleaved, 4, 2, 4); }),
-      HasSubstr("4 places but only 2 stages"));
-}
-
-TEST(Schedule, NumbersBelowOneAreRefused) {
-  EXPECT_THAT(testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 2, 2, 0); }),
-      HasSubstr("1 micro-batch: 0"));
-  EXPECT_THAT(testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 2, 2, -3); }),
-      HasSubstr("1 micro-batch: -3"));
-  EXPECT_THAT(testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 0, 2, 1); }),
-      HasSubstr("one place"));
-  EXPECT_THAT(testing::message_of<InvalidArgument>([] { make_schedule(kGPipe, 1, 0, 1); }),
-      HasSubstr("one stage"));
+  EXPECT_THAT(refusal(kInterleaved, 4, 2, 4), HasSubstr("4 places but only 2 stages"));
+  EXPECT_THAT(refusal(kGPipe, 2, 2, 0), HasSubstr("1 micro-batch: 0"));
+  EXPECT_THAT(refusal(kGPipe, 2, 2, -3), HasSubstr("1 micro-batch: -3"));
+  EXPECT_THAT(refusal(kGPipe, 0, 2, 1), HasSubstr("one place"));
+  EXPECT_THAT(refusal(kGPipe, 1, 0, 1), HasSubstr("one stage"));
 }
 
 constexpr std::array kAll{kSequential, kGPipe, k1F1B, kInterleaved, kZeroBubble};
@@ -339,19 +314,10 @@ class Meeting {
 };
 
 TEST(Transfers, H5NeverDeadlockEvenIfASendWaitsForItsReceive) {
-  for (int ranks = 1; ranks <= 5; ++ranks) {
-    for (int per_rank = 1; per_rank <= 3; ++per_rank) {
-      for (int micro_batches = 1; micro_batches <= 9; ++micro_batches) {
-        for (const auto kind : {kSequential, kGPipe, k1F1B, kInterleaved, kZeroBubble}) {
-          if (per_rank > 1 && kind != kInterleaved && kind != kZeroBubble) continue;
-          const auto schedule =
-              with_transfers(make_schedule(kind, ranks, ranks * per_rank, micro_batches));
-          EXPECT_TRUE(Meeting(schedule).finishes())
-              << name_of(kind) << " " << ranks << " " << per_rank << " " << micro_batches;
-        }
-      }
-    }
-  }
+  for_each_shape([](ScheduleKind kind, int ranks, int stages, int micro_batches) {
+    const auto schedule = with_transfers(make_schedule(kind, ranks, stages, micro_batches));
+    EXPECT_TRUE(Meeting(schedule).finishes());
+  });
 }
 
 TEST(Transfers, BlockingReceivesStandBeforeWhatNeedsThem) {
@@ -361,7 +327,7 @@ TEST(Transfers, BlockingReceivesStandBeforeWhatNeedsThem) {
 }
 
 TEST(Transfers, BlockingReceivesCostNoTime) {
-  for (const auto kind : {kSequential, kGPipe, k1F1B, kInterleaved, kZeroBubble}) {
+  for (const auto kind : kAll) {
     const Schedule schedule = make_schedule(kind, 3, 3, 7);
     EXPECT_EQ(simulate(with_transfers(schedule, Receives::kBlocking), {}).length,
         simulate(schedule, {}).length)
@@ -424,67 +390,31 @@ Schedule without(Schedule schedule, std::size_t rank, const char* text) {
   return schedule;
 }
 
-TEST(Validity, H1BackwardBeforeItsForward) {
-  const auto schedule = with_swapped(make_schedule(k1F1B, 1, 1, 2), 0, "0F0", "0B0");
-  EXPECT_THAT(complaint_about(schedule),
-      HasSubstr("rank 0 waits forever in 0B0: 0F0 never comes before it"));
-}
-
-TEST(Validity, H1AheadOfTheNeighbour) {
-  const auto schedule = with_swapped(make_schedule(k1F1B, 2, 2, 2), 1, "1F0", "1B0");
-  EXPECT_THAT(complaint_about(schedule),
-      HasSubstr("rank 0 waits forever in 0B0: 1B0 never comes before it"));
-}
-
-TEST(Validity, H1WeightBeforeInput) {
-  const auto schedule = with_swapped(make_schedule(kZeroBubble, 2, 2, 2), 0, "0I0", "0W0");
-  EXPECT_THAT(complaint_about(schedule), HasSubstr("rank 0 waits forever in 0W0"));
-}
-
-TEST(Validity, H1MicroBatchMissingOrTwice) {
-  const Schedule schedule = make_schedule(kGPipe, 2, 2, 2);
-  EXPECT_THAT(complaint_about(without(schedule, 0, "0F1")),
-      HasSubstr("0F1 must happen once but happens 0 times"));
-  EXPECT_THAT(complaint_about(with_replaced(schedule, 0, "0F1", "0F0")),
-      HasSubstr("0F0 must happen once but happens 2 times"));
-}
-
-TEST(Validity, H1BackwardWithoutItsWeights) {
-  EXPECT_THAT(complaint_about(without(make_schedule(kZeroBubble, 2, 2, 2), 1, "1W1")),
-      HasSubstr("1W1 must happen once but happens 0 times"));
-  EXPECT_THAT(complaint_about(with_replaced(make_schedule(kZeroBubble, 2, 2, 2), 1, "1I1", "1B1")),
-      HasSubstr("1W1 must happen once but happens 2 times"));
-}
-
-TEST(Validity, H1StageOnAnotherRank) {
-  EXPECT_THAT(complaint_about(with_replaced(make_schedule(kGPipe, 2, 2, 2), 0, "0F1", "1F1")),
-      HasSubstr("rank 0, 1F1: the stage is on rank 1"));
-}
-
-TEST(Validity, NumbersOutsideTheSchedule) {
-  const Schedule schedule = make_schedule(kGPipe, 2, 2, 2);
+TEST(Validity, H1ComplaintsNameTheActionAndWhatIsWrong) {
+  const Schedule gpipe = make_schedule(kGPipe, 2, 2, 2),
+                 split = make_schedule(kZeroBubble, 2, 2, 2), sent = with_transfers(gpipe);
+  const std::pair<Schedule, const char*> cases[] = {
+      {with_swapped(make_schedule(k1F1B, 1, 1, 2), 0, "0F0", "0B0"),
+          "rank 0 waits forever in 0B0: 0F0 never comes before it"},
+      {with_swapped(make_schedule(k1F1B, 2, 2, 2), 1, "1F0", "1B0"),
+          "rank 0 waits forever in 0B0: 1B0 never comes before it"},
+      // Two ranks, each in the right order for itself, that wait for each other.
+      {with_swapped(make_schedule(kSequential, 2, 2, 2), 1, "1F0", "1F1"), "waits forever in"},
+      {with_swapped(split, 0, "0I0", "0W0"), "rank 0 waits forever in 0W0"},
+      {with_swapped(sent, 0, "0F0", "0SEND_F0"),
+          "rank 0 waits forever in 0SEND_F0: 0F0 never comes before it"},
+      {without(gpipe, 0, "0F1"), "0F1 must happen once but happens 0 times"},
+      {without(split, 1, "1W1"), "1W1 must happen once but happens 0 times"},
+      {without(sent, 1, "1RECV_F1"), "1RECV_F1 must happen once but happens 0 times"},
+      {with_replaced(gpipe, 0, "0F1", "0F0"), "0F0 must happen once but happens 2 times"},
+      {with_replaced(split, 1, "1I1", "1B1"), "1W1 must happen once but happens 2 times"},
+      {with_replaced(gpipe, 0, "0F1", "1F1"), "rank 0, 1F1: the stage is on rank 1"}};
+  for (const auto& [schedule, complaint] : cases)
+    EXPECT_THAT(complaint_about(schedule), HasSubstr(complaint));
   for (const char* text : {"2F0", "0F2"}) {
-    EXPECT_THAT(complaint_about(with_replaced(schedule, 0, "0F1", text)),
+    EXPECT_THAT(complaint_about(with_replaced(gpipe, 0, "0F1", text)),
         AllOf(HasSubstr(text), HasSubstr("2 stages and 2 micro-batches")));
   }
-}
-
-// Two ranks, each in the right order for itself, that wait for each other.
-TEST(Validity, H1RanksThatWaitForEachOther) {
-  const auto schedule = with_swapped(make_schedule(kSequential, 2, 2, 2), 1, "1F0", "1F1");
-  EXPECT_THAT(complaint_about(schedule), HasSubstr("waits forever in"));
-}
-
-TEST(Validity, H1ReceiveMissing) {
-  const Schedule schedule = with_transfers(make_schedule(kGPipe, 2, 2, 2));
-  EXPECT_THAT(complaint_about(without(schedule, 1, "1RECV_F1")),
-      HasSubstr("1RECV_F1 must happen once but happens 0 times"));
-}
-
-TEST(Validity, H1SendBeforeItsValue) {
-  const Schedule schedule = with_transfers(make_schedule(kGPipe, 2, 2, 2));
-  EXPECT_THAT(complaint_about(with_swapped(schedule, 0, "0F0", "0SEND_F0")),
-      HasSubstr("rank 0 waits forever in 0SEND_F0: 0F0 never comes before it"));
 }
 
 TEST(Validity, TransferToNowhere) {

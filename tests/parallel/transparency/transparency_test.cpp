@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/comm/group_factory.h"
+#include "tests/parallel/pipeline/serial_reference.h"
 #include "tests/support/places.h"
 #include <ATen/ops/cross_entropy_loss.h>
 #include <torch/optim/sgd.h>
@@ -224,29 +225,22 @@ Trained train_replicated_pipelines(const Problem& problem, const std::vector<int
   return trained;
 }
 
-void expect_near(const torch::Tensor& ours, const torch::Tensor& serial, double tolerance,
-    const std::string& what) {
-  ASSERT_EQ(ours.defined(), serial.defined()) << what;
-  if (!serial.defined()) return;
-  const torch::Tensor expected = serial.cpu();
-  const double scale = std::max(1e-2, expected.abs().max().item<double>());
-  EXPECT_LE((ours.cpu() - expected).abs().max().item<double>() / scale, tolerance) << what;
-}
-
-// Relative to the largest value of each tensor.
 void expect_same(const Trained& ours, const Trained& serial, double tolerance) {
+  const auto expect_near = [&](const torch::Tensor& actual, const torch::Tensor& expected,
+                               const std::string& what) {
+    testing::expect_close(actual, expected, tolerance, what, /*least_scale=*/1e-2);
+  };
   ASSERT_EQ(ours.losses.size(), serial.losses.size());
   for (std::size_t step = 0; step < serial.losses.size(); ++step) {
     EXPECT_NEAR(ours.losses[step], serial.losses[step], tolerance * std::abs(serial.losses[step]))
         << "loss of step " << step;
   }
-  expect_near(ours.output, serial.output, tolerance, "output");
+  expect_near(ours.output, serial.output, "output");
   ASSERT_EQ(ours.parameters.size(), serial.parameters.size());
   for (const auto& [name, parameter] : serial.parameters) {
     ASSERT_EQ(ours.parameters.count(name), 1U) << name;
-    expect_near(ours.parameters.at(name), parameter, tolerance, name);
-    expect_near(
-        ours.gradients.at(name), serial.gradients.at(name), tolerance, "gradient of " + name);
+    expect_near(ours.parameters.at(name), parameter, name);
+    expect_near(ours.gradients.at(name), serial.gradients.at(name), "gradient of " + name);
   }
 }
 
@@ -297,20 +291,12 @@ void expect_all_ways_as_serially(const Problem& problem, double tolerance) {
   expect_compositions_as(problem, serial, 2, tolerance);
 }
 
-TEST(Transparency, ToyInDouble) {
-  expect_all_ways_as_serially(make_problem("toy", {8, 10}, torch::kDouble), 1e-10);
-}
-
-TEST(Transparency, ToyInFloat) {
-  expect_all_ways_as_serially(make_problem("toy", {8, 10}, torch::kFloat), 1e-5);
-}
-
-TEST(Transparency, MnistSmallInDouble) {
-  expect_all_ways_as_serially(make_problem("mnist-small", {8, 1, 28, 28}, torch::kDouble), 1e-10);
-}
-
-TEST(Transparency, MnistSmallInFloat) {
-  expect_all_ways_as_serially(make_problem("mnist-small", {8, 1, 28, 28}, torch::kFloat), 1e-5);
+TEST(Transparency, OfToyAndMnistSmall) {
+  for (const auto& [type, tolerance] : {std::pair{torch::kDouble, 1e-10}, {torch::kFloat, 1e-5}}) {
+    SCOPED_TRACE(c10::toString(type));
+    expect_all_ways_as_serially(make_problem("toy", {8, 10}, type), tolerance);
+    expect_all_ways_as_serially(make_problem("mnist-small", {8, 1, 28, 28}, type), tolerance);
+  }
 }
 
 // Batch norm sees a whole batch where the batch is not divided: then everything is equal.
