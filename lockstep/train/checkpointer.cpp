@@ -10,7 +10,6 @@
 #include "lockstep/snapshot/restore_tensors.h"
 #include "lockstep/snapshot/snapshot_folder.h"
 #include "lockstep/snapshot/snapshot_names.h"
-#include "lockstep/snapshot/snapshot_saver.h"
 #include "lockstep/train/stop_signal.h"
 
 namespace lockstep {

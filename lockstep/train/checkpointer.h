@@ -8,8 +8,8 @@
 #include "lockstep/snapshot/snapshot_files.h"
 #include "lockstep/snapshot/snapshot_interval.h"
 #include "lockstep/snapshot/snapshot_saver.h"
-#include "lockstep/train/agreement.h"
 #include "lockstep/train/epoch_loop.h"
+#include "lockstep/train/graceful_stop.h"
 #include "lockstep/train/train_run.h"
 
 namespace lockstep {

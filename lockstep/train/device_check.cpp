@@ -3,18 +3,14 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <c10/core/StreamGuard.h>
-#include <torch/types.h>
 
 #include "lockstep/comm/device/device_backends.h"
 #include "lockstep/comm/device/nccl_api.h"

@@ -1,7 +1,6 @@
 #include "lockstep/train/train_run.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include <ATen/Context.h>
@@ -10,7 +9,6 @@
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/accelerator.h"
-#include "lockstep/parallel/place/place.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/restore_tensors.h"
 #include "lockstep/train/state/same_on_ranks.h"
@@ -188,16 +186,8 @@ TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
   }
 }
 
-std::int64_t TrainRun::batch_size() const {
-  return options.batch_size * (options.parallel == Parallel::kDp ? layout.replicas : 1);
-}
-
 EpochRule TrainRun::epoch_rule() const {
-  return {.samples = data.train->size(),
-      .replicas = groups.replicas.size(),
-      .batch_size = batch_size(),
-      .limit_batches = options.limit_train_batches,
-      .batches_a_step = options.grad_accum_steps};
+  return lockstep::epoch_rule(options, layout, data.train->size());
 }
 
 void TrainRun::check_weights() const {

@@ -61,11 +61,11 @@ struct TrainRun {
   TrainRun(TrainOptions options, const ProcessGroup& world, const std::vector<std::string>& command,
       const std::vector<Place>& places = {});
 
-  /// Returns the samples of a batch of this rank: the replicas of `dp` share one.
-  std::int64_t batch_size() const;
-
   /// Returns how the training set is cut into batches and steps.
   EpochRule epoch_rule() const;
+
+  /// Returns the samples of a batch of this rank.
+  std::int64_t batch_size() const { return epoch_rule().batch_size; }
 
   /// Throws DivergedError, on all ranks together, if a weight or a running statistic of any of them
   /// is infinite or NaN: nothing can go on from that. A collective.

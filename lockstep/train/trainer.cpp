@@ -2,13 +2,11 @@
 
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <system_error>
 #include <utility>
 
 #include <ATen/ops/full.h>
 
-#include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/process.h"
 #include "lockstep/device/host_tensor.h"

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <unistd.h>
 #include <utility>
-#include <vector>
 
 #include <torch/types.h>
 
@@ -13,9 +12,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image_folder.h"
-#include "lockstep/data/image_samples.h"
 #include "lockstep/data/pattern.h"
-#include "lockstep/data/samples.h"
 #include "lockstep/data/split.h"
 #include "lockstep/data/transforms/augment.h"
 #include "lockstep/nn/models/catalogue.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <string_view>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"

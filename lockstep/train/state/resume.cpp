@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/snapshot_folder.h"
-#include "lockstep/snapshot/snapshot_hosts.h"
 #include "lockstep/snapshot/snapshot_names.h"
-#include "lockstep/snapshot/snapshot_reader.h"
 #include "lockstep/train/record/run_directory.h"
 
 namespace lockstep {

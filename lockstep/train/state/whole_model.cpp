@@ -1,14 +1,10 @@
 #include "lockstep/train/state/whole_model.h"
 
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <string>
-#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <torch/types.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"

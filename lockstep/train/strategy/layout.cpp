@@ -172,6 +172,15 @@ Layout plan_layout_in(const TrainOptions& options, int group_size, bool of_threa
   return plan_layout(options, group_size);
 }
 
+EpochRule epoch_rule(const TrainOptions& options, const Layout& layout, std::int64_t samples) {
+  const bool shares = options.parallel == Parallel::kDp;
+  return {.samples = samples,
+      .replicas = shares ? 1 : layout.replicas,
+      .batch_size = options.batch_size * (shares ? layout.replicas : 1),
+      .limit_batches = options.limit_train_batches,
+      .batches_a_step = options.grad_accum_steps};
+}
+
 std::string describe(const TrainOptions& options, const Layout& layout) {
   std::string text = counted(layout.replicas, "replica");
   if (layout.stages == 1) return text;

@@ -1,21 +1,22 @@
 #include "lockstep/train/strategy/replica.h"
 
+#include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <unordered_set>
 #include <utility>
 
 #include "lockstep/core/spans.h"
+#include "lockstep/parallel/ddp/comm_hook.h"
 #include "lockstep/parallel/operators/operator_rules.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
-#include "lockstep/parallel/pipeline/pipeline_stage.h"
 #include "lockstep/train/optim/optimizer.h"
 #include "lockstep/train/optim/set_lr.h"
 #include "lockstep/train/profile/step_profiler.h"
-#include "lockstep/train/strategy/replica_kinds.h"
-#include "lockstep/train/strategy/stage_balance.h"
 
 namespace lockstep {
+
 namespace {
 
 // LibTorch's generator is one for all threads, and ranks may be threads.
@@ -149,6 +150,140 @@ std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout&
     prepared.balance =
         stage_balance(options, layout, prepared.model, task, places.front().device, groups.world);
   return spread(prepared, options, layout, groups, places);
+}
+
+namespace {
+
+PipelineOptions pipeline_options(const TrainOptions& options) {
+  return PipelineOptions()
+      .chunks(chunks_of(options))
+      .schedule(schedule_of(options))
+      .checkpoint(options.pipeline.checkpoint)
+      .deferred_batch_norm(options.pipeline.deferred_batch_norm);
+}
+
+// Before the optimizer and the wrappers, which keep its tensors.
+std::shared_ptr<nn::MultiInputModule> on_device(const nn::Model& model, torch::Device device) {
+  model.ptr()->to(device);
+  return model.ptr();
+}
+
+}  // namespace
+
+ModuleReplica::ModuleReplica(const TrainOptions& options, const RankGroups& groups,
+    const PreparedModel& prepared, const std::vector<Place>& places)
+    : Replica(options, groups, prepared, places.front().device),
+      model_(on_device(prepared.model, places.front().device)) {
+  if (options.parallel == Parallel::kDp) threads_.emplace(model_, places);
+  if (options.parallel == Parallel::kDdp)
+    ranks_.emplace(model_, groups.replicas, ddp_options(options, scaler_of_loss()));
+  make_optimizer();
+}
+
+// With frozen batch norms in evaluation, as in a step.
+nn::Model ModuleReplica::copy_of_whole_model() {
+  if (threads_) return nullptr;
+  const bool was_training = model_->is_training();
+  set_training(true);
+  auto copy = std::dynamic_pointer_cast<nn::ModelImpl>(model_->clone());
+  set_training(was_training);
+  return nn::Model(std::move(copy));
+}
+
+torch::Tensor ModuleReplica::forward(const std::vector<torch::Tensor>& inputs) {
+  if (threads_) return (*threads_)(inputs);
+  return ranks_ ? (*ranks_)(inputs) : model_->forward(inputs);
+}
+
+torch::Tensor ModuleReplica::forward_and_backward(
+    const Batch& batch, const LossFunction& loss, bool is_last_part) {
+  std::optional<NoSync> accumulation;
+  if (ranks_ && !is_last_part) accumulation.emplace(ranks_->no_sync());
+  const torch::Tensor value = [&] {
+    const nn::Autocast shorter = autocast();
+    const SpanScope span(Activity::kForward, "forward");
+    return loss(forward(batch.input_tensors()), batch.target());
+  }();
+  const SpanScope span(Activity::kBackward, "backward");
+  value.backward();
+  return value.detach();
+}
+
+double ModuleReplica::communication_seconds() const {
+  return ranks_ ? ranks_->communication_seconds() : 0;
+}
+
+PipelineReplica::PipelineReplica(const TrainOptions& options, const RankGroups& groups,
+    const PreparedModel& prepared, const std::vector<Place>& places)
+    : Replica(options, groups, prepared, places.front().device),
+      layers_(prepared.model->layers()),
+      pipeline_(layers_, prepared.balance, places, pipeline_options(options), groups.replicas) {
+  make_optimizer();
+}
+
+torch::Tensor PipelineReplica::forward_and_backward(
+    const Batch& batch, const LossFunction& loss, bool is_last_part) {
+  std::optional<PipelineCore::Accumulation> accumulation;
+  if (!is_last_part) accumulation.emplace(pipeline_.no_sync());
+  const nn::Autocast shorter = autocast();  // each stage ends it in its backward
+  return pipeline_.step(batch.input(), batch.target(), loss);
+}
+
+StageReplica::StageReplica(const TrainOptions& options, const RankGroups& groups,
+    const PreparedModel& prepared, torch::Device device)
+    : Replica(options, groups, prepared, device),
+      stage_(prepared.model->layers(), prepared.balance, groups.stages, pipeline_options(options),
+          groups.replicas, device) {
+  make_optimizer();
+}
+
+torch::Tensor StageReplica::forward_and_backward(
+    const Batch& batch, const LossFunction& loss, bool is_last_part) {
+  std::optional<PipelineCore::Accumulation> accumulation;
+  if (!is_last_part) accumulation.emplace(stage_.no_sync());
+  const nn::Autocast shorter = autocast();  // as above
+  torch::Tensor value = stage_.step(batch.input(), batch.target(), loss);
+  waited_seconds_ += stage_.timing().waited;
+  return value;
+}
+
+namespace {
+
+PowerSgdOptions power_sgd_options(const CommHookSettings& settings, const nn::GradScaler& scaler) {
+  auto options = PowerSgdOptions().rank(settings.rank).start_step(settings.start_step);
+  if (scaler.is_enabled()) {
+    options.loss_scale([&scaler](const torch::Device& device) { return scaler.scale_on(device); });
+  }
+  return options;
+}
+
+CommHook hook_of(const CommHookSettings& settings, const nn::GradScaler& scaler) {
+  switch (settings.kind) {
+    case CommHookKind::kNone:
+      return nullptr;
+    case CommHookKind::kFp16:
+      return fp16_compress_hook;
+    case CommHookKind::kBf16:
+      return bf16_compress_hook;
+    case CommHookKind::kPowerSgd:
+      return PowerSgd(power_sgd_options(settings, scaler));
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+DistributedDataParallelOptions ddp_options(
+    const TrainOptions& options, const nn::GradScaler& scaler) {
+  const GradientSettings& settings = options.gradients;
+  auto made = DistributedDataParallelOptions()
+                  .sync_batch_norm(options.sync_batch_norm)
+                  .find_unused_parameters(settings.find_unused_parameters)
+                  .comm_hook(hook_of(settings.comm_hook, scaler));
+  constexpr double kMebibyte = 1 << 20;
+  if (settings.bucket_mb)
+    made.bucket_bytes(std::max<std::int64_t>(1, std::llround(*settings.bucket_mb * kMebibyte)));
+  return made;
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "lockstep/train/strategy/train_plan.h"
+#include "lockstep/train/dry_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
