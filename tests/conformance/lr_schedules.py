@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Makes tests/train/optim/lr_schedule_expected.h with Python PyTorch: lr_schedules.py > ../train/optim/lr_schedule_expected.h.
+"""Makes tests/conformance/numbers/lr_schedules.txt with Python PyTorch: lr_schedules.py > numbers/lr_schedules.txt.
 
 The rates that torch.optim.lr_scheduler gives the first, second, ... tick of a training with base rate 0.1: the short rows
 (O5 to O8) and longer ones; and what ReduceLROnPlateau makes of losses and accuracies by formula.
 """
 
 import math
-import textwrap
 import warnings
 
 import torch
@@ -87,19 +86,10 @@ def plateaus():
     }
 
 
-def table(name, values):
-    numbers = ", ".join(repr(float(value)) for value in values)
-    return textwrap.fill(f"inline const std::vector<double> k{name} = {{{numbers}}};", 100,
-                         subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-
-
 def main():
-    print("#pragma once\n")
-    print(f"// Made by tests/conformance/lr_schedules.py with torch {torch.__version__}; do not edit.\n")
-    print("#include <vector>\n\n// clang-format off\nnamespace lockstep::testing {\n")
+    print(f"# Made by tests/conformance/lr_schedules.py with torch {torch.__version__}; do not edit. A line: name and values.")
     for name, values in {**schedules(), **plateaus()}.items():
-        print(table(name, values) + "\n")
-    print("}  // namespace lockstep::testing")
+        print(name, *[float(value) for value in values])
 
 
 if __name__ == "__main__":

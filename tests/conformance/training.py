@@ -1,11 +1,9 @@
 #!/usr/bin/env python3
-"""Makes tests/train/training_expected.h with Python: training.py > ../train/training_expected.h.
+"""Makes tests/conformance/numbers/training.txt with Python: training.py > numbers/training.txt.
 
 EMA: timm's ModelEmaV3 over a linear layer and a batch norm whose numbers change by formula, and its decays.
 Smoothing: torch's cross_entropy with label_smoothing and its gradient. Decay groups: timm's param_groups_weight_decay.
 """
-
-import textwrap
 
 import timm
 import torch
@@ -65,25 +63,17 @@ def decay_groups():
     return [[parameter.numel() for parameter in group["params"]] for group in groups]
 
 
-def show(name, values, type_name="double"):
-    numbers = ", ".join(repr(value) for value in values)
-    print(textwrap.fill(f"inline const std::vector<{type_name}> k{name} = {{{numbers}}};", 100,
-                        subsequent_indent="    ", break_long_words=False, break_on_hyphens=False) + "\n")
-
-
 def main():
-    print("#pragma once\n")
-    print(f"// Made by tests/conformance/training.py with torch {torch.__version__}, timm {timm.__version__}; do not edit.\n")
-    print("#include <cstdint>\n#include <vector>\n\n// clang-format off\nnamespace lockstep::testing {\n")
+    print(f"# Made by tests/conformance/training.py with torch {torch.__version__}, timm {timm.__version__}; do not edit. "
+          "A line: name and values.")
     for name, settings in EMA_SETTINGS.items():
-        show(f"Ema{name}", ema(settings).tolist())
-        show(f"EmaDecays{name}", decays(settings))
+        print(f"Ema{name}", *ema(settings).tolist())
+        print(f"EmaDecays{name}", *decays(settings))
     for name, smoothing in {"Smoothed": 0.1, "Unsmoothed": 0.0}.items():
-        show(name, smoothed(smoothing))
+        print(name, *smoothed(smoothing))
     without, with_decay = decay_groups()
-    show("ElementsWithoutDecay", without, "std::int64_t")
-    show("ElementsWithDecay", with_decay, "std::int64_t")
-    print("}  // namespace lockstep::testing")
+    print("ElementsWithoutDecay", *without)
+    print("ElementsWithDecay", *with_decay)
 
 
 if __name__ == "__main__":

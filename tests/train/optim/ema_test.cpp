@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <stdexcept>
 
-#include "tests/train/training_expected.h"
+#include "tests/support/expected_numbers.h"
 #include <ATen/ops/arange.h>
 #include <ATen/ops/sin.h>
 #include <ATen/ops/zeros.h>
@@ -19,6 +19,10 @@ namespace {
 
 using ::testing::DoubleNear;
 using ::testing::Pointwise;
+
+std::vector<double> expected(const std::string& name) {
+  return testing::expected_numbers("training.txt", name);
+}
 
 // The state of a linear layer 3-2 and a batch norm; each step gives all numbers new values.
 class ChangingState {
@@ -67,8 +71,8 @@ void expect_averages(const EmaSettings& settings, const std::vector<double>& exp
 }
 
 TEST(ModelEma, AveragesAreThoseOfTimm) {
-  expect_averages({.decay = 0.9}, testing::kEma);
-  expect_averages({.decay = 0.9, .warmup = true}, testing::kEmaWarmup);
+  expect_averages({.decay = 0.9}, expected("Ema"));
+  expect_averages({.decay = 0.9, .warmup = true}, expected("EmaWarmup"));
 }
 
 TEST(ModelEma, DecaysAreThoseOfTimm) {
@@ -77,7 +81,7 @@ TEST(ModelEma, DecaysAreThoseOfTimm) {
     for (const std::int64_t number : {1, 2, 3, 10, 31, 32, 33, 1000})
       decays.push_back(ema_decay({.decay = 0.9, .warmup = warmup}, number));
     EXPECT_THAT(decays,
-        Pointwise(DoubleNear(1e-15), warmup ? testing::kEmaDecaysWarmup : testing::kEmaDecays));
+        Pointwise(DoubleNear(1e-15), warmup ? expected("EmaDecaysWarmup") : expected("EmaDecays")));
   }
 }
 
@@ -90,9 +94,9 @@ TEST(ModelEma, LendsTheAveragesAndTakesThemBack) {
   }
   const auto own = numbers(state.tensors);
   ema.with_averages(
-      [&] { EXPECT_THAT(numbers(state.tensors), Pointwise(DoubleNear(1e-14), testing::kEma)); });
+      [&] { EXPECT_THAT(numbers(state.tensors), Pointwise(DoubleNear(1e-14), expected("Ema"))); });
   EXPECT_EQ(numbers(state.tensors), own);
-  EXPECT_THAT(numbers(ema.averages()), Pointwise(DoubleNear(1e-14), testing::kEma));
+  EXPECT_THAT(numbers(ema.averages()), Pointwise(DoubleNear(1e-14), expected("Ema")));
   EXPECT_TRUE(state.tensors[0].requires_grad());
 }
 

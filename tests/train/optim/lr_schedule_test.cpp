@@ -3,12 +3,11 @@
 
 #include "lockstep/train/optim/lr_schedule.h"
 
-#include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <limits>
 
-#include "tests/train/optim/lr_schedule_expected.h"
+#include "tests/support/expected_numbers.h"
 
 #include "lockstep/core/error.h"
 
@@ -19,6 +18,10 @@ using ::testing::DoubleNear;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Pointwise;
+
+std::vector<double> expected(const std::string& name) {
+  return testing::expected_numbers("lr_schedules.txt", name);
+}
 
 std::vector<double> rates(const LrSchedule& schedule, std::size_t steps) {
   std::vector<double> result;
@@ -34,34 +37,34 @@ void expect_rates(const LrSchedule& schedule, const std::vector<double>& expecte
 
 TEST(LrSchedule, O5StepAndMultistep) {
   const LrSchedule step{.kind = LrScheduleKind::kStep, .lr = 0.1, .interval = 2, .rate = 0.5};
-  expect_rates(step, testing::kStepShort);
+  expect_rates(step, expected("StepShort"));
   expect_rates(step, {0.1, 0.1, 0.05, 0.05, 0.025, 0.025});
   const LrSchedule several{.kind = LrScheduleKind::kMultistep, .lr = 0.1, .milestones = {2, 5}};
-  expect_rates(several, testing::kMultistepShort);
+  expect_rates(several, expected("MultistepShort"));
   expect_rates(several, {0.1, 0.1, 0.01, 0.01, 0.01, 0.001});
 }
 
 TEST(LrSchedule, O6ExponentialAndWarmupAlone) {
   const LrSchedule exponential{.kind = LrScheduleKind::kExponential, .lr = 0.1, .rate = 0.9};
-  expect_rates(exponential, testing::kExponentialShort);
+  expect_rates(exponential, expected("ExponentialShort"));
   expect_rates(exponential, {0.1, 0.09, 0.081, 0.0729, 0.06561});
   const LrSchedule warmup{.lr = 0.1, .warmup = 3, .warmup_lr = 0.025};
-  expect_rates(warmup, testing::kLinearShort);
+  expect_rates(warmup, expected("LinearShort"));
   expect_rates(warmup, {0.025, 0.05, 0.075, 0.1, 0.1});
 }
 
 TEST(LrSchedule, O7CosineWithAndWithoutWarmup) {
   LrSchedule cosine{.kind = LrScheduleKind::kCosine, .lr = 0.1, .length = 4};
-  expect_rates(cosine, testing::kCosineShort);
+  expect_rates(cosine, expected("CosineShort"));
   cosine.warmup = 2;
   cosine.warmup_lr = 0.025;
-  expect_rates(cosine, testing::kWarmupCosineShort);
+  expect_rates(cosine, expected("WarmupCosineShort"));
   EXPECT_NEAR(lr_at(cosine, 3), 0.085355, 1e-6);
 }
 
 TEST(LrSchedule, O8OneCycle) {
   const LrSchedule cycle{.kind = LrScheduleKind::kOneCycle, .lr = 1, .length = 8};
-  expect_rates(cycle, testing::kOneCycleShort);
+  expect_rates(cycle, expected("OneCycleShort"));
   EXPECT_THAT(rates(cycle, 8),
       Pointwise(DoubleNear(1e-6),
           {0.04, 0.819275, 0.971942, 0.811746, 0.555984, 0.283061, 0.076642, 0.000004}));
@@ -69,23 +72,23 @@ TEST(LrSchedule, O8OneCycle) {
 
 TEST(LrSchedule, LongSequencesAreThoseOfPyTorch) {
   expect_rates(
-      {.kind = LrScheduleKind::kStep, .lr = 0.1, .interval = 7, .rate = 0.3}, testing::kStepLong);
+      {.kind = LrScheduleKind::kStep, .lr = 0.1, .interval = 7, .rate = 0.3}, expected("StepLong"));
   expect_rates(
       {.kind = LrScheduleKind::kMultistep, .lr = 0.1, .milestones = {3, 4, 20, 41}, .rate = 0.2},
-      testing::kMultistepLong);
+      expected("MultistepLong"));
   expect_rates(
-      {.kind = LrScheduleKind::kExponential, .lr = 0.1, .rate = 0.93}, testing::kExponentialLong);
+      {.kind = LrScheduleKind::kExponential, .lr = 0.1, .rate = 0.93}, expected("ExponentialLong"));
   expect_rates({.kind = LrScheduleKind::kCosine, .lr = 0.1, .min_lr = 0.004, .length = 50},
-      testing::kCosineLong);
+      expected("CosineLong"));
   expect_rates({.kind = LrScheduleKind::kPolynomial, .lr = 0.1, .length = 40, .power = 1.7},
-      testing::kPolynomialLong);
+      expected("PolynomialLong"));
   expect_rates({.kind = LrScheduleKind::kOneCycle,
                    .lr = 0.6,
                    .length = 57,
                    .pct_start = 0.4,
                    .div_factor = 10,
                    .final_div_factor = 200},
-      testing::kOneCycleLong);
+      expected("OneCycleLong"));
 }
 
 TEST(LrSchedule, AScheduleBeginsWhenTheWarmupEnds) {
@@ -95,14 +98,14 @@ TEST(LrSchedule, AScheduleBeginsWhenTheWarmupEnds) {
                    .warmup_lr = 0.001,
                    .interval = 7,
                    .rate = 0.3},
-      testing::kWarmupStepLong);
+      expected("WarmupStepLong"));
   expect_rates({.kind = LrScheduleKind::kPolynomial,
                    .lr = 0.1,
                    .warmup = 5,
                    .warmup_lr = 0.01,
                    .length = 40,
                    .power = 0.5},
-      testing::kWarmupPolynomialLong);
+      expected("WarmupPolynomialLong"));
 }
 
 TEST(LrSchedule, StaysAtItsLastRateAfterItsEnd) {
@@ -170,17 +173,17 @@ void expect_plateau(
 
 TEST(LrPlateau, FallsWhenLossesStopFalling) {
   expect_plateau(
-      testing::kPlateauLosses, {.factor = 0.5, .patience = 3}, testing::kPlateauOfLosses);
-  expect_plateau(testing::kPlateauLosses,
+      expected("PlateauLosses"), {.factor = 0.5, .patience = 3}, expected("PlateauOfLosses"));
+  expect_plateau(expected("PlateauLosses"),
       {.patience = 2, .cooldown = 4, .min_lr = 1e-4, .threshold = 0.02},
-      testing::kPlateauWithCooldown);
+      expected("PlateauWithCooldown"));
 }
 
 TEST(LrPlateau, FallsWhenAccuraciesStopRising) {
   std::vector<double> accuracies;
-  for (const double loss : testing::kPlateauLosses) accuracies.push_back(1 - loss);
+  for (const double loss : expected("PlateauLosses")) accuracies.push_back(1 - loss);
   expect_plateau(accuracies, {.factor = 0.5, .patience = 1, .larger_is_better = true},
-      testing::kPlateauOfAccuracies);
+      expected("PlateauOfAccuracies"));
 }
 
 TEST(LrPlateau, ABetterValueMustDifferByTheThreshold) {
@@ -193,7 +196,7 @@ TEST(LrPlateau, ABetterValueMustDifferByTheThreshold) {
 }
 
 TEST(LrPlateau, DoesNotFallByNextToNothing) {
-  expect_plateau(std::vector<double>(40, 1.0), {.patience = 0}, testing::kPlateauToNothing);
+  expect_plateau(std::vector<double>(40, 1.0), {.patience = 0}, expected("PlateauToNothing"));
 }
 
 TEST(LrPlateau, WhatIsNotFiniteIsNoImprovement) {
@@ -206,14 +209,14 @@ TEST(LrPlateau, WhatIsNotFiniteIsNoImprovement) {
 
 TEST(LrPlateau, AStateThatWasKeptContinuesTheSequence) {
   const PlateauRule rule{.factor = 0.5, .patience = 3};
-  const auto& losses = testing::kPlateauLosses;
+  const auto losses = expected("PlateauLosses"), rates = expected("PlateauOfLosses");
   PlateauState state{.lr = 0.1};
   for (std::size_t i = 0; i < 25; ++i) state = after_evaluation(state, losses[i], rule);
   PlateauState kept{
       .lr = state.lr, .best = state.best, .bad = state.bad, .cooldown_left = state.cooldown_left};
   for (std::size_t i = 25; i < losses.size(); ++i) {
     kept = after_evaluation(kept, losses[i], rule);
-    EXPECT_NEAR(kept.lr, testing::kPlateauOfLosses[i], 1e-15) << i;
+    EXPECT_NEAR(kept.lr, rates[i], 1e-15) << i;
   }
 }
 
