@@ -35,13 +35,6 @@ double seconds_to_save(const nn::NamedTensors& state) {
   return kCopiesOfModel * bytes / kBytesPerSecond;
 }
 
-// The others' sums are gone with them.
-MeterReading as_of_all(MeterReading own, int ranks) {
-  own.samples *= ranks;
-  own.loss_sum *= ranks;
-  return own;
-}
-
 // Between two steps, forward changes buffers alone: what they are now is kept on their device.
 nn::NamedTensors what_stays(const TrainRun& run, const nn::NamedTensors& state) {
   std::unordered_set<const void*> parameters;
@@ -148,9 +141,10 @@ bool Rescue::is_finite() const {
 bool Rescue::save_whole() {
   run_.state.last_lines = run_.log.last_records();
   SnapshotPart part = run_part(run_, {}, /*looks_later=*/false);
-  const int ranks = run_.groups.world.size();
-  part.files[snapshot_rank_file_name(0)].tensors["meter"] =
-      packed(as_of_all(run_.meter.part(), ranks));
+  MeterReading as_of_all = run_.meter.part();  // the others' sums are gone with them
+  as_of_all.samples *= run_.groups.world.size();
+  as_of_all.loss_sum *= run_.groups.world.size();
+  part.files[snapshot_rank_file_name(0)].tensors["meter"] = packed(as_of_all);
   const std::int64_t step = run_.state.step;
   part.best = run_.state.best_snapshot == snapshot_name(step);
   return save_alone(run_.options.output, run_.options.snapshots.keep, step, part);

@@ -34,16 +34,11 @@ namespace lockstep {
 
 namespace {
 
-// A score that counts whether the right class is among the highest ones; with as many classes or
-// fewer it always is, and there is no score.
-struct AmongHighest {
-  std::int64_t highest;
-  std::optional<double> Scores::*score;
-};
-constexpr AmongHighest kAmong[] = {{5, &Scores::top5}};
+// With as many classes or fewer the right one always is among the highest, and there is no score.
+constexpr std::int64_t kHighest = 5;
 
 // Sums on a device without waiting for it; all ranks' sums are added by one collective. They are
-// loss, samples and hits; then for each of kAmong the samples that it counts, and its hits.
+// loss, samples and hits; then the samples that kTop5 counts, and its hits.
 class Sums {
  public:
   void add(const torch::Tensor& scores, const torch::Tensor& labels, const Loss& loss) {
@@ -52,12 +47,10 @@ class Sums {
     sums_[0].add_(loss.sum(scores, labels));
     sums_[1].add_(counted);
     sums_[2].add_(scores.argmax(1).eq(labels).sum());
-    for (std::size_t i = 0; i < std::size(kAmong); ++i) {
-      if (scores.size(1) <= kAmong[i].highest) continue;
-      const torch::Tensor highest = std::get<1>(scores.topk(kAmong[i].highest, 1));
-      sums_[3 + 2 * i].add_(counted);
-      sums_[4 + 2 * i].add_(highest.eq(labels.unsqueeze(1)).sum());
-    }
+    if (scores.size(1) <= kHighest) return;
+    const torch::Tensor highest = std::get<1>(scores.topk(kHighest, 1));
+    sums_[3].add_(counted);
+    sums_[4].add_(highest.eq(labels.unsqueeze(1)).sum());
   }
 
   Evaluation over_all(const ProcessGroup& world) const {
@@ -66,20 +59,17 @@ class Sums {
     const auto* const sum = sums.const_data_ptr<double>();
     Evaluation result{.scores = {.loss = sum[0] / sum[1], .top1 = sum[2] / sum[1]},
         .samples = static_cast<std::int64_t>(sum[1])};
-    for (std::size_t i = 0; i < std::size(kAmong); ++i)
-      if (sum[3 + 2 * i] > 0) result.scores.*kAmong[i].score = sum[4 + 2 * i] / sum[3 + 2 * i];
+    if (sum[3] > 0) result.scores.top5 = sum[4] / sum[3];
     return result;
   }
 
  private:
-  static constexpr std::int64_t kSize = 3 + 2 * std::ssize(kAmong);
-
   void begin_on(torch::Device device) {
-    all_ = at::zeros({kSize}, at::TensorOptions(torch::kDouble).device(device));
+    all_ = at::zeros({5}, at::TensorOptions(torch::kDouble).device(device));
     sums_ = all_.unbind();
   }
 
-  torch::Tensor all_ = at::zeros({kSize}, on_host(torch::kDouble));
+  torch::Tensor all_ = at::zeros({5}, on_host(torch::kDouble));
   std::vector<torch::Tensor> sums_ = all_.unbind();
 };
 

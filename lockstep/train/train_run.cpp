@@ -37,13 +37,6 @@ Datasets datasets_of(const TrainOptions& options, const ProcessGroup& world) {
   return *std::move(data);
 }
 
-// Hosts may have other files under the same name. A collective.
-void check_same_data(const DataIdentity& data, const ProcessGroup& world) {
-  check_same_on_ranks({{"training images", concat(data.samples)}, {"classes", concat(data.classes)},
-                          {"fingerprint of the images", data.fingerprint}},
-      "train: the ranks read different data; give all hosts the same files:", world);
-}
-
 // The rank 0 that died may seem to have it yet.
 std::unique_ptr<const RunLock> locked(const TrainOptions& options) {
   const auto patience = options.resume.again ? kLockPatience : std::chrono::seconds(0);
@@ -54,7 +47,10 @@ std::unique_ptr<const RunLock> locked(const TrainOptions& options) {
 // collective.
 std::unique_ptr<const RunLock> lock_folder(
     const TrainOptions& options, const DataIdentity& data, const ProcessGroup& world) {
-  check_same_data(data, world);
+  // Hosts may have other files under the same name.
+  check_same_on_ranks({{"training images", concat(data.samples)}, {"classes", concat(data.classes)},
+                          {"fingerprint of the images", data.fingerprint}},
+      "train: the ranks read different data; give all hosts the same files:", world);
   std::unique_ptr<const RunLock> lock;
   do_on_root([&] { lock = locked(options); }, world);
   return lock;

@@ -42,16 +42,11 @@ int stages_a_worker(const TrainOptions& options) {
   return schedule_of(options) == ScheduleKind::kInterleaved ? 2 : 1;
 }
 
-void check_one_process(const TrainOptions& options, int world_size) {
-  check(world_size == 1, "train: --parallel ", name_of(options.parallel),
-      " works in one process, but there are ", world_size,
-      " ranks; use --parallel ddp, or --places instead of --nproc-per-node");
-}
-
 Layout replicas_layout(const TrainOptions& options, int world_size) {
   Layout layout;
   if (options.parallel == Parallel::kDp) {
-    check_one_process(options, world_size);
+    check(world_size == 1, "train: --parallel dp works in one process, but there are ", world_size,
+        " ranks; use --parallel ddp, or --places instead of --nproc-per-node");
     layout.replicas = layout.places = options.places.value_or(2);
     return layout;
   }

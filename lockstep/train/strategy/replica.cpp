@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "lockstep/core/spans.h"
+#include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/parallel/ddp/comm_hook.h"
 #include "lockstep/parallel/operators/operator_rules.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
-#include "lockstep/train/optim/optimizer.h"
 #include "lockstep/train/optim/set_lr.h"
 #include "lockstep/train/profile/step_profiler.h"
 
@@ -245,6 +245,52 @@ torch::Tensor StageReplica::forward_and_backward(
   torch::Tensor value = stage_.step(batch.input(), batch.target(), loss);
   waited_seconds_ += stage_.timing().waited;
   return value;
+}
+
+namespace {
+
+// LibTorch treats a group's option with a default value as unset, and puts the optimizer's in its
+// place: so the decay is set once the groups are there.
+template <typename Optimizer, typename Options>
+std::unique_ptr<torch::optim::Optimizer> optimizer_of(const OptimizerSettings& settings,
+    const std::vector<torch::Tensor>& parameters, const Options& options) {
+  std::vector<torch::Tensor> kept, decaying;
+  for (const auto& parameter : parameters) {
+    const bool decays = settings.weight_decay_on == DecayOn::kAll || parameter.dim() > 1;
+    (decays ? decaying : kept).push_back(parameter);
+  }
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  if (!kept.empty()) groups.emplace_back(kept);
+  if (!decaying.empty()) groups.emplace_back(decaying);
+  auto optimizer = std::make_unique<Optimizer>(groups, options);
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    const bool decays = kept.empty() || group > 0;
+    static_cast<Options&>(optimizer->param_groups()[group].options())
+        .weight_decay(decays ? settings.weight_decay : 0);
+  }
+  return optimizer;
+}
+
+template <typename Options>
+Options adam_options(const OptimizerSettings& settings) {
+  const AdamBetas betas = settings.betas.value_or(AdamBetas());
+  return Options(settings.lr)
+      .eps(settings.eps.value_or(usual_eps(settings.kind)))
+      .betas({betas.first, betas.second});
+}
+
+}  // namespace
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(
+    const OptimizerSettings& settings, const std::vector<torch::Tensor>& parameters) {
+  using torch::optim::AdamOptions, torch::optim::AdamWOptions, torch::optim::SGDOptions;
+  if (settings.kind == OptimizerKind::kSgd) {
+    return optimizer_of<nn::SGD>(
+        settings, parameters, SGDOptions(settings.lr).momentum(settings.momentum));
+  }
+  if (settings.kind == OptimizerKind::kAdamW)
+    return optimizer_of<nn::AdamW>(settings, parameters, adam_options<AdamWOptions>(settings));
+  return optimizer_of<nn::Adam>(settings, parameters, adam_options<AdamOptions>(settings));
 }
 
 namespace {

@@ -141,6 +141,13 @@ class Replica {
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 
+/// Makes the named optimizer with the settings' own learning rate.
+///
+/// Where only weights decay, the parameters with one dimension or none come first, in a group of
+/// their own.
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(
+    const OptimizerSettings& settings, const std::vector<torch::Tensor>& parameters);
+
 /// Makes what this rank trains, from the options' seed, computing in `places`, of which there are
 /// as many as the layout gives a rank; without any, where the calling thread is. First it rehearses
 /// on the whole model. A collective.

@@ -1,5 +1,3 @@
-#include "lockstep/train/optim/optimizer.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <utility>
@@ -14,6 +12,7 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/train/optim/set_lr.h"
+#include "lockstep/train/strategy/replica.h"
 
 namespace lockstep {
 namespace {
