@@ -44,6 +44,13 @@ data::InMemoryImages answers(std::vector<std::uint8_t> pixels, std::vector<std::
 
 const LoaderOptions kUnscaled = {.normalization = {.mean = {0.0F}, .std = {1.0F / 255}}};
 
+// One rank's share, in batches of so many.
+Loader share_of(
+    const data::InMemoryImages& images, const ProcessGroup& world, std::int64_t batch = 2) {
+  const DistributedSampler sampler(images.size(), world, {.shuffle = false, .padding = false});
+  return {images, sampler.epoch(0), batch, kUnscaled};
+}
+
 torch::Tensor forward(const Batch& batch) {
   return at::one_hot(batch.input().flatten().round().to(torch::kLong), 10).to(torch::kFloat) * 20;
 }
@@ -53,9 +60,7 @@ TEST(Evaluate, CountsEachImageOnceWhateverTheRanks) {
   const auto images = answers({0, 1, 2, 3, 4, 5, 6}, {0, 1, 2, 3, 9, 9, 9});
   for (int ranks = 1; ranks <= 4; ++ranks) {
     run_ranks(ranks, [&images](ProcessGroup world) {
-      const DistributedSampler sampler(images.size(), world, {.shuffle = false, .padding = false});
-      const Loader share(images, sampler.epoch(0), 2, kUnscaled);
-      const auto result = evaluate(forward, share, world, Loss()).value();
+      const auto result = evaluate(forward, share_of(images, world), world, Loss()).value();
       EXPECT_EQ(result.samples, 7);
       EXPECT_DOUBLE_EQ(result.scores.top1.value(), 4.0 / 7);
       EXPECT_NEAR(result.scores.loss.value(), 3 * 20.0 / 7, 1e-5);
@@ -77,9 +82,7 @@ TEST(Evaluate, CountsARightAnswerAmongTheFiveHighestScores) {
   const auto images = answers({0, 1, 2, 3, 4}, {0, 2, 6, 8, 3});
   for (int ranks = 1; ranks <= 3; ++ranks) {
     run_ranks(ranks, [&images](ProcessGroup world) {
-      const DistributedSampler sampler(images.size(), world, {.shuffle = false, .padding = false});
-      const Loader share(images, sampler.epoch(0), 2, kUnscaled);
-      const auto result = evaluate(five_answers, share, world, Loss()).value();
+      const auto result = evaluate(five_answers, share_of(images, world), world, Loss()).value();
       EXPECT_DOUBLE_EQ(result.scores.top1.value(), 0.2);
       ASSERT_TRUE(result.scores.top5);
       EXPECT_DOUBLE_EQ(*result.scores.top5, 0.6);
@@ -93,9 +96,7 @@ TEST(Evaluate, CountsARightAnswerAmongTheFiveHighestScores) {
 TEST(Evaluate, KnowsThatARankWithoutImagesHasFiveHighestScoresToo) {
   const auto images = answers({0, 1}, {0, 2});
   run_ranks(3, [&images](ProcessGroup world) {
-    const DistributedSampler sampler(images.size(), world, {.shuffle = false, .padding = false});
-    const Loader share(images, sampler.epoch(0), 2, kUnscaled);
-    const auto result = evaluate(five_answers, share, world, Loss()).value();
+    const auto result = evaluate(five_answers, share_of(images, world), world, Loss()).value();
     ASSERT_TRUE(result.scores.top5) << "on rank " << world.rank();
     EXPECT_DOUBLE_EQ(*result.scores.top5, 1);
   });
@@ -140,8 +141,7 @@ TEST(Evaluate, LeavesOutWhatIsMarkedToBeIgnored) {
 TEST(Evaluate, IsLeftByAllRanksAfterTheBatchThatTheyAgreeOn) {
   const auto images = answers({0, 1, 2, 3, 4, 5, 6}, {0, 1, 2, 3, 4, 5, 6});
   run_ranks(2, [&images](ProcessGroup world) {
-    const DistributedSampler sampler(images.size(), world, {.shuffle = false, .padding = false});
-    const Loader share(images, sampler.epoch(0), 1, kUnscaled);
+    const Loader share = share_of(images, world, 1);
     int batches = 0;
     EXPECT_FALSE(evaluate(forward, share, world, Loss(), [&] { return ++batches == 2; }));
     EXPECT_EQ(batches, 2);

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <initializer_list>
 #include <stdexcept>
 
 #include "tests/support/expected_numbers.h"
@@ -50,6 +51,14 @@ class ChangingState {
   std::vector<torch::Tensor> tensors;
 };
 
+// Makes six steps, of which each average takes in all.
+void make_steps(const ChangingState& state, std::initializer_list<ModelEma*> averages) {
+  for (int step = 1; step <= 6; ++step) {
+    state.fill(step);
+    for (ModelEma* const ema : averages) ema->update();
+  }
+}
+
 std::vector<double> numbers(const std::vector<torch::Tensor>& tensors) {
   std::vector<double> all;
   for (const auto& tensor : tensors) {
@@ -63,10 +72,7 @@ std::vector<double> numbers(const std::vector<torch::Tensor>& tensors) {
 void expect_averages(const EmaSettings& settings, const std::vector<double>& expected) {
   const ChangingState state;
   ModelEma ema(state.tensors, settings);
-  for (int step = 1; step <= 6; ++step) {
-    state.fill(step);
-    ema.update();
-  }
+  make_steps(state, {&ema});
   EXPECT_THAT(numbers(ema.averages()), Pointwise(DoubleNear(1e-14), expected));
 }
 
@@ -88,10 +94,7 @@ TEST(ModelEma, DecaysAreThoseOfTimm) {
 TEST(ModelEma, LendsTheAveragesAndTakesThemBack) {
   const ChangingState state;
   ModelEma ema(state.tensors, {.decay = 0.9});
-  for (int step = 1; step <= 6; ++step) {
-    state.fill(step);
-    ema.update();
-  }
+  make_steps(state, {&ema});
   const auto own = numbers(state.tensors);
   ema.with_averages(
       [&] { EXPECT_THAT(numbers(state.tensors), Pointwise(DoubleNear(1e-14), expected("Ema"))); });
@@ -106,11 +109,7 @@ TEST(ModelEma, ATiedTensorHasOneAverage) {
   std::vector<torch::Tensor> tied = state.tensors;
   tied.push_back(state.tensors[0]);
   ModelEma ema(tied, {.decay = 0.9}), plain(state.tensors, {.decay = 0.9});
-  for (int step = 1; step <= 6; ++step) {
-    state.fill(step);
-    ema.update();
-    plain.update();
-  }
+  make_steps(state, {&ema, &plain});
   const auto own = numbers(tied);
   auto expected = plain.averages();
   expected.push_back(expected[0]);

@@ -1,5 +1,4 @@
-// The expected rates are Python PyTorch's, made by tests/conformance/lr_schedules.py; ids O5 to O8
-// are those of its short rows.
+// The expected rates are Python PyTorch's, made by tests/conformance/lr_schedules.py.
 
 #include "lockstep/train/optim/lr_schedule.h"
 
@@ -35,77 +34,51 @@ void expect_rates(const LrSchedule& schedule, const std::vector<double>& expecte
   EXPECT_THAT(rates(schedule, expected.size()), Pointwise(DoubleNear(1e-15), expected));
 }
 
-TEST(LrSchedule, O5StepAndMultistep) {
-  const LrSchedule step{.kind = LrScheduleKind::kStep, .lr = 0.1, .interval = 2, .rate = 0.5};
-  expect_rates(step, expected("StepShort"));
-  expect_rates(step, {0.1, 0.1, 0.05, 0.05, 0.025, 0.025});
-  const LrSchedule several{.kind = LrScheduleKind::kMultistep, .lr = 0.1, .milestones = {2, 5}};
-  expect_rates(several, expected("MultistepShort"));
-  expect_rates(several, {0.1, 0.1, 0.01, 0.01, 0.01, 0.001});
-}
+struct OfPyTorch {
+  const char* name;
+  LrSchedule schedule;
+};
 
-TEST(LrSchedule, O6ExponentialAndWarmupAlone) {
-  const LrSchedule exponential{.kind = LrScheduleKind::kExponential, .lr = 0.1, .rate = 0.9};
-  expect_rates(exponential, expected("ExponentialShort"));
-  expect_rates(exponential, {0.1, 0.09, 0.081, 0.0729, 0.06561});
-  const LrSchedule warmup{.lr = 0.1, .warmup = 3, .warmup_lr = 0.025};
-  expect_rates(warmup, expected("LinearShort"));
-  expect_rates(warmup, {0.025, 0.05, 0.075, 0.1, 0.1});
-}
-
-TEST(LrSchedule, O7CosineWithAndWithoutWarmup) {
-  LrSchedule cosine{.kind = LrScheduleKind::kCosine, .lr = 0.1, .length = 4};
-  expect_rates(cosine, expected("CosineShort"));
-  cosine.warmup = 2;
-  cosine.warmup_lr = 0.025;
-  expect_rates(cosine, expected("WarmupCosineShort"));
-  EXPECT_NEAR(lr_at(cosine, 3), 0.085355, 1e-6);
-}
-
-TEST(LrSchedule, O8OneCycle) {
-  const LrSchedule cycle{.kind = LrScheduleKind::kOneCycle, .lr = 1, .length = 8};
-  expect_rates(cycle, expected("OneCycleShort"));
-  EXPECT_THAT(rates(cycle, 8),
-      Pointwise(DoubleNear(1e-6),
-          {0.04, 0.819275, 0.971942, 0.811746, 0.555984, 0.283061, 0.076642, 0.000004}));
-}
-
-TEST(LrSchedule, LongSequencesAreThoseOfPyTorch) {
-  expect_rates(
-      {.kind = LrScheduleKind::kStep, .lr = 0.1, .interval = 7, .rate = 0.3}, expected("StepLong"));
-  expect_rates(
-      {.kind = LrScheduleKind::kMultistep, .lr = 0.1, .milestones = {3, 4, 20, 41}, .rate = 0.2},
-      expected("MultistepLong"));
-  expect_rates(
-      {.kind = LrScheduleKind::kExponential, .lr = 0.1, .rate = 0.93}, expected("ExponentialLong"));
-  expect_rates({.kind = LrScheduleKind::kCosine, .lr = 0.1, .min_lr = 0.004, .length = 50},
-      expected("CosineLong"));
-  expect_rates({.kind = LrScheduleKind::kPolynomial, .lr = 0.1, .length = 40, .power = 1.7},
-      expected("PolynomialLong"));
-  expect_rates({.kind = LrScheduleKind::kOneCycle,
-                   .lr = 0.6,
-                   .length = 57,
-                   .pct_start = 0.4,
-                   .div_factor = 10,
-                   .final_div_factor = 200},
-      expected("OneCycleLong"));
-}
-
-TEST(LrSchedule, AScheduleBeginsWhenTheWarmupEnds) {
-  expect_rates({.kind = LrScheduleKind::kStep,
-                   .lr = 0.1,
-                   .warmup = 11,
-                   .warmup_lr = 0.001,
-                   .interval = 7,
-                   .rate = 0.3},
-      expected("WarmupStepLong"));
-  expect_rates({.kind = LrScheduleKind::kPolynomial,
-                   .lr = 0.1,
-                   .warmup = 5,
-                   .warmup_lr = 0.01,
-                   .length = 40,
-                   .power = 0.5},
-      expected("WarmupPolynomialLong"));
+// O5 to O8 are the short rows. A schedule begins when the warm-up ends.
+TEST(LrSchedule, RatesAreThoseOfPyTorch) {
+  using Kind = LrScheduleKind;
+  const OfPyTorch rows[] = {
+      {"StepShort", {.kind = Kind::kStep, .lr = 0.1, .interval = 2, .rate = 0.5}},
+      {"MultistepShort", {.kind = Kind::kMultistep, .lr = 0.1, .milestones = {2, 5}}},
+      {"ExponentialShort", {.kind = Kind::kExponential, .lr = 0.1, .rate = 0.9}},
+      {"LinearShort", {.lr = 0.1, .warmup = 3, .warmup_lr = 0.025}},
+      {"CosineShort", {.kind = Kind::kCosine, .lr = 0.1, .length = 4}},
+      {"WarmupCosineShort",
+          {.kind = Kind::kCosine, .lr = 0.1, .warmup = 2, .warmup_lr = 0.025, .length = 4}},
+      {"OneCycleShort", {.kind = Kind::kOneCycle, .lr = 1, .length = 8}},
+      {"StepLong", {.kind = Kind::kStep, .lr = 0.1, .interval = 7, .rate = 0.3}},
+      {"MultistepLong",
+          {.kind = Kind::kMultistep, .lr = 0.1, .milestones = {3, 4, 20, 41}, .rate = 0.2}},
+      {"ExponentialLong", {.kind = Kind::kExponential, .lr = 0.1, .rate = 0.93}},
+      {"CosineLong", {.kind = Kind::kCosine, .lr = 0.1, .min_lr = 0.004, .length = 50}},
+      {"PolynomialLong", {.kind = Kind::kPolynomial, .lr = 0.1, .length = 40, .power = 1.7}},
+      {"OneCycleLong", {.kind = Kind::kOneCycle,
+                           .lr = 0.6,
+                           .length = 57,
+                           .pct_start = 0.4,
+                           .div_factor = 10,
+                           .final_div_factor = 200}},
+      {"WarmupStepLong", {.kind = Kind::kStep,
+                             .lr = 0.1,
+                             .warmup = 11,
+                             .warmup_lr = 0.001,
+                             .interval = 7,
+                             .rate = 0.3}},
+      {"WarmupPolynomialLong", {.kind = Kind::kPolynomial,
+                                   .lr = 0.1,
+                                   .warmup = 5,
+                                   .warmup_lr = 0.01,
+                                   .length = 40,
+                                   .power = 0.5}}};
+  for (const auto& [name, schedule] : rows) {
+    SCOPED_TRACE(name);
+    expect_rates(schedule, expected(name));
+  }
 }
 
 TEST(LrSchedule, StaysAtItsLastRateAfterItsEnd) {
