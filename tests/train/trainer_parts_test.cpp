@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <optional>
 #include <string>
 #include <system_error>
 
@@ -76,6 +77,14 @@ TEST_F(ValidatorTest, ComparesTheAveragesIfThereAreSome) {
 
 using CheckpointerTest = TrainerParts;
 
+// Trains until the epoch ends, or a limit is reached, and returns the step that was saved last.
+std::optional<std::int64_t> train(TrainRun& run) {
+  Checkpointer checkpointer(run);
+  EpochLoop(run, checkpointer).pass();
+  checkpointer.finish();
+  return checkpointer.last_saved();
+}
+
 TEST_F(CheckpointerTest, EndsAtTheFirstLimit) {
   TrainOptions options = testing::toy_options(folder_, 10);
   options.limits = {.epochs = 3, .steps = 2};
@@ -97,10 +106,7 @@ TEST_F(CheckpointerTest, SavesTheStateThatAResumedRunBeginsWith) {
   nn::NamedTensors weights("Tensor");
   {
     TrainRun run = begin(options);
-    Checkpointer checkpointer(run);
-    EpochLoop(run, checkpointer).pass();
-    checkpointer.finish();
-    EXPECT_EQ(checkpointer.last_saved(), 3);
+    EXPECT_EQ(train(run), 3);
     saved = run.state;
     weights = run.replica->state();
   }
@@ -124,9 +130,7 @@ TEST_F(CheckpointerTest, ARunThatIsCopiedKeepsItsIdAndABranchGetsOne) {
     TrainRun run = begin(options);
     id = run.state.setup.run;
     EXPECT_FALSE(id.empty());
-    Checkpointer checkpointer(run);
-    EpochLoop(run, checkpointer).pass();
-    checkpointer.finish();
+    train(run);
   }
   const std::string first = options.output;
   options.output += "-copy";
@@ -153,9 +157,7 @@ TEST_F(CheckpointerTest, ARateThatFollowsTheBatchDoesSoInAnotherWorld) {
   const double lr = options.optimizer.lr;
   run_ranks(2, [&](const ProcessGroup& world) {
     TrainRun run(options, world, {"test"});
-    Checkpointer checkpointer(run);
-    EpochLoop(run, checkpointer).pass();
-    checkpointer.finish();
+    train(run);
     EXPECT_DOUBLE_EQ(run.state.plateau.lr, 2 * lr);
   });
   options.resume.kind = Resume::kAuto;

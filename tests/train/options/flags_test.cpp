@@ -221,6 +221,8 @@ TEST(TrainFlags, WrongWordsNameTheFlagAndTheChoice) {
       {"--model-ema-decay 0.9", "train: --model-ema-decay needs --model-ema"},
       {"--model-ema-warmup", "train: --model-ema-warmup needs --model-ema"},
       {"--sched plateau --val-interval 0", "--sched plateau needs evaluations"},
+      {"--parallel mp --chunks 4", "--chunks and --schedule are for"},
+      {"--places 2 --stages 2", "--stages and --stages-per-place cut a model"},
       {"--sched step", "needs --decay-epochs"}, {"--snapshot-interval often", "500steps"},
       {"--snapshot-interval 0steps", "500steps"}, {"--snapshot-overhead 0%", "1%"},
       {"--snapshot-overhead 1% --snapshot-interval 5s", "give one"}};

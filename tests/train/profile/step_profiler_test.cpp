@@ -26,6 +26,14 @@ const torch::Tensor kImages = at::zeros({2, 3});
 
 std::vector<LayerCosts> no_chain(const torch::Tensor& /*images*/) { return {}; }
 
+// Makes steps, each with a batch of so many images.
+void make_steps(StepProfiler& profiler, const std::vector<std::int64_t>& batches) {
+  for (const std::int64_t images : batches) {
+    profiler.begin_step();
+    profiler.end_step(at::zeros({images, 3}));
+  }
+}
+
 // A group of one: rank 0 of a run without a launcher.
 TEST(StepProfiler, MeasuresTenStepsAfterThree) {
   StepProfiler profiler(nn::NamedTensors(), ProcessGroup(), {}, torch::kFloat);
@@ -45,10 +53,7 @@ TEST(StepProfiler, MeasuresTenStepsAfterThree) {
 // The last batch of an epoch may be smaller.
 TEST(StepProfiler, MeasuresTheChainWithTheLargestBatch) {
   StepProfiler profiler(nn::NamedTensors(), ProcessGroup(), {}, torch::kFloat);
-  for (const int samples : {9, 9, 9, 2, 4, 3}) {
-    profiler.begin_step();
-    profiler.end_step(at::zeros({samples, 3}));
-  }
+  make_steps(profiler, {9, 9, 9, 2, 4, 3});
   int measurements = 0;
   const auto files = profiler.finish([&](const torch::Tensor& images) {
     ++measurements;
@@ -63,20 +68,15 @@ TEST(StepProfiler, MeasuresTheChainWithTheLargestBatch) {
 
 TEST(StepProfiler, HasNothingOfARunThatOnlyWarmedUp) {
   StepProfiler profiler(nn::NamedTensors(), ProcessGroup(), {}, torch::kFloat);
-  for (int step = 0; step < 3; ++step) {
-    profiler.begin_step();
-    profiler.end_step(kImages);
-  }
+  make_steps(profiler, {2, 2, 2});
   EXPECT_FALSE(profiler.finish(no_chain).has_value());
 }
 
 // A step of many parts that a signal ends.
 TEST(StepProfiler, LeavesOutAStepThatWasAbandoned) {
   StepProfiler profiler(nn::NamedTensors(), ProcessGroup(), {}, torch::kFloat);
-  for (int step = 0; step < 5; ++step) {
-    profiler.begin_step();
-    if (step < 4) profiler.end_step(kImages);
-  }
+  make_steps(profiler, {2, 2, 2, 2});
+  profiler.begin_step();
   const auto files = profiler.finish(no_chain);
   EXPECT_FALSE(SpanRecorder::is_on());
   ASSERT_TRUE(files.has_value());
