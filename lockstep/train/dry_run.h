@@ -25,7 +25,7 @@ struct TrainPlan {
 /// Counts the optimizer steps of one epoch.
 std::int64_t steps_an_epoch(const TrainPlan& plan);
 
-/// Counts the bytes that a rank surely needs: images, parameters, their averages, and gradients and
+/// Returns the least bytes that a rank needs: images, parameters, their averages, and gradients and
 /// optimizer state of what is trained; of a sharded state its share.
 std::int64_t bytes_a_rank(const TrainPlan& plan);
 

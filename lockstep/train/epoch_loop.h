@@ -70,8 +70,8 @@ class EpochLoop {
   /// Throws DivergedError when the loss is not a number, on all ranks together.
   EpochSummary pass();
 
-  /// Brings the run back to the end of its last whole step, after an exception in the midst of one,
-  /// if the observer said that this may be asked.
+  /// Rolls the run back to the end of its last whole step after an exception within a step, if the
+  /// observer's may_undo_step() allows it.
   void undo_step();
 
  private:

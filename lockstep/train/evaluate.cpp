@@ -223,17 +223,13 @@ fs::path weights_file(const std::string& folder, Which which) {
   return fs::path(folder) / (which == Which::kBest ? "best.safetensors" : "model.safetensors");
 }
 
-// What the trainer wrote into the file beside the tensors.
-std::string remark_in(const fs::path& file) {
+// With what the trainer wrote into the file beside the tensors.
+WeightsSource source_in(const std::string& folder, Which which) {
+  const fs::path file = weights_file(folder, which);
   std::vector<std::string> facts;
   for (const auto& [name, value] : read_safetensors(file).metadata())
     facts.push_back(concat(name, " ", value));
-  return joined(facts);
-}
-
-WeightsSource source_in(const std::string& folder, Which which) {
-  const fs::path file = weights_file(folder, which);
-  return {.file = file.string(), .which = name_of(which), .remark = remark_in(file)};
+  return {.file = file.string(), .which = name_of(which), .remark = joined(facts)};
 }
 
 }  // namespace

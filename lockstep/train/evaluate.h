@@ -43,8 +43,8 @@ std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
 /// kTop1.
 double value_of(const Scores& scores, EvalMetric metric);
 
-/// The fates of the samples of an evaluation: for evaluate(), which shows its batches in the order
-/// of the set.
+/// The predictions for the samples of an evaluation: for evaluate(), which shows its batches in the
+/// order of the set.
 class Predictions {
  public:
   /// Keeps the `worst` samples with the largest losses; of equal ones the first.

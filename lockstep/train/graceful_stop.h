@@ -19,8 +19,7 @@ struct StepReport {
   friend bool operator==(const StepReport&, const StepReport&) = default;
 };
 
-/// The means by which all ranks act alike after the same step: on the time, on signals, on what
-/// disks do.
+/// The agreement of all ranks, after the same step, on time, signals and disks.
 ///
 /// Ranks meet only about four times a second, after steps, or parts of steps, that all of them know
 /// beforehand; a rank that is alone looks after every one.

@@ -86,7 +86,7 @@ class StepProfiler {
   /// Begins a step, which waits for its batch first. A collective when the measuring begins.
   void begin_step();
 
-  /// Ends it. One that was begun and abandoned is not measured. Keeps the images of its last batch
+  /// Ends it. An abandoned step is not measured. Keeps the images of its last batch
   /// for the chain, if no measured step had more.
   void end_step(const torch::Tensor& images);
 

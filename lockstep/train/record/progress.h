@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// A notice on stderr, about every ten seconds, of what takes long; nothing of what is over sooner.
+/// A notice on stderr, about every ten seconds, of work that takes long; none of shorter work.
 ///
 ///     WaitingNotice notice;
 ///     notice.begin("evaluating");   // evaluating: 10.0 s so far
@@ -117,7 +117,7 @@ class Progress {
   /// Prints a line before the first epoch.
   void announce(const std::string& text) const;
 
-  /// Prints what whoever starts a run must know, in every style.
+  /// Prints a line that the user must see, in every style.
   static void say(const std::string& text);
 
   /// Prints what needs attention, on a line that stays; on every rank and in every style.

@@ -42,12 +42,6 @@ bool is_of_no_run(const std::string& name) {
   return name != "logs" && name != kRunLock && name != kLauncherLock && !is_unfinished(name);
 }
 
-void remove_unfinished(const std::string& path) {
-  const OpenDirectory folder = OpenDirectory::open(path);
-  for (const std::string& name : folder.names())
-    if (is_unfinished(name)) folder.remove(name);
-}
-
 // Before there are any results: what began them must be known.
 std::string described_folder(const TrainOptions& options, const std::vector<std::string>& command,
     const std::string& environment_json, bool replaces) {
@@ -111,7 +105,9 @@ void make_run_directory(const std::string& path, const ResumeSettings& resume, b
   check_run_directory(path, resume);
   if (replaces) remove_run(path);
   make_logs_folder(path);
-  remove_unfinished(path);
+  const OpenDirectory folder = OpenDirectory::open(path);
+  for (const std::string& name : folder.names())
+    if (is_unfinished(name)) folder.remove(name);
 }
 
 std::string shell_text(const std::vector<std::string>& arguments) {

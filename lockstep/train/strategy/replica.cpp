@@ -295,14 +295,6 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(
 
 namespace {
 
-PowerSgdOptions power_sgd_options(const CommHookSettings& settings, const nn::GradScaler& scaler) {
-  auto options = PowerSgdOptions().rank(settings.rank).start_step(settings.start_step);
-  if (scaler.is_enabled()) {
-    options.loss_scale([&scaler](const torch::Device& device) { return scaler.scale_on(device); });
-  }
-  return options;
-}
-
 CommHook hook_of(const CommHookSettings& settings, const nn::GradScaler& scaler) {
   switch (settings.kind) {
     case CommHookKind::kNone:
@@ -312,9 +304,12 @@ CommHook hook_of(const CommHookSettings& settings, const nn::GradScaler& scaler)
     case CommHookKind::kBf16:
       return bf16_compress_hook;
     case CommHookKind::kPowerSgd:
-      return PowerSgd(power_sgd_options(settings, scaler));
+      break;
   }
-  return nullptr;
+  auto options = PowerSgdOptions().rank(settings.rank).start_step(settings.start_step);
+  if (scaler.is_enabled())
+    options.loss_scale([&scaler](const torch::Device& device) { return scaler.scale_on(device); });
+  return PowerSgd(options);
 }
 
 }  // namespace

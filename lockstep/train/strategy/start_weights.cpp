@@ -71,26 +71,6 @@ void check_parameters(const torch::nn::Module& model, const TrainOptions& option
   }
 }
 
-void freeze_as_asked(nn::Model& model, const TrainOptions& options, StartWeights& start) {
-  if (options.freeze.empty()) return;
-  start.frozen = freeze(*model, options.freeze);
-  start.remark += concat(start.remark.empty() ? "" : "; ", "frozen: ", start.frozen.parameters,
-      " of ", parameters_of(*model).size(), " parameters (", start.frozen.elements,
-      " numbers) and the statistics of ", start.frozen.norms.size(), " batch norms");
-}
-
-}  // namespace
-
-StartWeights start_with(nn::Model& model, const TrainOptions& options) {
-  StartWeights start;
-  if (!options.pretrained.empty()) load_pretrained(model, options.pretrained, start);
-  freeze_as_asked(model, options, start);
-  check_parameters(*model, options);
-  return start;
-}
-
-namespace {
-
 bool matches(const std::string& pattern, const std::string& name) {
   return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
@@ -130,6 +110,19 @@ void check_all_match(const torch::nn::Module& module, const std::vector<std::str
 }
 
 }  // namespace
+
+StartWeights start_with(nn::Model& model, const TrainOptions& options) {
+  StartWeights start;
+  if (!options.pretrained.empty()) load_pretrained(model, options.pretrained, start);
+  if (!options.freeze.empty()) {
+    start.frozen = freeze(*model, options.freeze);
+    start.remark += concat(start.remark.empty() ? "" : "; ", "frozen: ", start.frozen.parameters,
+        " of ", parameters_of(*model).size(), " parameters (", start.frozen.elements,
+        " numbers) and the statistics of ", start.frozen.norms.size(), " batch norms");
+  }
+  check_parameters(*model, options);
+  return start;
+}
 
 Frozen freeze(torch::nn::Module& module, const std::vector<std::string>& patterns) {
   check_all_match(module, patterns);
