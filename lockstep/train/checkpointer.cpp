@@ -131,10 +131,8 @@ void Rescue::save() noexcept {
 }
 
 bool Rescue::is_finite() const {
-  if (!run_.replica->may_recover() && !std::isfinite(run_.meter.part().loss_sum)) return false;
-  for (const auto& item : run_.replica->state())
-    if (!nn::is_finite(item.value())) return false;
-  return true;
+  const bool is_lost = !run_.replica->may_recover() && !std::isfinite(run_.meter.part().loss_sum);
+  return !is_lost && run_.has_finite_weights();
 }
 
 // As the only rank of a world would, so that no part is missing.

@@ -78,11 +78,8 @@ class EpochLoop {
   void begin_epoch();
   Loader loader() const;
   void train_steps(const Loader& loader);
-  bool is_line_due() const;
   std::int64_t schedule_step_now() const;
-  void abandon_step();
   void make_step();
-  void update_averages();
   void end_step(bool epoch_is_over);
   void end_epoch_early(Course course);
   void log_interval();

@@ -186,10 +186,14 @@ EpochRule TrainRun::epoch_rule() const {
   return lockstep::epoch_rule(options, layout, data.train->size());
 }
 
-void TrainRun::check_weights() const {
-  double overflows = 0;
+bool TrainRun::has_finite_weights() const {
   for (const auto& item : replica->state())
-    if (!nn::is_finite(item.value())) overflows = 1;
+    if (!nn::is_finite(item.value())) return false;
+  return true;
+}
+
+void TrainRun::check_weights() const {
+  double overflows = has_finite_weights() ? 0 : 1;
   maximize({&overflows}, groups.world);
   if (overflows > 0) diverged("weights became infinite or NaN");
 }

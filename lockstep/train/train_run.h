@@ -67,8 +67,11 @@ struct TrainRun {
   /// Returns the samples of a batch of this rank.
   std::int64_t batch_size() const { return epoch_rule().batch_size; }
 
-  /// Throws DivergedError, on all ranks together, if a weight or a running statistic of any of them
-  /// is infinite or NaN: nothing can go on from that. A collective.
+  /// Returns whether no weight or running statistic of this rank is infinite or NaN.
+  bool has_finite_weights() const;
+
+  /// Throws DivergedError, on all ranks together, unless all have finite weights: nothing can go on
+  /// from others. A collective.
   void check_weights() const;
 
   /// Says what became infinite or NaN, and by when.

@@ -152,8 +152,14 @@ bool Validator::measure(const data::SamplesPointer& samples, const std::string& 
   replica.share_buffers();
   replica.set_training(false);
   const auto forward = [&](const Batch& batch) { return replica.scores(batch); };
-  const auto result = lockstep::evaluate(forward, loader(samples), run_.groups.replicas,
-      Loss(run_.options.loss), checkpointer_.interruption(batches_of_every_rank(samples)));
+  const ProcessGroup& replicas = run_.groups.replicas;
+  const std::int64_t batch = run_.batch_size();
+  const std::int64_t batches_of_every_rank =
+      (samples->size() / replicas.size() + batch - 1) / batch;
+  const auto result = lockstep::evaluate(forward,
+      evaluation_loader(samples, replicas, replica, run_.resident,
+          {.batch_size = batch, .workers = run_.workers}),
+      replicas, Loss(run_.options.loss), checkpointer_.interruption(batches_of_every_rank));
   if (!result) return false;
   const double seconds = watch.seconds();
   evaluated_.seconds += seconds;
@@ -176,16 +182,6 @@ void Validator::record_measured() {
   if (checkpointer_.course() != Course::kInterrupted)
     for (const MetricRecord& record : measured_) run_.log.record(record);
   measured_.clear();
-}
-
-std::int64_t Validator::batches_of_every_rank(const data::SamplesPointer& samples) const {
-  const std::int64_t share = samples->size() / run_.groups.replicas.size();
-  return (share + run_.batch_size() - 1) / run_.batch_size();
-}
-
-Loader Validator::loader(const data::SamplesPointer& samples) const {
-  return evaluation_loader(samples, run_.groups.replicas, *run_.replica, run_.resident,
-      {.batch_size = run_.batch_size(), .workers = run_.workers});
 }
 
 // Saves the weights that the replica has now, which may be averages.

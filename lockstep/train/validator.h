@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/data/loader.h"
 #include "lockstep/data/samples.h"
 #include "lockstep/nn/named_state.h"
 #include "lockstep/train/checkpointer.h"
@@ -91,8 +90,6 @@ class Validator {
   Scores best_of_epochs() const;
   void with_best_weights(const std::function<void()>& body);
   bool load_best(const nn::NamedTensors& into);
-  std::int64_t batches_of_every_rank(const data::SamplesPointer& samples) const;
-  Loader loader(const data::SamplesPointer& samples) const;
   bool compare(std::int64_t epoch, const Scores& scores);
   nn::NamedTensors weights_to_save() const;
   void save_best();

@@ -126,13 +126,6 @@ double StepProfiler::peak() const {
   return sum;
 }
 
-// The arithmetic of ranks that are threads is in the profile of the first.
-double StepProfiler::peak_of_process() const {
-  const torch::Tensor sum = at::full({1}, peak(), on_host(torch::kDouble));
-  if (world_.backend_name() == "threads") world_.all_reduce(sum).wait();
-  return sum.item<double>();
-}
-
 std::optional<ProfileFiles> StepProfiler::finish(const ChainMeasurement& chain) {
   SpanRecorder::stop();
   operators_.reset();
@@ -146,12 +139,14 @@ std::optional<ProfileFiles> StepProfiler::finish(const ChainMeasurement& chain) 
     own.ranks.front().rank = world_.rank();
     own.ranks.front().unwaited_step = unwaited_step_;
   }
-  const double peak_here = peak_of_process();
+  // The arithmetic of ranks that are threads is in the profile of the first.
+  const torch::Tensor peak_here = at::full({1}, peak(), on_host(torch::kDouble));
+  if (world_.backend_name() == "threads") world_.all_reduce(peak_here).wait();
   world_.barrier().wait();
   const std::vector<LayerCosts> layers = chain(images_);
   if (is_recorder_) {
     RankProfile& rank = own.ranks.front();
-    rank.peak = peak_here;
+    rank.peak = peak_here.item<double>();
     rank.chain = layers;
     if (!layers.empty()) rank.batch = images_.size(0);
   }

@@ -100,7 +100,6 @@ class StepProfiler {
   void time_unwaited_steps();
   void begin_measuring();
   double peak() const;
-  double peak_of_process() const;
 
   nn::NamedTensors state_;
   ProcessGroup world_;

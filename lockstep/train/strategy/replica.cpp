@@ -117,13 +117,12 @@ torch::Tensor Replica::backward(const Batch& batch, const StepPart& part, std::i
       static_cast<std::size_t>(step), static_cast<std::size_t>(part.number));
   const RandomStream stream(
       make_stream_generator(seed, static_cast<std::size_t>(groups_.replicas.rank()), 0));
-  const torch::Tensor scaled = forward_and_backward(copied(batch), loss, part.is_last);
+  const Batch copied = [&] {
+    const SpanScope span(Activity::kCopy, "copy");
+    return batch.map(copier_);
+  }();
+  const torch::Tensor scaled = forward_and_backward(copied, loss, part.is_last);
   return scaler_.unscaled(scaled) / factor;
-}
-
-Batch Replica::copied(const Batch& batch) {
-  const SpanScope span(Activity::kCopy, "copy");
-  return batch.map(copier_);
 }
 
 torch::Tensor Replica::update(double lr) {

@@ -129,7 +129,6 @@ class Replica {
   // stay on this replica.
   virtual torch::Tensor forward_and_backward(
       const Batch& batch, const LossFunction& loss, bool is_last_part) = 0;
-  Batch copied(const Batch& batch);
 
   TrainOptions options_;
   Loss loss_;

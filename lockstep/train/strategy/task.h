@@ -26,8 +26,8 @@ struct Task {
 /// Returns the task that a set gives a model of that many classes.
 Task task_of(const data::Samples& set, std::int64_t classes);
 
-/// Throws InvalidArgument unless the model takes as many tensors as a sample has; stages pass on one
-/// tensor only.
+/// Throws InvalidArgument unless the model takes as many tensors as a sample has; stages pass on
+/// one tensor only.
 void check_inputs(
     const TrainOptions& options, const Layout& layout, const Task& task, const nn::Model& model);
 
