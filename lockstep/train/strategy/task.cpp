@@ -13,9 +13,6 @@
 #include "lockstep/core/text.h"
 #include "lockstep/device/host_memory.h"
 #include "lockstep/device/host_tensor.h"
-#include "lockstep/formats/weights/safetensors.h"
-#include "lockstep/nn/named_state.h"
-#include "lockstep/nn/weights.h"
 #include "lockstep/parallel/balance/layer_costs.h"
 #include "lockstep/parallel/data_parallel/scatter.h"
 #include "lockstep/parallel/operators/operator_rules.h"
@@ -101,15 +98,6 @@ class KeptBuffers {
   std::vector<torch::Tensor> buffers_, values_;
 };
 
-void check_savable(const nn::Model& model) {
-  for (const auto& item : nn::named_state(*model)) {
-    const auto type = nn::element_type_of(item.value().scalar_type());
-    check(type && safetensors_name(*type) && item.value().layout() == torch::kStrided,
-        "train: ", item.key(), " has a type that files of weights do not have: ",
-        c10::toString(item.value().scalar_type()));
-  }
-}
-
 }  // namespace
 
 std::vector<Rehearsed> to_rehearse(const TrainOptions& options, const Layout& layout,
@@ -142,7 +130,6 @@ std::vector<Rehearsed> to_rehearse(const TrainOptions& options, const Layout& la
 
 void rehearse(const TrainOptions& options, const Task& task, nn::Model& model,
     const StartWeights& start, const std::vector<Rehearsed>& all) {
-  check_savable(model);
   const at::NoGradGuard no_gradients;
   for (const auto& [samples, when] : all) {
     const KeptBuffers buffers(*model);

@@ -45,8 +45,8 @@ std::vector<Rehearsed> to_rehearse(const TrainOptions& options, const Layout& la
     const EpochRule& rule, const EpochPosition& position = {});
 
 /// Computes forward passes of these numbers of samples in the modes of training, so that what the
-/// model does not take is known before the first step and not at the end of an epoch; looks too
-/// whether files can hold its parameters and buffers, which stay as they are.
+/// model does not take is known before the first step and not at the end of an epoch. Parameters
+/// and buffers stay as they are.
 ///
 /// Throws InvalidArgument with what the model says and what to do.
 void rehearse(const TrainOptions& options, const Task& task, nn::Model& model,

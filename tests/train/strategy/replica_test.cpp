@@ -13,13 +13,15 @@
 #include <utility>
 #include <vector>
 
-#include "tests/train/random_batch.h"
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/utils.h>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/nn/models/model.h"
@@ -28,6 +30,12 @@ namespace lockstep {
 namespace {
 
 constexpr double kRate = 0.1;
+
+// Of these sizes with five classes: the same one each time.
+Batch random_batch(const std::vector<std::int64_t>& sizes) {
+  torch::manual_seed(3);
+  return {at::randn(sizes), at::randint(5, {sizes.front()}, torch::kLong)};
+}
 
 std::unique_ptr<Replica> replica_of(
     const TrainOptions& options, const Task& task, const ProcessGroup& world) {
@@ -67,7 +75,7 @@ void expect_one_skipped_step(Parallel way) {
   run_ranks(2, [way](const ProcessGroup& world) {
     const auto replica = replica_of(half_toy(way), kToyTask, world);
     replica->set_training(true);
-    const Batch good = testing::random_batch({8, 10});
+    const Batch good = random_batch({8, 10});
     Batch bad = good;
     if (world.rank() == 0) bad.input() = at::full({8, 10}, 1e30);
     const auto start = copy_of(replica->state());
@@ -92,7 +100,7 @@ TEST(Replica, StagesLeaveOutTheSameStepsG11) { expect_one_skipped_step(Parallel:
 
 // Adam does not see how long gradients are, plain SGD with clipped ones does.
 TEST(Replica, ClipsGradientsWithoutTheScale) {
-  const Batch batch = testing::random_batch({8, 10});
+  const Batch batch = random_batch({8, 10});
   const auto trained = [&](Precision precision) {
     TrainOptions options = half_toy(Parallel::kSerial);
     options.precision = precision;
@@ -124,10 +132,10 @@ TEST_P(FrozenBatchNorms, KeepTheirStatistics) {
   const auto start = copy_of(replica->state());
   for (int epoch = 0; epoch < 2; ++epoch) {
     replica->set_training(true);
-    replica->backward(testing::random_batch({4, 3, 32, 32}), {}, 0);
+    replica->backward(random_batch({4, 3, 32, 32}), {}, 0);
     replica->update(kRate);
     replica->set_training(false);
-    replica->scores(testing::random_batch({4, 3, 32, 32}));
+    replica->scores(random_batch({4, 3, 32, 32}));
   }
   for (const auto& item : replica->state()) {
     const bool is_frozen = item.key().starts_with("conv1.") || item.key().starts_with("bn1.") ||
@@ -174,7 +182,7 @@ TEST(ReplicaUpdate, UsesTheRateOfItsStep) {
     std::vector<torch::Tensor> before;
     for (const auto& parameter : replica->parameters())
       before.push_back(parameter.detach().clone());
-    replica->backward(testing::random_batch({kSamples, 10}), {}, 0);
+    replica->backward(random_batch({kSamples, 10}), {}, 0);
     const auto gradients = gradients_of(*replica);
     replica->update(rate);
     const auto after = replica->parameters();
@@ -186,7 +194,7 @@ TEST(ReplicaUpdate, UsesTheRateOfItsStep) {
 }
 
 TEST(ReplicaUpdate, PartsOfAStepAddUpToTheWhole) {
-  const Batch batch = testing::random_batch({kSamples, 10});
+  const Batch batch = random_batch({kSamples, 10});
   const auto whole = toy_replica(), parts = toy_replica();
   const torch::Tensor loss_of_rest = whole->backward(part_of(batch, 7, kSamples), {}, 0);
   whole->backward(batch, {}, 0);
@@ -246,7 +254,7 @@ std::unique_ptr<Replica> dropping_replica(const TrainOptions& options, const Pro
 }
 
 const Batch& batch() {
-  static const Batch kMade = testing::random_batch({8, 10});
+  static const Batch kMade = random_batch({8, 10});
   return kMade;
 }
 
@@ -371,7 +379,7 @@ TrainOptions toy_with(const std::string& hook) {
 // Of two ranks with other samples each.
 std::vector<torch::Tensor> averaged(const std::string& hook) {
   std::vector<torch::Tensor> gradients(2);
-  const Batch batch = testing::random_batch({16, 10});
+  const Batch batch = random_batch({16, 10});
   run_ranks(2, [&](const ProcessGroup& world) {
     const auto replica = replica_of(toy_with(hook), kToyTask, world);
     replica->set_training(true);
@@ -412,7 +420,7 @@ TEST(ChainCosts, AreOfAModelThatIsWholeInOnePlace) {
   for (const Parallel way :
       {Parallel::kSerial, Parallel::kDdp, Parallel::kDp, Parallel::kMp, Parallel::kPp}) {
     const auto replica = replica_of(toy_by(way), kToyTask, ProcessGroup());
-    const auto chain = replica->chain_costs(testing::random_batch({8, 10}).input());
+    const auto chain = replica->chain_costs(random_batch({8, 10}).input());
     const bool is_whole = way == Parallel::kSerial || way == Parallel::kDdp;
     EXPECT_EQ(chain.size(), is_whole ? 4U : 0U) << name_of(way);
     if (!is_whole) continue;
@@ -428,7 +436,7 @@ TEST(ChainCosts, LeaveTheModelItsGradientsAndTheRandomNumbersAlone) {
   TrainOptions options = toy_by(Parallel::kDdp);
   options.model = "resnet18-cifar";
   const auto replica = replica_of(options, {.image = {3, 32, 32}, .classes = 5}, ProcessGroup());
-  const Batch batch = testing::random_batch({4, 3, 32, 32});
+  const Batch batch = random_batch({4, 3, 32, 32});
   replica->set_training(true);
   replica->backward(batch, {}, 0);
   const auto state = copy_of(replica->state());
@@ -463,7 +471,7 @@ TEST(ChainCosts, AreMeasuredInTheModesOfTraining) {
   options.model = "resnet18-cifar";
   const Task task{.image = {3, 32, 32}, .classes = 5};
   const auto replica = replica_of(options, task, ProcessGroup());
-  const Batch batch = testing::random_batch({4, 3, 32, 32});
+  const Batch batch = random_batch({4, 3, 32, 32});
   const torch::Tensor& images = batch.input();
   replica->set_training(true);
   const auto training = activations_of(*replica, images);
@@ -480,7 +488,7 @@ TEST(ChainCosts, AreOfTheOptionsPrecision) {
   TrainOptions options = toy_by(Parallel::kSerial);
   options.precision = Precision::kBf16Mixed;
   const auto replica = replica_of(options, kToyTask, ProcessGroup());
-  const auto chain = replica->chain_costs(testing::random_batch({8, 10}).input());
+  const auto chain = replica->chain_costs(random_batch({8, 10}).input());
   EXPECT_EQ(chain.at(1).output_bytes, 8 * 10 * 2);
   EXPECT_EQ(chain.at(1).parameter_bytes.front(), 10 * 10 * 4) << "the weights are float";
 }
@@ -489,7 +497,7 @@ TEST(ChainCosts, HaveNoGradientsOfFrozenLayers) {
   TrainOptions options = toy_by(Parallel::kSerial);
   options.freeze = {"net1.*"};
   const auto replica = replica_of(options, kToyTask, ProcessGroup());
-  const auto chain = replica->chain_costs(testing::random_batch({8, 10}).input());
+  const auto chain = replica->chain_costs(random_batch({8, 10}).input());
   EXPECT_EQ(chain.at(1).backward, 0);
   EXPECT_EQ(chain.at(2).backward, 0) << "nothing before it is trained";
   EXPECT_GT(chain.at(3).backward_weight, 0);
