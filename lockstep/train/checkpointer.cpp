@@ -10,7 +10,6 @@
 #include "lockstep/snapshot/restore_tensors.h"
 #include "lockstep/snapshot/snapshot_folder.h"
 #include "lockstep/snapshot/snapshot_names.h"
-#include "lockstep/snapshot/snapshot_saver.h"
 #include "lockstep/train/stop_signal.h"
 
 namespace lockstep {
@@ -34,13 +33,6 @@ double seconds_to_save(const nn::NamedTensors& state) {
   double bytes = 0;
   for (const auto& item : state) bytes += static_cast<double>(item.value().nbytes());
   return kCopiesOfModel * bytes / kBytesPerSecond;
-}
-
-// The others' sums are gone with them.
-MeterReading as_of_all(MeterReading own, int ranks) {
-  own.samples *= ranks;
-  own.loss_sum *= ranks;
-  return own;
 }
 
 // Between two steps, forward changes buffers alone: what they are now is kept on their device.
@@ -139,19 +131,18 @@ void Rescue::save() noexcept {
 }
 
 bool Rescue::is_finite() const {
-  if (!run_.replica->may_recover() && !std::isfinite(run_.meter.part().loss_sum)) return false;
-  for (const auto& item : run_.replica->state())
-    if (!nn::is_finite(item.value())) return false;
-  return true;
+  const bool is_lost = !run_.replica->may_recover() && !std::isfinite(run_.meter.part().loss_sum);
+  return !is_lost && run_.has_finite_weights();
 }
 
 // As the only rank of a world would, so that no part is missing.
 bool Rescue::save_whole() {
   run_.state.last_lines = run_.log.last_records();
   SnapshotPart part = run_part(run_, {}, /*looks_later=*/false);
-  const int ranks = run_.groups.world.size();
-  part.files[snapshot_rank_file_name(0)].tensors["meter"] =
-      packed(as_of_all(run_.meter.part(), ranks));
+  MeterReading as_of_all = run_.meter.part();  // the others' sums are gone with them
+  as_of_all.samples *= run_.groups.world.size();
+  as_of_all.loss_sum *= run_.groups.world.size();
+  part.files[snapshot_rank_file_name(0)].tensors["meter"] = packed(as_of_all);
   const std::int64_t step = run_.state.step;
   part.best = run_.state.best_snapshot == snapshot_name(step);
   return save_alone(run_.options.output, run_.options.snapshots.keep, step, part);

@@ -8,8 +8,8 @@
 #include "lockstep/snapshot/snapshot_files.h"
 #include "lockstep/snapshot/snapshot_interval.h"
 #include "lockstep/snapshot/snapshot_saver.h"
-#include "lockstep/train/agreement.h"
 #include "lockstep/train/epoch_loop.h"
+#include "lockstep/train/graceful_stop.h"
 #include "lockstep/train/train_run.h"
 
 namespace lockstep {
@@ -33,13 +33,13 @@ class Rescue {
   /// Returns whether each rank has all that is to be saved, in a process of its own.
   bool is_possible() const { return is_possible_; }
 
-  /// Tells the launcher whether it would pay, after `lost` (what was trained since the newest
-  /// durable snapshot) to save alone rather than to compute that again. `cost` is that of a
+  /// Tells the launcher whether saving alone would be cheaper than computing `lost` again, what was
+  /// trained since the newest durable snapshot. `cost` is that of a
   /// snapshot, if one was measured.
   void consider(const TrainingProgress& lost, const std::optional<SnapshotCost>& cost);
 
-  /// Saves the run as it is after its last whole step, if it would pay. Says on stderr what became
-  /// of it; throws nothing. No collective.
+  /// Saves the run as of its last whole step, if that pays. Reports the result on stderr; throws
+  /// nothing. No collective.
   void save() noexcept;
 
  private:

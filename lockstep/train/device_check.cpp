@@ -3,18 +3,14 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <functional>
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <c10/core/StreamGuard.h>
-#include <torch/types.h>
 
 #include "lockstep/comm/device/device_backends.h"
 #include "lockstep/comm/device/nccl_api.h"
@@ -300,17 +296,19 @@ void check_pairs(Checker& checker, const Devices& devices) {
   }
 }
 
+struct NamedWay {
+  const char* name;
+  TriedWay way;
+};
+const NamedWay kOnTwo[] = {{"dp", {Parallel::kDp}}, {"ddp", {Parallel::kDdp, 2}},
+    {"ddp in 16-mixed", {Parallel::kDdp, 2, Precision::k16Mixed}}, {"mp", {Parallel::kMp}},
+    {"pp in one process", {Parallel::kPp}}, {"pp over ranks", {Parallel::kPp, 2}}};
+
 void check_ways(Checker& checker, const Devices& all) {
-  const Devices two(all.begin(), all.begin() + 2);
   if (all.size() > 2) checker.attempt_by("all: collectives", [&] { return collectives(all); });
-  checker.train("dp", {Parallel::kDp}, two);
-  checker.train("ddp", {Parallel::kDdp, 2}, two);
-  checker.train("ddp in 16-mixed", {Parallel::kDdp, 2, Precision::k16Mixed}, two);
-  checker.train("mp", {Parallel::kMp}, two);
-  checker.train("pp in one process", {Parallel::kPp}, two);
-  checker.train("pp over ranks", {Parallel::kPp, 2}, two);
-  if (all.size() < 4) return;
-  checker.train("ddp+pp", {Parallel::kDdpPp, 2}, Devices(all.begin(), all.begin() + 4));
+  for (const auto& [name, way] : kOnTwo) checker.train(name, way, {all[0], all[1]});
+  if (all.size() >= 4)
+    checker.train("ddp+pp", {Parallel::kDdpPp, 2}, Devices(all.begin(), all.begin() + 4));
 }
 
 // Without ddp, whose ranks are threads here: LibTorch computes all backward of a device on one
@@ -322,10 +320,8 @@ void check_twice(Checker& checker, const torch::Device& device) {
   const std::string prefix = device.str() + " twice: ";
   const Devices two{device, device};
   checker.attempt_by(prefix + "collectives", [&] { return collectives(two); });
-  checker.train(prefix + "dp", {Parallel::kDp}, two);
-  checker.train(prefix + "mp", {Parallel::kMp}, two);
-  checker.train(prefix + "pp in one process", {Parallel::kPp}, two);
-  checker.train(prefix + "pp over ranks", {Parallel::kPp, 2}, two);
+  for (const auto& [name, way] : kOnTwo)
+    if (way.parallel != Parallel::kDdp) checker.train(prefix + name, way, two);
 }
 
 }  // namespace

@@ -89,7 +89,8 @@ void EpochLoop::train_steps(const Loader& loader) {
   if (run_.meter.steps() == 0) run_.meter.restart();  // else an interval goes on that was cut
   const Course course = observer_.course();
   if (course != Course::kGoesOn || batches_.batches == 0) return end_epoch_early(course);
-  if (is_line_due()) log_interval();
+  // Where a rank saved alone after it had lost the others between a step and its line.
+  if (run_.meter.steps() > 0 && run_.state.step % run_.options.log_interval == 0) log_interval();
   const EpochRule rule = run_.epoch_rule();
   Stopwatch waiting;
   std::int64_t samples = 0;
@@ -103,8 +104,10 @@ void EpochLoop::train_steps(const Loader& loader) {
     samples += batch->target().size(0);
     sign_of_life();
     if (!part.is_last) {
-      if (observer_.after_part() == Course::kInterrupted) return abandon_step();
-      continue;
+      if (observer_.after_part() != Course::kInterrupted) continue;
+      // A step of many parts may take longer than a scheduler waits.
+      undo_step();
+      return observer_.save_step(true);
     }
     make_step();
     run_.state.position = advanced(run_.state.position, rule, samples);
@@ -118,17 +121,6 @@ void EpochLoop::train_steps(const Loader& loader) {
   }
 }
 
-// Where a rank saved alone after it had lost the others between a step and its line.
-bool EpochLoop::is_line_due() const {
-  return run_.meter.steps() > 0 && run_.state.step % run_.options.log_interval == 0;
-}
-
-// A step of many parts may take longer than a scheduler waits.
-void EpochLoop::abandon_step() {
-  undo_step();
-  observer_.save_step(true);
-}
-
 void EpochLoop::undo_step() {
   if (undo_) undo_->take_back(run_);
   undo_.reset();
@@ -140,17 +132,14 @@ void EpochLoop::make_step() {
   const double lr = run_.scheduler.lr(state.schedule_step, state.plateau);
   const torch::Tensor skipped = run_.replica->update(lr);
   last_lr_ = lr;
-  update_averages();
+  if (run_.ema) {
+    const SpanScope span(Activity::kOptimizer, "average of the weights");
+    run_.ema->update();
+  }
   ++state.step;
   run_.meter.add_step(skipped);
   undo_.reset();
   run_.log.step(state.step);
-}
-
-void EpochLoop::update_averages() {
-  if (!run_.ema) return;
-  const SpanScope span(Activity::kOptimizer, "average of the weights");
-  run_.ema->update();
 }
 
 // A line for a whole interval belongs to the course of training and comes before the snapshot; one

@@ -70,19 +70,16 @@ class EpochLoop {
   /// Throws DivergedError when the loss is not a number, on all ranks together.
   EpochSummary pass();
 
-  /// Brings the run back to the end of its last whole step, after an exception in the midst of one,
-  /// if the observer said that this may be asked.
+  /// Rolls the run back to the end of its last whole step after an exception within a step, if the
+  /// observer's may_undo_step() allows it.
   void undo_step();
 
  private:
   void begin_epoch();
   Loader loader() const;
   void train_steps(const Loader& loader);
-  bool is_line_due() const;
   std::int64_t schedule_step_now() const;
-  void abandon_step();
   void make_step();
-  void update_averages();
   void end_step(bool epoch_is_over);
   void end_epoch_early(Course course);
   void log_interval();

@@ -1,30 +1,44 @@
 #include "lockstep/train/evaluate.h"
 
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
+#include <limits>
 #include <tuple>
-#include <vector>
 
+#include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/argmax.h>
-#include <ATen/ops/topk.h>
 #include <ATen/ops/zeros.h>
 
+#include "lockstep/core/cpu_share.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/data/batch.h"
+#include "lockstep/data/distributed_sampler.h"
+#include "lockstep/device/accelerator.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/formats/weights/safetensors.h"
+#include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/liveness/own_slot.h"
+#include "lockstep/nn/kernels.h"
+#include "lockstep/nn/models/catalogue.h"
+#include "lockstep/nn/weights.h"
+#include "lockstep/train/input/data_sheet.h"
+#include "lockstep/train/input/datasets.h"
+#include "lockstep/train/options/run_configuration.h"
+#include "lockstep/train/strategy/layout.h"
 
 namespace lockstep {
+
 namespace {
 
-// A score that counts whether the right class is among the highest ones; with as many classes or
-// fewer it always is, and there is no score.
-struct AmongHighest {
-  std::int64_t highest;
-  std::optional<double> Scores::*score;
-};
-constexpr AmongHighest kAmong[] = {{5, &Scores::top5}};
+// With as many classes or fewer the right one always is among the highest, and there is no score.
+constexpr std::int64_t kHighest = 5;
 
 // Sums on a device without waiting for it; all ranks' sums are added by one collective. They are
-// loss, samples and hits; then for each of kAmong the samples that it counts, and its hits.
+// loss, samples and hits; then the samples that kTop5 counts, and its hits.
 class Sums {
  public:
   void add(const torch::Tensor& scores, const torch::Tensor& labels, const Loss& loss) {
@@ -33,12 +47,10 @@ class Sums {
     sums_[0].add_(loss.sum(scores, labels));
     sums_[1].add_(counted);
     sums_[2].add_(scores.argmax(1).eq(labels).sum());
-    for (std::size_t i = 0; i < std::size(kAmong); ++i) {
-      if (scores.size(1) <= kAmong[i].highest) continue;
-      const torch::Tensor highest = std::get<1>(scores.topk(kAmong[i].highest, 1));
-      sums_[3 + 2 * i].add_(counted);
-      sums_[4 + 2 * i].add_(highest.eq(labels.unsqueeze(1)).sum());
-    }
+    if (scores.size(1) <= kHighest) return;
+    const torch::Tensor highest = std::get<1>(scores.topk(kHighest, 1));
+    sums_[3].add_(counted);
+    sums_[4].add_(highest.eq(labels.unsqueeze(1)).sum());
   }
 
   Evaluation over_all(const ProcessGroup& world) const {
@@ -47,20 +59,17 @@ class Sums {
     const auto* const sum = sums.const_data_ptr<double>();
     Evaluation result{.scores = {.loss = sum[0] / sum[1], .top1 = sum[2] / sum[1]},
         .samples = static_cast<std::int64_t>(sum[1])};
-    for (std::size_t i = 0; i < std::size(kAmong); ++i)
-      if (sum[3 + 2 * i] > 0) result.scores.*kAmong[i].score = sum[4 + 2 * i] / sum[3 + 2 * i];
+    if (sum[3] > 0) result.scores.top5 = sum[4] / sum[3];
     return result;
   }
 
  private:
-  static constexpr std::int64_t kSize = 3 + 2 * std::ssize(kAmong);
-
   void begin_on(torch::Device device) {
-    all_ = at::zeros({kSize}, at::TensorOptions(torch::kDouble).device(device));
+    all_ = at::zeros({5}, at::TensorOptions(torch::kDouble).device(device));
     sums_ = all_.unbind();
   }
 
-  torch::Tensor all_ = at::zeros({kSize}, on_host(torch::kDouble));
+  torch::Tensor all_ = at::zeros({5}, on_host(torch::kDouble));
   std::vector<torch::Tensor> sums_ = all_.unbind();
 };
 
@@ -86,6 +95,180 @@ double value_of(const Scores& scores, EvalMetric metric) {
   if (metric == EvalMetric::kLoss) return scores.loss.value();
   if (metric == EvalMetric::kTop1) return scores.top1.value();
   return scores.top5.value_or(scores.top1.value());
+}
+
+namespace {
+
+data::SamplesPointer samples_of_part(
+    const Datasets& data, Split split, const TrainOptions& options) {
+  if (split == Split::kTrain) return data.unaugmented;
+  if (split == Split::kTest) return data.test;
+  check(data.validation != nullptr, "train: --split val: ", options.data.name,
+      " has no validation images of its own: a run of it validates on its test images; use --split "
+      "test");
+  return data.validation;
+}
+
+// Returns what the caller may not expect of the weights.
+std::string load_into(const Replica& replica, const std::string& file) {
+  try {
+    return remarks_text(nn::load_weights(replica.state(), file));
+  } catch (const MixedContent& error) {
+    const std::string command = concat("lockstep convert ", file, " weights.safetensors --only");
+    throw DataError(
+        concat("train: --weights ", file, " holds more than weights; ", error.advice(command)));
+  }
+}
+
+// Numbers where a set has no names, or fewer than the model has classes.
+std::vector<std::string> all_class_names(const TrainOptions& options, std::int64_t classes) {
+  std::vector<std::string> names;
+  for (const auto& name : class_names_of(options.data)) names.push_back(printable_path(name));
+  while (std::ssize(names) < classes) names.push_back(std::to_string(names.size()));
+  return names;
+}
+
+// The library that has the loss; empty for one of ours.
+std::string loss_plugin(const TrainOptions& options) {
+  const auto ours = nn::loss_names();
+  const bool is_ours = std::find(ours.begin(), ours.end(), options.loss) != ours.end();
+  return is_ours ? "" : std::filesystem::path(options.plugin).filename().string();
+}
+
+}  // namespace
+
+void Predictions::add(const torch::Tensor& scores, const torch::Tensor& labels) {
+  const torch::Tensor losses = loss_.of_each(scores, labels).to(torch::kDouble).cpu();
+  const torch::Tensor predicted = scores.argmax(1).cpu(), classes = labels.cpu();
+  for (std::int64_t i = 0; i < classes.size(0); ++i, ++seen_) {
+    const auto label = classes.const_data_ptr<std::int64_t>()[i];
+    if (label == kIgnoredTarget) continue;
+    const auto taken_for = predicted.const_data_ptr<std::int64_t>()[i];
+    confusion_.add(label, taken_for);
+    worst_.push_back({.index = seen_,
+        .label = label,
+        .predicted = taken_for,
+        .loss = losses.const_data_ptr<double>()[i]});
+  }
+  const auto badness = [](const Judgement& sample) {
+    return std::isnan(sample.loss) ? std::numeric_limits<double>::infinity() : sample.loss;
+  };
+  std::stable_sort(worst_.begin(), worst_.end(),
+      [&](const Judgement& a, const Judgement& b) { return badness(a) > badness(b); });
+  worst_.resize(std::min(worst_.size(), most_));
+}
+
+Loader evaluation_loader(const data::SamplesPointer& samples, const ProcessGroup& replicas,
+    const Replica& replica, data::ResidentSets& resident, const EvaluationBatches& batches) {
+  const DistributedSampler sampler(samples->size(), replicas, {.shuffle = false, .padding = false});
+  return {samples, sampler.epoch(0), batches.batch_size,
+      {.dtype = replica.image_type(),
+          .workers = batches.workers,
+          .pinned = !replica.device().is_cpu(),
+          .channels_last = true,
+          .device = replica.device(),
+          .resident = resident.of(*samples)}};
+}
+
+EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place& place) {
+  const TrainOptions& options = request.options;
+  use_device(place.device);
+  at::globalContext().setFlushDenormal(!options.keep_denormals);
+  const nn::KernelScope kernels(options.kernels);
+  const Datasets data = load_datasets(options);
+  const std::int64_t classes = model_classes(options, data);
+  const data::SamplesPointer samples = samples_of_part(data, request.split, options);
+  const Layout layout = plan_layout(options, 1);
+  const auto replica = make_replica(options, layout, task_of(*data.train, classes),
+      make_rank_groups(ProcessGroup(), layout), {place});
+  std::string warning = load_into(*replica, request.weights.file);
+  if (!data.remark.empty()) warning += concat(warning.empty() ? "" : "; ", data.remark);
+  replica->set_training(false);
+  data::ResidentSets resident(replica->device());
+  const Loader loader = evaluation_loader(samples, ProcessGroup(), *replica, resident,
+      {.batch_size = options.batch_size,
+          .workers = workers_of(options.loading, usable_cpu_count(), data.is_mere_copy)});
+  const Loss loss(options.loss);
+  Predictions predictions(classes, request.worst, loss);
+  const auto forward = [&](const Batch& batch) { return replica->scores(batch); };
+  const auto look = [&](const torch::Tensor& scores, const torch::Tensor& labels) {
+    predictions.add(scores, labels);
+  };
+  const Evaluation evaluation = evaluate(forward, loader, ProcessGroup(), loss, {}, look).value();
+  std::vector<WorstSample> worst;
+  for (const Judgement& each : predictions.worst())
+    worst.push_back({each, samples->name(each.index),
+        sample_picture(*samples, each.index, data.normalization)});
+  return {.model = options.model,
+      .data = options.data.name,
+      .split = name_of(request.split),
+      .precision = name_of(options.precision),
+      .loss = options.loss,
+      .loss_plugin = loss_plugin(options),
+      .weights = request.weights,
+      .warning = std::move(warning),
+      .scores = evaluation.scores,
+      .samples = evaluation.samples,
+      .skipped = samples->size() - evaluation.samples,
+      .class_names = all_class_names(options, classes),
+      .confusion = predictions.confusion(),
+      .worst = std::move(worst)};
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path weights_file(const std::string& folder, Which which) {
+  return fs::path(folder) / (which == Which::kBest ? "best.safetensors" : "model.safetensors");
+}
+
+// With what the trainer wrote into the file beside the tensors.
+WeightsSource source_in(const std::string& folder, Which which) {
+  const fs::path file = weights_file(folder, which);
+  std::vector<std::string> facts;
+  for (const auto& [name, value] : read_safetensors(file).metadata())
+    facts.push_back(concat(name, " ", value));
+  return {.file = file.string(), .which = name_of(which), .remark = joined(facts)};
+}
+
+}  // namespace
+
+TrainOptions options_of_run(const std::string& folder) {
+  const fs::path file = fs::path(folder) / "config.toml";
+  if (!fs::is_directory(folder)) throw DataError(concat(folder, ": there is no such folder"));
+  std::ifstream stream(file);
+  if (!stream) throw DataError(concat(folder, ": holds no config.toml, so it is no run's folder"));
+  return recorded_options({std::istreambuf_iterator<char>(stream), {}}, file.string());
+}
+
+TrainOptions evaluation_options(const TrainOptions& run) {
+  return {.model = run.model,
+      .plugin = run.plugin,
+      .data = run.data,
+      .classes = run.classes,
+      .loading = {.image_size = run.loading.image_size,
+          .bad_images = run.loading.bad_images,
+          .val_split = run.loading.val_split},
+      .batch_size = run.batch_size,
+      .precision = run.precision,
+      .tf32 = run.tf32,
+      .kernels = run.kernels,
+      .loss = run.loss,
+      .seed = run.seed};
+}
+
+WeightsSource weights_of_run(const std::string& folder, std::optional<Which> which) {
+  for (const Which each : {Which::kBest, Which::kLast})
+    if (which.value_or(each) == each && fs::exists(weights_file(folder, each)))
+      return source_in(folder, each);
+  const std::string missing =
+      which ? concat("has no ", weights_file("", *which).string())
+            : std::string("has neither best.safetensors nor model.safetensors");
+  throw DataError(concat(folder, ": ", missing,
+      "; a run writes best.safetensors with its first evaluation and model.safetensors at its end. "
+      "Those of a snapshot are given by --weights: ",
+      folder, "/snapshots/STEP/model.safetensors"));
 }
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 #include "lockstep/train/train_run.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include <ATen/Context.h>
@@ -10,7 +9,6 @@
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/accelerator.h"
-#include "lockstep/parallel/place/place.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/restore_tensors.h"
 #include "lockstep/train/state/same_on_ranks.h"
@@ -39,13 +37,6 @@ Datasets datasets_of(const TrainOptions& options, const ProcessGroup& world) {
   return *std::move(data);
 }
 
-// Hosts may have other files under the same name. A collective.
-void check_same_data(const DataIdentity& data, const ProcessGroup& world) {
-  check_same_on_ranks({{"training images", concat(data.samples)}, {"classes", concat(data.classes)},
-                          {"fingerprint of the images", data.fingerprint}},
-      "train: the ranks read different data; give all hosts the same files:", world);
-}
-
 // The rank 0 that died may seem to have it yet.
 std::unique_ptr<const RunLock> locked(const TrainOptions& options) {
   const auto patience = options.resume.again ? kLockPatience : std::chrono::seconds(0);
@@ -56,7 +47,10 @@ std::unique_ptr<const RunLock> locked(const TrainOptions& options) {
 // collective.
 std::unique_ptr<const RunLock> lock_folder(
     const TrainOptions& options, const DataIdentity& data, const ProcessGroup& world) {
-  check_same_data(data, world);
+  // Hosts may have other files under the same name.
+  check_same_on_ranks({{"training images", concat(data.samples)}, {"classes", concat(data.classes)},
+                          {"fingerprint of the images", data.fingerprint}},
+      "train: the ranks read different data; give all hosts the same files:", world);
   std::unique_ptr<const RunLock> lock;
   do_on_root([&] { lock = locked(options); }, world);
   return lock;
@@ -188,22 +182,18 @@ TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
   }
 }
 
-std::int64_t TrainRun::batch_size() const {
-  return options.batch_size * (options.parallel == Parallel::kDp ? layout.replicas : 1);
+EpochRule TrainRun::epoch_rule() const {
+  return lockstep::epoch_rule(options, layout, data.train->size());
 }
 
-EpochRule TrainRun::epoch_rule() const {
-  return {.samples = data.train->size(),
-      .replicas = groups.replicas.size(),
-      .batch_size = batch_size(),
-      .limit_batches = options.limit_train_batches,
-      .batches_a_step = options.grad_accum_steps};
+bool TrainRun::has_finite_weights() const {
+  for (const auto& item : replica->state())
+    if (!nn::is_finite(item.value())) return false;
+  return true;
 }
 
 void TrainRun::check_weights() const {
-  double overflows = 0;
-  for (const auto& item : replica->state())
-    if (!nn::is_finite(item.value())) overflows = 1;
+  double overflows = has_finite_weights() ? 0 : 1;
   maximize({&overflows}, groups.world);
   if (overflows > 0) diverged("weights became infinite or NaN");
 }

@@ -61,14 +61,17 @@ struct TrainRun {
   TrainRun(TrainOptions options, const ProcessGroup& world, const std::vector<std::string>& command,
       const std::vector<Place>& places = {});
 
-  /// Returns the samples of a batch of this rank: the replicas of `dp` share one.
-  std::int64_t batch_size() const;
-
   /// Returns how the training set is cut into batches and steps.
   EpochRule epoch_rule() const;
 
-  /// Throws DivergedError, on all ranks together, if a weight or a running statistic of any of them
-  /// is infinite or NaN: nothing can go on from that. A collective.
+  /// Returns the samples of a batch of this rank.
+  std::int64_t batch_size() const { return epoch_rule().batch_size; }
+
+  /// Returns whether no weight or running statistic of this rank is infinite or NaN.
+  bool has_finite_weights() const;
+
+  /// Throws DivergedError, on all ranks together, unless all have finite weights: nothing can go on
+  /// from others. A collective.
   void check_weights() const;
 
   /// Says what became infinite or NaN, and by when.

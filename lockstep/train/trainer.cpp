@@ -2,13 +2,11 @@
 
 #include <cmath>
 #include <limits>
-#include <optional>
 #include <system_error>
 #include <utility>
 
 #include <ATen/ops/full.h>
 
-#include "lockstep/core/error.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/process.h"
 #include "lockstep/device/host_tensor.h"
@@ -82,7 +80,11 @@ void Trainer::train() {
   if (run_.profiler) measured_.peak_memory_bytes = peak_memory_of_all(groups.world);
   const auto is_interrupted = [&] { return checkpointer_.course() == Course::kInterrupted; };
   if (!is_interrupted()) finish_profile();
-  if (!is_interrupted()) test();
+  if (!is_interrupted()) {
+    const TestScores scores = validator_.test(run_.state.epochs.back());
+    measured_.test = scores.last;
+    measured_.best_test = scores.best;
+  }
   if (!is_interrupted()) {
     check_loss(measured_.test.loss);
     validator_.save_last();
@@ -96,12 +98,6 @@ void Trainer::train() {
   write_what_waits();
 }
 
-void Trainer::test() {
-  const TestScores scores = validator_.test(run_.state.epochs.back());
-  measured_.test = scores.last;
-  measured_.best_test = scores.best;
-}
-
 // A run that had ended before this start, after an epoch, was measured then.
 void Trainer::pass_epochs() {
   const bool is_measured = run_.state.position.samples == 0 && !run_.state.epochs.empty();
@@ -111,21 +107,18 @@ void Trainer::pass_epochs() {
   } while (checkpointer_.course() == Course::kGoesOn);
 }
 
-// A net that cannot be copied, or has too little memory for it, costs these numbers, not the run.
-std::vector<LayerCosts> Trainer::measured_chain(const torch::Tensor& images) {
-  try {
-    return run_.replica->chain_costs(images);
-  } catch (const std::exception& error) {
-    run_.log.warn(concat("the profile has no costs of layers: ", error.what()));
-    return {};
-  }
-}
-
 // A full disk costs the profile, not the run.
 void Trainer::finish_profile() {
   if (!run_.profiler) return;
-  const auto files =
-      run_.profiler->finish([&](const torch::Tensor& images) { return measured_chain(images); });
+  // A net that cannot be copied, or has too little memory for it, costs these numbers, not the run.
+  const auto files = run_.profiler->finish([&](const torch::Tensor& images) {
+    try {
+      return run_.replica->chain_costs(images);
+    } catch (const std::exception& error) {
+      run_.log.warn(concat("the profile has no costs of layers: ", error.what()));
+      return std::vector<LayerCosts>();
+    }
+  });
   RunRecorder* const recorder = run_.log.recorder();
   if (recorder == nullptr) return;
   if (!files)

@@ -38,9 +38,7 @@ class Trainer {
   void train();
   void pass_epochs();
   void finish_profile();
-  std::vector<LayerCosts> measured_chain(const torch::Tensor& images);
   void pass_epoch();
-  void test();
   RunSummary summary() const;
   RunSummary finished();
   int exit_status() const;

@@ -1,18 +1,19 @@
 #include "lockstep/train/validator.h"
 
 #include <exception>
-#include <filesystem>
+#include <system_error>
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/manifest.h"
 #include "lockstep/snapshot/restore_tensors.h"
 #include "lockstep/train/evaluate.h"
-#include "lockstep/train/evaluation/evaluate_weights.h"
 #include "lockstep/train/state/whole_model.h"
 
 namespace lockstep {
+
 namespace {
 
 nn::NamedTensors copied(const nn::NamedTensors& tensors) {
@@ -151,8 +152,14 @@ bool Validator::measure(const data::SamplesPointer& samples, const std::string& 
   replica.share_buffers();
   replica.set_training(false);
   const auto forward = [&](const Batch& batch) { return replica.scores(batch); };
-  const auto result = lockstep::evaluate(forward, loader(samples), run_.groups.replicas,
-      Loss(run_.options.loss), checkpointer_.interruption(batches_of_every_rank(samples)));
+  const ProcessGroup& replicas = run_.groups.replicas;
+  const std::int64_t batch = run_.batch_size();
+  const std::int64_t batches_of_every_rank =
+      (samples->size() / replicas.size() + batch - 1) / batch;
+  const auto result = lockstep::evaluate(forward,
+      evaluation_loader(samples, replicas, replica, run_.resident,
+          {.batch_size = batch, .workers = run_.workers}),
+      replicas, Loss(run_.options.loss), checkpointer_.interruption(batches_of_every_rank));
   if (!result) return false;
   const double seconds = watch.seconds();
   evaluated_.seconds += seconds;
@@ -175,16 +182,6 @@ void Validator::record_measured() {
   if (checkpointer_.course() != Course::kInterrupted)
     for (const MetricRecord& record : measured_) run_.log.record(record);
   measured_.clear();
-}
-
-std::int64_t Validator::batches_of_every_rank(const data::SamplesPointer& samples) const {
-  const std::int64_t share = samples->size() / run_.groups.replicas.size();
-  return (share + run_.batch_size() - 1) / run_.batch_size();
-}
-
-Loader Validator::loader(const data::SamplesPointer& samples) const {
-  return evaluation_loader(samples, run_.groups.replicas, *run_.replica, run_.resident,
-      {.batch_size = run_.batch_size(), .workers = run_.workers});
 }
 
 // Saves the weights that the replica has now, which may be averages.
@@ -237,6 +234,52 @@ void Validator::save(const std::string& name) {
 
 void Validator::finish() {
   if (best_weights_) best_weights_->finish();
+}
+
+namespace {
+
+// Training goes on and changes the tensors.
+nn::NamedTensors copy_of(const nn::NamedTensors& weights) {
+  nn::NamedTensors copies("Tensor");
+  for (const auto& item : weights)
+    copies.insert(item.key(), item.value().detach().to(torch::kCPU, /*non_blocking=*/false, true));
+  return copies;
+}
+
+}  // namespace
+
+std::string BestWeights::save(const nn::NamedTensors& weights, const Metadata& metadata) {
+  kept_.reset();  // is the best no more
+  try {
+    nn::save_weights(weights, file_, metadata);
+    return "";
+  } catch (const std::system_error& error) {
+    kept_ = Kept{.weights = copy_of(weights), .metadata = metadata};
+    return concat(
+        error.what(), "; training continues, and the weights of the best epoch wait in memory");
+  }
+}
+
+bool BestWeights::holds(const Metadata& metadata) const {
+  if (kept_) return kept_->metadata == metadata;
+  try {
+    return read_safetensors(file_).metadata() == metadata;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+void BestWeights::load(const nn::NamedTensors& into, const Metadata& metadata) const {
+  if (!holds(metadata))
+    throw DataError(concat(file_.string(), " is missing, or not of the best epoch"));
+  if (kept_) return restore_tensors(into, kept_->weights, "the best weights");
+  nn::load_weights(into, file_);
+}
+
+void BestWeights::finish() {
+  if (!kept_) return;
+  nn::save_weights(kept_->weights, file_, kept_->metadata);
+  kept_.reset();
 }
 
 }  // namespace lockstep

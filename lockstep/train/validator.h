@@ -1,19 +1,54 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "lockstep/data/loader.h"
 #include "lockstep/data/samples.h"
+#include "lockstep/nn/named_state.h"
 #include "lockstep/train/checkpointer.h"
-#include "lockstep/train/record/best_weights.h"
 #include "lockstep/train/train_run.h"
 
 namespace lockstep {
+
+/// The file of the best epoch's weights. What a full disk does not take stays in memory and is
+/// tried again, so that training goes on.
+class BestWeights {
+ public:
+  using Metadata = std::map<std::string, std::string>;
+
+  explicit BestWeights(std::filesystem::path file) : file_(std::move(file)) {}
+
+  const std::filesystem::path& file() const { return file_; }
+
+  /// Writes these weights, or keeps a copy of them. Gives the reason why it could not write; empty:
+  /// it did.
+  std::string save(const nn::NamedTensors& weights, const Metadata& metadata);
+
+  /// Returns whether what was saved last, by this start or another one, has this metadata.
+  bool holds(const Metadata& metadata) const;
+
+  /// Copies what was saved last into tensors of its names, all of them. Throws DataError unless it
+  /// has this metadata and fits.
+  void load(const nn::NamedTensors& into, const Metadata& metadata) const;
+
+  /// Writes what was kept, if anything. Throws std::system_error when the disk still does not take
+  /// it.
+  void finish();
+
+ private:
+  struct Kept {
+    nn::NamedTensors weights;
+    Metadata metadata;
+  };
+
+  std::filesystem::path file_;
+  std::optional<Kept> kept_;
+};
 
 /// The scores of the test set.
 struct TestScores {
@@ -55,8 +90,6 @@ class Validator {
   Scores best_of_epochs() const;
   void with_best_weights(const std::function<void()>& body);
   bool load_best(const nn::NamedTensors& into);
-  std::int64_t batches_of_every_rank(const data::SamplesPointer& samples) const;
-  Loader loader(const data::SamplesPointer& samples) const;
   bool compare(std::int64_t epoch, const Scores& scores);
   nn::NamedTensors weights_to_save() const;
   void save_best();

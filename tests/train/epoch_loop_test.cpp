@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -25,34 +26,47 @@ namespace {
 using ::testing::ElementsAre;
 using testing::TrainerParts;
 
-// Ends the training after a step, and notes what it is asked.
-class EndAfter final : public StepObserver {
+// Lets training go on until a test ends it, and notes what it is asked.
+class Observer final : public StepObserver {
  public:
-  EndAfter(const TrainRun& run, std::int64_t step, Course end = Course::kEnds)
-      : run_(run), step_(step), end_(end) {}
-  Course course() const override { return course_; }
+  explicit Observer(const TrainRun& run) : run_(run) {}
+  // Ends it after a step.
+  Observer(const TrainRun& run, std::int64_t step, Course end = Course::kEnds) : Observer(run) {
+    after = [this, step, end] {
+      if (run_.state.step == step) now = end;
+    };
+  }
+  Course course() const override { return now; }
+  Course after_part() override {
+    on_part();
+    return now;
+  }
+  bool may_undo_step() const override { return may_undo; }
+  void before_step() override { before(); }
   Course after_step(bool epoch_is_over) override {
     epoch_ends.push_back(epoch_is_over);
-    return course_ = run_.state.step == step_ ? end_ : Course::kGoesOn;
+    after();
+    return now;
   }
   void save_step(bool is_last) override {
     (is_last ? last_saves : other_saves).push_back(run_.state.step);
   }
 
+  Course now = Course::kGoesOn;
+  bool may_undo = false;
+  std::function<void()> on_part = [] {}, before = [] {}, after = [] {};
   std::vector<bool> epoch_ends;
   std::vector<std::int64_t> last_saves, other_saves;
 
  private:
   const TrainRun& run_;
-  std::int64_t step_;
-  Course end_, course_ = Course::kGoesOn;
 };
 
 using EpochLoopTest = TrainerParts;
 
 TEST_F(EpochLoopTest, PassesOnceOverTheData) {
   TrainRun run = begin(4);
-  EndAfter never(run, 100);
+  Observer never(run);
   const auto before = run.replica->parameters().front().detach().clone();
   const EpochSummary epoch = EpochLoop(run, never).pass();
   EXPECT_EQ(epoch.epoch, 1);
@@ -67,15 +81,15 @@ TEST_F(EpochLoopTest, PassesOnceOverTheData) {
 
 TEST_F(EpochLoopTest, GoesOnWithinAnEpochWhereItEnded) {
   TrainRun whole = begin(5);
-  EndAfter never(whole, 100);
+  Observer never(whole);
   const EpochSummary at_once = EpochLoop(whole, never).pass();
   TrainOptions options = testing::toy_options(folder_, 5);
   options.output += "-2";
   TrainRun parts = begin(options);
-  EndAfter second(parts, 2);
+  Observer second(parts, 2);
   EXPECT_EQ(EpochLoop(parts, second).pass().samples, 2 * 128);
   EXPECT_THAT(second.last_saves, ElementsAre(2));
-  EndAfter later(parts, 100);
+  Observer later(parts);
   const EpochSummary rest = EpochLoop(parts, later).pass();
   EXPECT_EQ(rest.samples, at_once.samples);
   EXPECT_NEAR(rest.train_loss, at_once.train_loss, 1e-12);
@@ -93,7 +107,7 @@ TEST_F(EpochLoopTest, KeepsTheScheduleInAnEpochThatMoreRanksBegan) {
   options.optimizer.schedule.warmup_epochs = 1;
   TrainRun run = begin(options);
   run.state.position = {.epoch = 1, .samples = 4 * 128, .epoch_samples = 16 * 128};
-  EndAfter never(run, 100);
+  Observer never(run);
   EpochLoop(run, never).pass();
   EXPECT_EQ(run.state.step, 12);
   EXPECT_EQ(run.state.schedule_step, 4) << "the warm-up is over";
@@ -109,32 +123,18 @@ TEST_F(EpochLoopTest, KeepsTheScheduleInAnEpochThatMoreRanksBegan) {
 
 TEST_F(EpochLoopTest, LeavesTheLogLineOfACutIntervalToTheNextStart) {
   TrainRun run = begin(5);
-  EndAfter interrupted(run, 2, Course::kInterrupted);
+  Observer interrupted(run, 2, Course::kInterrupted);
   EpochLoop(run, interrupted).pass();
   EXPECT_EQ(run.meter.steps(), 2);
   EXPECT_EQ(run.state.epoch_total.steps, 0);
 }
 
-// Makes the weights too large for float16 in the first step.
-class OverflowsFirst final : public StepObserver {
- public:
-  explicit OverflowsFirst(TrainRun& run) : run_(run) { scale(1e8); }
-  Course course() const override { return Course::kGoesOn; }
-  Course after_step(bool /*epoch_is_over*/) override {
-    if (run_.state.step == 1) scale(1e-8);
-    return Course::kGoesOn;
-  }
-  void save_step(bool /*is_last*/) override {}
+void scale_weights(const TrainRun& run, double factor) {
+  const torch::NoGradGuard no_gradients;
+  for (const torch::Tensor& parameter : run.replica->parameters()) parameter.mul_(factor);
+}
 
- private:
-  void scale(double factor) {
-    const torch::NoGradGuard no_gradients;
-    for (const torch::Tensor& parameter : run_.replica->parameters()) parameter.mul_(factor);
-  }
-
-  TrainRun& run_;
-};
-
+// In the first step the weights are too large for float16.
 TEST_F(EpochLoopTest, AnOverflowThatTheScalerLeavesOutIsNoDivergence) {
   for (const std::int64_t interval : {1, 50}) {
     TrainOptions options = testing::toy_options(folder_, 3);
@@ -142,7 +142,11 @@ TEST_F(EpochLoopTest, AnOverflowThatTheScalerLeavesOutIsNoDivergence) {
     options.precision = Precision::k16Mixed;
     options.log_interval = interval;
     TrainRun run = begin(options);
-    OverflowsFirst observer(run);
+    Observer observer(run);
+    scale_weights(run, 1e8);
+    observer.after = [&run] {
+      if (run.state.step == 1) scale_weights(run, 1e-8);
+    };
     const EpochSummary epoch = EpochLoop(run, observer).pass();
     EXPECT_EQ(run.state.skipped_steps, 1);
     EXPECT_TRUE(std::isfinite(epoch.train_loss)) << interval;
@@ -161,32 +165,11 @@ TEST_F(EpochLoopTest, AScaleBelow1EndsTheRun) {
   run.replica->restore_scaler(scaler);
   for (const torch::Tensor& parameter : run.replica->parameters())
     parameter.register_hook([](const torch::Tensor& gradient) { return gradient * INFINITY; });
-  EndAfter observer(run, 2);
+  Observer observer(run, 2);
   EXPECT_THAT([&] { EpochLoop(run, observer).pass(); },
       ::testing::ThrowsMessage<DivergedError>(::testing::HasSubstr(
           "gradients overflowed whatever the loss was multiplied by in epoch 1, up to step 1")));
 }
-
-// Interrupts the training after so many parts of steps that are not their last.
-class InterruptPart final : public StepObserver {
- public:
-  explicit InterruptPart(int parts) : parts_left_(parts) {}
-  Course course() const override {
-    return parts_left_ > 0 ? Course::kGoesOn : Course::kInterrupted;
-  }
-  Course after_part() override {
-    at::rand({1});  // as a dropout would
-    --parts_left_;
-    return course();
-  }
-  Course after_step(bool) override { return course(); }
-  void save_step(bool) override { ++saves; }
-
-  int saves = 0;
-
- private:
-  int parts_left_;
-};
 
 // The contents that a snapshot of a run would have.
 class State {
@@ -219,28 +202,6 @@ class State {
   EpochPosition position_;
 };
 
-// Loses the other ranks in the second step, when all but the parameters' change is done.
-class LosesPeers final : public StepObserver {
- public:
-  explicit LosesPeers(const TrainRun& run) : run_(run) {}
-  Course course() const override { return Course::kGoesOn; }
-  bool may_undo_step() const override { return true; }
-  void before_step() override {
-    at::rand({1});  // as a dropout would
-    if (after_first) throw CommError("a peer is gone");
-  }
-  Course after_step(bool) override {
-    after_first.emplace(run_);
-    return course();
-  }
-  void save_step(bool) override {}
-
-  std::optional<State> after_first;
-
- private:
-  const TrainRun& run_;
-};
-
 // In so many parts.
 class AbandonedStep : public TrainerParts, public ::testing::WithParamInterface<std::int64_t> {
  protected:
@@ -256,21 +217,33 @@ class AbandonedStep : public TrainerParts, public ::testing::WithParamInterface<
 TEST_F(AbandonedStep, LeavesNothingOfItsParts) {
   TrainRun run = begin_accumulating(4);
   const State before(run);
-  InterruptPart interrupted(3);
+  Observer interrupted(run);
+  interrupted.on_part = [&, parts_left = 3]() mutable {
+    at::rand({1});  // as a dropout would
+    if (--parts_left == 0) interrupted.now = Course::kInterrupted;
+  };
   EpochLoop(run, interrupted).pass();
-  EXPECT_EQ(interrupted.saves, 1);
+  EXPECT_THAT(interrupted.last_saves, ElementsAre(0));
   EXPECT_EQ(run.state.step, 0);
   State(run).expect_equal(before);
 }
 
+// In the second step, when all but the parameters' change is done.
 TEST_P(AbandonedStep, LeavesNothingWhenPeersAreLost) {
   TrainRun run = begin_accumulating(GetParam());
-  LosesPeers observer(run);
+  Observer observer(run);
+  std::optional<State> after_first;
+  observer.may_undo = true;
+  observer.before = [&] {
+    at::rand({1});  // as a dropout would
+    if (after_first) throw CommError("a peer is gone");
+  };
+  observer.after = [&] { after_first.emplace(run); };
   EpochLoop loop(run, observer);
   EXPECT_THROW(loop.pass(), CommError);
   loop.undo_step();
   EXPECT_EQ(run.state.step, 1);
-  State(run).expect_equal(observer.after_first.value());
+  State(run).expect_equal(after_first.value());
 }
 
 INSTANTIATE_TEST_SUITE_P(Parts, AbandonedStep, ::testing::Values(1, 4));

@@ -5,8 +5,16 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <optional>
 #include <string>
+#include <system_error>
 
+#include "tests/support/temporary_folder.h"
+#include "tests/train/file_size_limit.h"
+#include <torch/nn/modules/linear.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/weights.h"
 #include "lockstep/train/checkpointer.h"
 #include "lockstep/train/epoch_loop.h"
 #include "lockstep/train/validator.h"
@@ -14,6 +22,7 @@
 namespace lockstep {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::TrainerParts;
@@ -68,6 +77,14 @@ TEST_F(ValidatorTest, ComparesTheAveragesIfThereAreSome) {
 
 using CheckpointerTest = TrainerParts;
 
+// Trains until the epoch ends, or a limit is reached, and returns the step that was saved last.
+std::optional<std::int64_t> train(TrainRun& run) {
+  Checkpointer checkpointer(run);
+  EpochLoop(run, checkpointer).pass();
+  checkpointer.finish();
+  return checkpointer.last_saved();
+}
+
 TEST_F(CheckpointerTest, EndsAtTheFirstLimit) {
   TrainOptions options = testing::toy_options(folder_, 10);
   options.limits = {.epochs = 3, .steps = 2};
@@ -89,10 +106,7 @@ TEST_F(CheckpointerTest, SavesTheStateThatAResumedRunBeginsWith) {
   nn::NamedTensors weights("Tensor");
   {
     TrainRun run = begin(options);
-    Checkpointer checkpointer(run);
-    EpochLoop(run, checkpointer).pass();
-    checkpointer.finish();
-    EXPECT_EQ(checkpointer.last_saved(), 3);
+    EXPECT_EQ(train(run), 3);
     saved = run.state;
     weights = run.replica->state();
   }
@@ -116,9 +130,7 @@ TEST_F(CheckpointerTest, ARunThatIsCopiedKeepsItsIdAndABranchGetsOne) {
     TrainRun run = begin(options);
     id = run.state.setup.run;
     EXPECT_FALSE(id.empty());
-    Checkpointer checkpointer(run);
-    EpochLoop(run, checkpointer).pass();
-    checkpointer.finish();
+    train(run);
   }
   const std::string first = options.output;
   options.output += "-copy";
@@ -145,9 +157,7 @@ TEST_F(CheckpointerTest, ARateThatFollowsTheBatchDoesSoInAnotherWorld) {
   const double lr = options.optimizer.lr;
   run_ranks(2, [&](const ProcessGroup& world) {
     TrainRun run(options, world, {"test"});
-    Checkpointer checkpointer(run);
-    EpochLoop(run, checkpointer).pass();
-    checkpointer.finish();
+    train(run);
     EXPECT_DOUBLE_EQ(run.state.plateau.lr, 2 * lr);
   });
   options.resume.kind = Resume::kAuto;
@@ -173,6 +183,70 @@ TEST_F(CheckpointerTest, AFirstStartWarnsOfNothing) {
   EXPECT_THAT(first, HasSubstr("training starts anew"));
   EXPECT_THAT(first, Not(HasSubstr("warning")));
   EXPECT_THAT(said_by_start(), HasSubstr("warning: no complete snapshot")) << "that was lost";
+}
+
+nn::NamedTensors weights_of(double value) {
+  nn::NamedTensors weights("Tensor");
+  weights.insert("weight", torch::full({1, 3}, value));
+  return weights;
+}
+
+double value_in(const std::filesystem::path& file) {
+  torch::nn::Linear net(torch::nn::LinearOptions(3, 1).bias(false));
+  nn::load_weights(*net, file);
+  return net->weight.mean().item<double>();
+}
+
+class BestWeightsOnAFullDisk : public ::testing::Test {
+ protected:
+  std::string save_without_room(const nn::NamedTensors& weights) {
+    const testing::FileSizeLimit limit(10);
+    return best_.save(weights, {{"epoch", "1"}});
+  }
+
+  testing::TemporaryFolder folder_;
+  BestWeights best_{folder_.str() + "/best.safetensors"};
+};
+
+TEST_F(BestWeightsOnAFullDisk, KeepsWhatTheyWere) {
+  const nn::NamedTensors weights = weights_of(1);
+  EXPECT_THAT(
+      save_without_room(weights), AllOf(HasSubstr("best.safetensors"), HasSubstr("too large")));
+  EXPECT_FALSE(std::filesystem::exists(best_.file()));
+  weights["weight"].fill_(7);  // training goes on
+  best_.finish();
+  EXPECT_EQ(value_in(best_.file()), 1);
+}
+
+TEST_F(BestWeightsOnAFullDisk, ABetterEpochTakesTheirPlace) {
+  EXPECT_NE(save_without_room(weights_of(1)), "");
+  EXPECT_EQ(best_.save(weights_of(2), {{"epoch", "2"}}), "");
+  best_.finish();
+  EXPECT_EQ(value_in(best_.file()), 2);
+}
+
+TEST_F(BestWeightsOnAFullDisk, GivesBackWhatItKeepsOrWrote) {
+  const nn::NamedTensors room = weights_of(0);
+  EXPECT_NE(save_without_room(weights_of(1)), "");
+  best_.load(room, {{"epoch", "1"}});
+  EXPECT_EQ(room["weight"].mean().item<double>(), 1);
+  EXPECT_EQ(best_.save(weights_of(2), {{"epoch", "2"}}), "");
+  best_.load(room, {{"epoch", "2"}});
+  EXPECT_EQ(room["weight"].mean().item<double>(), 2);
+}
+
+TEST_F(BestWeightsOnAFullDisk, GivesBackNothingOfAnotherEpoch) {
+  const nn::NamedTensors room = weights_of(0);
+  EXPECT_THROW(best_.load(room, {{"epoch", "1"}}), DataError) << "there is no file";
+  EXPECT_EQ(best_.save(weights_of(2), {{"epoch", "2"}}), "");
+  EXPECT_THROW(best_.load(room, {{"epoch", "1"}}), DataError);
+  EXPECT_EQ(room["weight"].mean().item<double>(), 0);
+}
+
+TEST_F(BestWeightsOnAFullDisk, SaysAtTheEndThatItStillIs) {
+  EXPECT_NE(save_without_room(weights_of(1)), "");
+  const testing::FileSizeLimit limit(10);
+  EXPECT_THROW(best_.finish(), std::system_error);
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <limits>
 #include <numeric>
-#include <span>
 #include <utility>
 
 #include <ATen/ops/adaptive_avg_pool2d.h>

@@ -4,7 +4,6 @@
 #include <filesystem>
 #include <unistd.h>
 #include <utility>
-#include <vector>
 
 #include <torch/types.h>
 
@@ -13,9 +12,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image_folder.h"
-#include "lockstep/data/image_samples.h"
 #include "lockstep/data/pattern.h"
-#include "lockstep/data/samples.h"
 #include "lockstep/data/split.h"
 #include "lockstep/data/transforms/augment.h"
 #include "lockstep/nn/models/catalogue.h"
@@ -23,17 +20,6 @@
 
 namespace lockstep {
 namespace {
-
-constexpr std::int64_t kColours = 3;
-
-const char* kind_of_images(std::int64_t channels) {
-  return channels == kColours ? "images of 3 channels" : "images of 1 channel";
-}
-
-const char* data_of(std::int64_t channels) {
-  return channels == kColours ? "cifar10:DIR, cifar100:DIR, images:DIR"
-                              : "fashion-mnist, mnist:DIR";
-}
 
 using data::SyntheticStream;
 
@@ -314,9 +300,12 @@ void check_model_fits(const TrainOptions& options, const data::Samples& set, std
   check(!set.inputs().empty() || std::min(images.height, images.width) >= needs.least_side,
       "train: ", options.model, " halves images until nothing is left of ", images.height, " x ",
       images.width, " pixels; give --image-size ", needs.least_side, " or more");
+  const bool in_colour = needs.channels == 3;
   check(!set.inputs().empty() || needs.channels == 0 || images.channels == needs.channels,
-      "train: ", options.model, " takes ", kind_of_images(needs.channels), ", and those of --data ",
-      options.data.name, " have ", images.channels, "; take ", data_of(needs.channels),
+      "train: ", options.model, " takes ",
+      in_colour ? "images of 3 channels" : "images of 1 channel", ", and those of --data ",
+      options.data.name, " have ", images.channels, "; take ",
+      in_colour ? "cifar10:DIR, cifar100:DIR, images:DIR" : "fashion-mnist, mnist:DIR",
       " or mock, whose images fit the model");
   // Weights and gradients of the last layer; a batch and its scores.
   const std::int64_t pixels = images.channels * images.height * images.width;

@@ -17,15 +17,38 @@
 namespace lockstep {
 namespace {
 
-/// Returns the class of a sample of a plugin's set; throws DataError if it is none of its classes.
-std::int64_t plugin_label(
-    const nn::PluginSet& set, std::int64_t index, const std::string& sample_name) {
-  const std::int64_t label = set.label(index);
-  if (label < 0 || label >= set.classes)
-    throw DataError(concat("plugin: ", sample_name, " has the label ", label,
-        "; labels must be 0 to ", set.classes - 1));
-  return label;
-}
+/// The part that all sets of plugins share; `Base` is the kind of set.
+template <typename Base>
+class OfPlugin : public Base {
+ public:
+  OfPlugin(std::string name, nn::PluginSet set) : name_(std::move(name)), set_(std::move(set)) {}
+
+  std::int64_t size() const override { return set_.size; }
+  std::int64_t classes() const override { return set_.classes; }
+  std::string name(std::int64_t index) const override { return concat(name_, " ", index); }
+  /// Throws DataError for a label that is none of the set's classes.
+  std::optional<std::int64_t> label(std::int64_t index) const override {
+    const std::int64_t label = set_.label(index);
+    if (label < 0 || label >= set_.classes)
+      throw DataError(concat("plugin: ", name(index), " has the label ", label,
+          "; labels must be 0 to ", set_.classes - 1));
+    return label;
+  }
+
+ protected:
+  /// Calls a reader of the plugin's for a sample.
+  template <typename Read>
+  void read_with(const Read& read, std::int64_t index) const {
+    try {
+      read();
+    } catch (const std::exception& error) {
+      throw DataError(concat("plugin: ", name(index), " cannot be read: ", error.what()));
+    }
+  }
+
+  std::string name_;
+  nn::PluginSet set_;
+};
 
 // Of one sample: far more than a batch has room for, and no product of sizes overflows.
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 32;
@@ -94,27 +117,21 @@ class InputRows {
 };
 
 /// A set of a plugin that names the inputs of its samples.
-class PluginInputSamples final : public data::Samples {
+class PluginInputSamples final : public OfPlugin<data::Samples> {
  public:
   /// Throws DataError unless the set is whole: names and types that there are, sizes from 1.
   PluginInputSamples(std::string name, nn::PluginSet set)
-      : name_(std::move(name)), set_(std::move(set)) {
+      : OfPlugin(std::move(name), std::move(set)) {
     check_whole(name_, set_);
     inputs_ = checked_inputs(name_, set_);
   }
 
-  std::int64_t size() const override { return set_.size; }
-  std::int64_t classes() const override { return set_.classes; }
   data::ImageShape shape() const override {
     data::ImageShape row{.channels = 1, .height = 1, .width = 0};
     for (const data::InputForm& input : inputs_) row.width += input.elements();
     return row;
   }
   std::vector<data::InputForm> inputs() const override { return inputs_; }
-  std::string name(std::int64_t index) const override { return concat(name_, " ", index); }
-  std::optional<std::int64_t> label(std::int64_t index) const override {
-    return plugin_label(set_, index, name(index));
-  }
 
   void read(std::span<const data::SampleKey> keys, const Batch& out) const override {
     const std::int64_t count = std::ssize(keys);
@@ -126,33 +143,23 @@ class PluginInputSamples final : public data::Samples {
     for (std::size_t i = 0; i < inputs_.size(); ++i) rows.emplace_back(tensors[i], inputs_[i]);
     std::vector<void*> memory(rows.size());
     for (std::size_t i = 0; i < keys.size(); ++i) {
-      data::check_index(keys[i].index, set_.size);
+      const std::int64_t index = keys[i].index;
+      data::check_index(index, set_.size);
       std::ranges::transform(rows, memory.begin(), [i](InputRows& row) { return row.begin(i); });
-      read_one(keys[i].index, memory);
+      read_with([&] { set_.read_inputs(index, {set_.inputs, memory}); }, index);
       for (const InputRows& row : rows) row.end(i);
-      out.target().data_ptr<std::int64_t>()[i] = *label(keys[i].index);
+      out.target().data_ptr<std::int64_t>()[i] = *label(index);
     }
   }
 
  private:
-  void read_one(std::int64_t index, std::span<void* const> memory) const {
-    try {
-      set_.read_inputs(index, {set_.inputs, memory});
-    } catch (const std::exception& error) {
-      throw DataError(concat("plugin: ", name(index), " cannot be read: ", error.what()));
-    }
-  }
-
-  std::string name_;
-  nn::PluginSet set_;
   std::vector<data::InputForm> inputs_;
 };
 
 /// A set of a plugin whose samples are images.
-class PluginSamples final : public data::SingleSamples {
+class PluginSamples final : public OfPlugin<data::SingleSamples> {
  public:
-  PluginSamples(std::string name, nn::PluginSet set)
-      : name_(std::move(name)), set_(std::move(set)) {
+  PluginSamples(std::string name, nn::PluginSet set) : OfPlugin(std::move(name), std::move(set)) {
     const auto [channels, height, width] = set_.shape;
     if (set_.size < 1 || set_.classes < 1 || std::ranges::min(set_.shape) < 1 || !set_.label ||
         !set_.read)
@@ -161,30 +168,16 @@ class PluginSamples final : public data::SingleSamples {
               " samples of ", set_.classes, " classes, ", channels, " x ", height, " x ", width));
   }
 
-  std::int64_t size() const override { return set_.size; }
-  std::int64_t classes() const override { return set_.classes; }
   data::ImageShape shape() const override {
     return {.channels = set_.shape[0], .height = set_.shape[1], .width = set_.shape[2]};
-  }
-  std::string name(std::int64_t index) const override { return concat(name_, " ", index); }
-
-  std::optional<std::int64_t> label(std::int64_t index) const override {
-    return plugin_label(set_, index, name(index));
   }
 
  private:
   std::int64_t read_one(const data::SampleKey& key, std::span<float> out) const override {
     data::check_index(key.index, set_.size);
-    try {
-      set_.read(key.index, out);
-    } catch (const std::exception& error) {
-      throw DataError(concat("plugin: ", name(key.index), " cannot be read: ", error.what()));
-    }
+    read_with([&] { set_.read(key.index, out); }, key.index);
     return *label(key.index);
   }
-
-  std::string name_;
-  nn::PluginSet set_;
 };
 
 data::SamplesPointer plugin_samples(std::string name, const nn::PluginSet& set) {

@@ -1,7 +1,6 @@
 #include "lockstep/train/optim/loss.h"
 
 #include <algorithm>
-#include <utility>
 #include <vector>
 
 #include <ATen/ops/cross_entropy_loss.h>

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <utility>
 
 #include "lockstep/core/error.h"
 
@@ -26,18 +25,8 @@ double decayed(const LrSchedule& schedule, std::int64_t times) {
       schedule.lr * std::pow(schedule.rate, static_cast<double>(times)), schedule.min_lr);
 }
 
-std::int64_t milestones_passed(const LrSchedule& schedule, std::int64_t tick) {
-  const auto& all = schedule.milestones;
-  return std::upper_bound(all.begin(), all.end(), tick) - all.begin();
-}
-
 double share_of_length(const LrSchedule& schedule, std::int64_t tick) {
   return std::min(1.0, static_cast<double>(tick) / static_cast<double>(schedule.length));
-}
-
-double polynomial(const LrSchedule& schedule, std::int64_t tick) {
-  const double left = std::pow(1 - share_of_length(schedule, tick), schedule.power);
-  return schedule.min_lr + (schedule.lr - schedule.min_lr) * left;
 }
 
 // PyTorch's phases meet at a time that need not be whole, and the first may be empty.
@@ -56,13 +45,15 @@ double after_warmup(const LrSchedule& schedule, std::int64_t tick) {
     case LrScheduleKind::kStep:
       return decayed(schedule, tick / schedule.interval);
     case LrScheduleKind::kMultistep:
-      return decayed(schedule, milestones_passed(schedule, tick));
+      return decayed(schedule,
+          std::ranges::upper_bound(schedule.milestones, tick) - schedule.milestones.begin());
     case LrScheduleKind::kExponential:
       return decayed(schedule, tick);
     case LrScheduleKind::kCosine:
       return cosine_between(schedule.lr, schedule.min_lr, share_of_length(schedule, tick));
     case LrScheduleKind::kPolynomial:
-      return polynomial(schedule, tick);
+      return schedule.min_lr + (schedule.lr - schedule.min_lr) *
+                                   std::pow(1 - share_of_length(schedule, tick), schedule.power);
     case LrScheduleKind::kOneCycle:
       return one_cycle(schedule, tick);
     case LrScheduleKind::kConstant:

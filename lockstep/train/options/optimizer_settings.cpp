@@ -24,12 +24,6 @@ std::int64_t ticks_of(std::int64_t epochs, std::int64_t ticks_an_epoch) {
   return epochs > kMost / ticks_an_epoch ? kMost : epochs * ticks_an_epoch;
 }
 
-std::int64_t length_after(std::int64_t warmup, std::int64_t all) {
-  check(all > warmup, "train: the warm-up of the learning rate takes ", warmup, " of ", all,
-      " epochs or steps and leaves none for --sched; shorten it or train longer");
-  return all - warmup;
-}
-
 using Kinds = std::initializer_list<Sched>;
 
 void check_belongs(const char* flag, bool is_given, Sched kind, Kinds kinds) {
@@ -73,13 +67,6 @@ void check_milestones(const std::vector<std::int64_t>& milestones) {
   }
 }
 
-void check_needs(const LrSettings& set) {
-  check(set.kind != Sched::kStep || set.decay_epochs,
-      "train: --sched step needs --decay-epochs: how many epochs each rate lasts");
-  check(set.kind != Sched::kMultistep || !set.decay_milestones.empty(),
-      "train: --sched multistep needs --decay-milestones: the epochs after which the rate falls");
-}
-
 void check_is_adam(const char* flag, bool is_given, OptimizerKind kind) {
   check(!is_given || kind != OptimizerKind::kSgd, "train: ", flag,
       " is for --opt adam and adamw; it is ", name_of(kind));
@@ -105,7 +92,9 @@ LrSchedule make_lr_schedule(
   if (has_length(settings.kind)) {
     const std::int64_t all =
         limits.epochs ? ticks_of(*limits.epochs, ticks_an_epoch) : limits.steps.value();
-    schedule.length = length_after(schedule.warmup, all);
+    check(all > schedule.warmup, "train: the warm-up of the learning rate takes ", schedule.warmup,
+        " of ", all, " epochs or steps and leaves none for --sched; shorten it or train longer");
+    schedule.length = all - schedule.warmup;
   }
   schedule.interval = ticks_of(settings.decay_epochs.value_or(1), ticks_an_epoch);
   for (const std::int64_t epochs : settings.decay_milestones)
@@ -134,7 +123,10 @@ void check_lr_settings(const LrSettings& settings, double lr, const TrainLimits&
   check_at_most_lr("--warmup-lr", settings.warmup_lr, lr);
   check_at_most_lr("--min-lr", settings.min_lr, lr);
   check_milestones(settings.decay_milestones);
-  check_needs(settings);
+  check(settings.kind != Sched::kStep || settings.decay_epochs,
+      "train: --sched step needs --decay-epochs: how many epochs each rate lasts");
+  check(settings.kind != Sched::kMultistep || !settings.decay_milestones.empty(),
+      "train: --sched multistep needs --decay-milestones: the epochs after which the rate falls");
   check(!settings.warmup_epochs || !settings.warmup_steps,
       "train: --warmup-epochs and --warmup-steps mean the same; give one of them");
   const bool warms_up = settings.warmup_epochs || settings.warmup_steps;

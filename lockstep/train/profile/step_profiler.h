@@ -4,18 +4,52 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include <c10/core/DeviceType.h>
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/core/spans.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/named_state.h"
 #include "lockstep/parallel/place/place.h"
 #include "lockstep/record/profile/profile.h"
-#include "lockstep/train/profile/operator_recorder.h"
 
 namespace lockstep {
+
+/// The shapes of an operator's arguments, as far as its arithmetic follows from them.
+struct OperatorShapes {
+  std::vector<std::vector<std::int64_t>> tensors;  ///< in their order
+  std::vector<std::int64_t> stride = {}, padding = {}, dilation = {};
+  bool is_padding_same = false;  ///< the output is as large as the input
+};
+
+/// Returns the operations of the forward of a convolution or a product of matrices, by the direct
+/// method, a multiplication and an addition each counted; of attention those of its two products.
+/// 0 for every other operator. `name` is LibTorch's: `aten::conv2d`.
+double forward_flops(std::string_view name, const OperatorShapes& shapes);
+
+/// Records, while it lives and SpanRecorder is on, each operator of LibTorch that a thread calls
+/// and each node of autograd's graph that it runs, but not what these call in turn. One at a time.
+class OperatorRecorder {
+ public:
+  /// `state` are the tensors of the model by their names: see Note [Layers in a profile]. Each
+  /// operator is waited for on the calling thread's device of the type `awaited`, if one is named:
+  /// there it returns before it is done. Not what other streams carry: ranks would wait for each
+  /// other's messages.
+  OperatorRecorder(const nn::NamedTensors& state, std::optional<c10::DeviceType> awaited);
+  ~OperatorRecorder();
+  OperatorRecorder(const OperatorRecorder&) = delete;
+  OperatorRecorder& operator=(const OperatorRecorder&) = delete;
+
+  /// Returns how SpanRecorder finds the nodes of LibTorch's graphs.
+  static SpanRecorder::Graph graph();
+
+ private:
+  std::uint64_t handle_ = 0;
+};
 
 /// A profile of a run, and the trace that it was made of.
 struct ProfileFiles {
@@ -52,7 +86,7 @@ class StepProfiler {
   /// Begins a step, which waits for its batch first. A collective when the measuring begins.
   void begin_step();
 
-  /// Ends it. One that was begun and abandoned is not measured. Keeps the images of its last batch
+  /// Ends it. An abandoned step is not measured. Keeps the images of its last batch
   /// for the chain, if no measured step had more.
   void end_step(const torch::Tensor& images);
 
@@ -66,7 +100,6 @@ class StepProfiler {
   void time_unwaited_steps();
   void begin_measuring();
   double peak() const;
-  double peak_of_process() const;
 
   nn::NamedTensors state_;
   ProcessGroup world_;

@@ -7,7 +7,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
-#include <torch/types.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"

@@ -152,7 +152,7 @@ void Progress::draw() {
   drawn_step_ = state_.step;
   RestOfRun rest = rest_;
   if (rest.seconds) rest.seconds = std::max(0.0, *rest.seconds - since_rest_.seconds());
-  state_.seconds_left = seconds_left(eta_, state_.steps - state_.step, rest);
+  state_.seconds_left = eta_.seconds_left(state_.steps - state_.step, rest);
   if (style_ == ProgressStyle::kBar) {
     // One column stays free: a terminal that wraps at the last one would scroll.
     std::fprintf(stderr, "\r%s\x1b[K", bar_text(state_, terminal_columns() - 1).c_str());
@@ -214,10 +214,13 @@ void Eta::add_steps(std::int64_t steps, double seconds) {
   weight_ = weight_ * keep + 1 - keep;
 }
 
-std::optional<double> Eta::seconds_left(std::int64_t steps, std::int64_t evaluations) const {
+std::optional<double> Eta::seconds_left(std::int64_t steps_of_epoch, const RestOfRun& rest) const {
+  if (!rest.steps) return rest.seconds;
   if (weight_ == 0) return std::nullopt;
-  return static_cast<double>(steps) * step_seconds_ +
-         static_cast<double>(evaluations) * evaluation_seconds_;
+  const auto steps = std::max<std::int64_t>(steps_of_epoch + *rest.steps, 0);
+  const double left = static_cast<double>(steps) * step_seconds_ +
+                      static_cast<double>(rest.evaluations) * evaluation_seconds_;
+  return rest.seconds ? std::min(left, *rest.seconds) : left;
 }
 
 RestOfRun rest_of_run(
@@ -233,14 +236,6 @@ RestOfRun rest_of_run(
   const std::int64_t epochs = (later + begin.steps_an_epoch - 1) / begin.steps_an_epoch;
   rest.evaluations = (val_interval < 0 ? 0 : 1) + (val_interval > 0 ? epochs : 0);
   return rest;
-}
-
-std::optional<double> seconds_left(
-    const Eta& eta, std::int64_t steps_of_epoch, const RestOfRun& rest) {
-  if (!rest.steps) return rest.seconds;
-  const auto steps = std::max<std::int64_t>(steps_of_epoch + *rest.steps, 0);
-  const auto left = eta.seconds_left(steps, rest.evaluations);
-  return left && rest.seconds ? std::min(*left, *rest.seconds) : left;
 }
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// A notice on stderr, about every ten seconds, of what takes long; nothing of what is over sooner.
+/// A notice on stderr, about every ten seconds, of work that takes long; none of shorter work.
 ///
 ///     WaitingNotice notice;
 ///     notice.begin("evaluating");   // evaluating: 10.0 s so far
@@ -63,6 +63,14 @@ std::string line_text(const ProgressState& state);
 /// Writes what an epoch came to as one plain line.
 std::string epoch_text(const EpochSummary& epoch, const std::optional<std::int64_t>& epochs);
 
+/// The rest of a run after the steps of the epoch under way.
+struct RestOfRun {
+  /// Below 0 where the run ends within the epoch; nothing where time alone ends it.
+  std::optional<std::int64_t> steps = 0;
+  std::int64_t evaluations = 0;
+  std::optional<double> seconds = {};  ///< of training, until its time is over
+};
+
 /// An estimate of how long a run will still take, from a moving mean of the step time and the last
 /// evaluation's time.
 class Eta {
@@ -71,21 +79,14 @@ class Eta {
   void add_steps(std::int64_t steps, double seconds);
   void add_evaluation(double seconds) { evaluation_seconds_ = seconds; }
 
-  /// Returns nothing until a step was taken in.
-  std::optional<double> seconds_left(std::int64_t steps, std::int64_t evaluations) const;
+  /// Returns the seconds that are left of a run with that many steps left of its epoch; nothing
+  /// until a step was taken in, unless time alone ends the run.
+  std::optional<double> seconds_left(std::int64_t steps_of_epoch, const RestOfRun& rest) const;
 
  private:
   double step_seconds_ = 0;
   double weight_ = 0;
   double evaluation_seconds_ = 0;
-};
-
-/// The rest of a run after the steps of the epoch under way.
-struct RestOfRun {
-  /// Below 0 where the run ends within the epoch; nothing where time alone ends it.
-  std::optional<std::int64_t> steps = 0;
-  std::int64_t evaluations = 0;
-  std::optional<double> seconds = {};  ///< of training, until its time is over
 };
 
 /// The point of a run at which an epoch begins, or goes on.
@@ -100,11 +101,6 @@ struct EpochBegin {
 /// Returns how long the run goes on: until the first of its limits.
 RestOfRun rest_of_run(
     const TrainLimits& limits, const EpochBegin& begin, std::int64_t val_interval);
-
-/// Returns the seconds that are left of a run with that many steps left of its epoch; nothing until
-/// a step was taken in, unless time alone ends the run.
-std::optional<double> seconds_left(
-    const Eta& eta, std::int64_t steps_of_epoch, const RestOfRun& rest);
 
 /// Decides what `auto` means here: a bar on a terminal that can redraw a line, else a line every
 /// few seconds.
@@ -121,7 +117,7 @@ class Progress {
   /// Prints a line before the first epoch.
   void announce(const std::string& text) const;
 
-  /// Prints what whoever starts a run must know, in every style.
+  /// Prints a line that the user must see, in every style.
   static void say(const std::string& text);
 
   /// Prints what needs attention, on a line that stays; on every rank and in every style.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <string_view>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -41,12 +40,6 @@ bool is_unfinished(const std::string& name) {
 
 bool is_of_no_run(const std::string& name) {
   return name != "logs" && name != kRunLock && name != kLauncherLock && !is_unfinished(name);
-}
-
-void remove_unfinished(const std::string& path) {
-  const OpenDirectory folder = OpenDirectory::open(path);
-  for (const std::string& name : folder.names())
-    if (is_unfinished(name)) folder.remove(name);
 }
 
 // Before there are any results: what began them must be known.
@@ -112,7 +105,9 @@ void make_run_directory(const std::string& path, const ResumeSettings& resume, b
   check_run_directory(path, resume);
   if (replaces) remove_run(path);
   make_logs_folder(path);
-  remove_unfinished(path);
+  const OpenDirectory folder = OpenDirectory::open(path);
+  for (const std::string& name : folder.names())
+    if (is_unfinished(name)) folder.remove(name);
 }
 
 std::string shell_text(const std::vector<std::string>& arguments) {

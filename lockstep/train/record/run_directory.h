@@ -13,8 +13,8 @@ namespace lockstep {
 /// True if a folder holds a run, even one that has only begun.
 bool holds_run(const std::string& path);
 
-/// True if these settings may go on with the run that a folder holds: they name it or a snapshot of
-/// it, or are to look into it.
+/// True if these settings resume the run in a folder: they name the run or a snapshot of it, or
+/// resume automatically.
 bool continues(const std::string& path, const ResumeSettings& resume);
 
 /// Throws InvalidArgument when a folder cannot take this run: it holds another one, or other files,

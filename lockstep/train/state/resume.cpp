@@ -2,25 +2,18 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/snapshot_folder.h"
-#include "lockstep/snapshot/snapshot_hosts.h"
 #include "lockstep/snapshot/snapshot_names.h"
-#include "lockstep/snapshot/snapshot_reader.h"
 #include "lockstep/train/record/run_directory.h"
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_snapshot(const fs::path& path) {
-  return step_of(path.filename().string()) && fs::is_directory(path);
-}
 
 // A path may end in a slash.
 fs::path named_path(const std::string& text) {
@@ -37,7 +30,8 @@ std::vector<std::string> remarks_of(const SnapshotChoice& choice) {
 
 SnapshotChoice named_snapshot(const std::string& from, const ProcessGroup& world) {
   const fs::path path = named_path(from);
-  if (is_snapshot(path)) return verified_snapshot(path, world);
+  if (step_of(path.filename().string()) && fs::is_directory(path))
+    return verified_snapshot(path, world);
   if (!fs::is_directory(path))
     throw DataError(concat("train: --resume names no folder of a run or snapshot: ", from));
   SnapshotChoice choice = newest_snapshot(path, world);
@@ -190,12 +184,6 @@ StartingPoint starting_point(
   return start;
 }
 
-// That of the snapshot, if the run goes on in the same folder; a branch is a run of its own.
-std::string run_id_of(const StartingPoint& start, const TrainOptions& options) {
-  const bool goes_on = start.snapshot && is_of_output(start.snapshot->path(), options);
-  return goes_on ? start.state.setup.run : new_run_id();
-}
-
 }  // namespace
 
 StartingPoint find_starting_point(const TrainOptions& options, const DataIdentity& data,
@@ -203,7 +191,9 @@ StartingPoint find_starting_point(const TrainOptions& options, const DataIdentit
   look_on_all_hosts(options, data, world, hosts);
   StartingPoint start = starting_point(options, data, world);
   if (start.replaces && hosts.are_apart()) check_no_other_run(options.output, hosts, true);
-  const std::string id = world.rank() == 0 ? run_id_of(start, options) : "";
+  // A branch is a run of its own.
+  const bool goes_on = start.snapshot && is_of_output(start.snapshot->path(), options);
+  const std::string id = goes_on ? start.state.setup.run : new_run_id();
   start.state.setup.run = broadcast_text(id, 0, world);
   return start;
 }

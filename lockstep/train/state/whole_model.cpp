@@ -1,14 +1,10 @@
 #include "lockstep/train/state/whole_model.h"
 
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
-#include <string>
-#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <torch/types.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -71,25 +67,6 @@ void receive_state(nn::NamedTensors& state, const std::vector<std::string>& name
   }
 }
 
-}  // namespace
-
-std::string hexadecimal(std::uint64_t hash) {
-  char text[20];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
-}
-
-std::uint64_t parameters_hash(const std::vector<torch::Tensor>& parameters, std::uint64_t start) {
-  std::uint64_t hash = start;
-  for (const auto& parameter : parameters) {
-    const torch::Tensor plain = parameter.detach().cpu().contiguous();
-    hash = hash_bytes(hash, static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
-  }
-  return hash;
-}
-
-namespace {
-
 // Each rank continues what the one before it began.
 std::uint64_t hash_of_stages(
     const std::vector<torch::Tensor>& parameters, const ProcessGroup& stages) {
@@ -106,6 +83,21 @@ std::uint64_t hash_of_stages(
 }
 
 }  // namespace
+
+std::string hexadecimal(std::uint64_t hash) {
+  char text[20];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
+  return text;
+}
+
+std::uint64_t parameters_hash(const std::vector<torch::Tensor>& parameters, std::uint64_t start) {
+  std::uint64_t hash = start;
+  for (const auto& parameter : parameters) {
+    const torch::Tensor plain = parameter.detach().cpu().contiguous();
+    hash = hash_bytes(hash, static_cast<const char*>(plain.const_data_ptr()), plain.nbytes());
+  }
+  return hash;
+}
 
 std::string agreed_parameters_hash(const std::vector<torch::Tensor>& parameters,
     const ProcessGroup& world, const ProcessGroup& stages) {

@@ -42,16 +42,11 @@ int stages_a_worker(const TrainOptions& options) {
   return schedule_of(options) == ScheduleKind::kInterleaved ? 2 : 1;
 }
 
-void check_one_process(const TrainOptions& options, int world_size) {
-  check(world_size == 1, "train: --parallel ", name_of(options.parallel),
-      " works in one process, but there are ", world_size,
-      " ranks; use --parallel ddp, or --places instead of --nproc-per-node");
-}
-
 Layout replicas_layout(const TrainOptions& options, int world_size) {
   Layout layout;
   if (options.parallel == Parallel::kDp) {
-    check_one_process(options, world_size);
+    check(world_size == 1, "train: --parallel dp works in one process, but there are ", world_size,
+        " ranks; use --parallel ddp, or --places instead of --nproc-per-node");
     layout.replicas = layout.places = options.places.value_or(2);
     return layout;
   }
@@ -170,6 +165,15 @@ Layout plan_layout_in(const TrainOptions& options, int group_size, bool of_threa
     if (layout.thread_ranks == group_size) return layout;
   }
   return plan_layout(options, group_size);
+}
+
+EpochRule epoch_rule(const TrainOptions& options, const Layout& layout, std::int64_t samples) {
+  const bool shares = options.parallel == Parallel::kDp;
+  return {.samples = samples,
+      .replicas = shares ? 1 : layout.replicas,
+      .batch_size = options.batch_size * (shares ? layout.replicas : 1),
+      .limit_batches = options.limit_train_batches,
+      .batches_a_step = options.grad_accum_steps};
 }
 
 std::string describe(const TrainOptions& options, const Layout& layout) {

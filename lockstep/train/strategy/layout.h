@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lockstep/train/options/options.h"
+#include "lockstep/train/state/epoch_position.h"
 
 namespace lockstep {
 
@@ -31,6 +32,10 @@ Layout plan_layout(const TrainOptions& options, int world_size);
 
 /// Finds the layout of a rank of this group, be it of processes or of this process's threads.
 Layout plan_layout_in(const TrainOptions& options, int group_size, bool of_threads);
+
+/// Returns how a set of that many samples is cut into batches and steps; the replicas of `dp` share
+/// one batch.
+EpochRule epoch_rule(const TrainOptions& options, const Layout& layout, std::int64_t samples);
 
 /// Says the layout for people: `2 replicas x 2 stages, 1F1B, 8 chunks, bubble 11 %`.
 std::string describe(const TrainOptions& options, const Layout& layout);

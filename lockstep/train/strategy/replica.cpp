@@ -1,21 +1,22 @@
 #include "lockstep/train/strategy/replica.h"
 
+#include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <unordered_set>
 #include <utility>
 
 #include "lockstep/core/spans.h"
+#include "lockstep/nn/fused_optimizers.h"
+#include "lockstep/parallel/ddp/comm_hook.h"
 #include "lockstep/parallel/operators/operator_rules.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
-#include "lockstep/parallel/pipeline/pipeline_stage.h"
-#include "lockstep/train/optim/optimizer.h"
 #include "lockstep/train/optim/set_lr.h"
 #include "lockstep/train/profile/step_profiler.h"
-#include "lockstep/train/strategy/replica_kinds.h"
-#include "lockstep/train/strategy/stage_balance.h"
 
 namespace lockstep {
+
 namespace {
 
 // LibTorch's generator is one for all threads, and ranks may be threads.
@@ -116,13 +117,12 @@ torch::Tensor Replica::backward(const Batch& batch, const StepPart& part, std::i
       static_cast<std::size_t>(step), static_cast<std::size_t>(part.number));
   const RandomStream stream(
       make_stream_generator(seed, static_cast<std::size_t>(groups_.replicas.rank()), 0));
-  const torch::Tensor scaled = forward_and_backward(copied(batch), loss, part.is_last);
+  const Batch copied = [&] {
+    const SpanScope span(Activity::kCopy, "copy");
+    return batch.map(copier_);
+  }();
+  const torch::Tensor scaled = forward_and_backward(copied, loss, part.is_last);
   return scaler_.unscaled(scaled) / factor;
-}
-
-Batch Replica::copied(const Batch& batch) {
-  const SpanScope span(Activity::kCopy, "copy");
-  return batch.map(copier_);
 }
 
 torch::Tensor Replica::update(double lr) {
@@ -149,6 +149,181 @@ std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout&
     prepared.balance =
         stage_balance(options, layout, prepared.model, task, places.front().device, groups.world);
   return spread(prepared, options, layout, groups, places);
+}
+
+namespace {
+
+PipelineOptions pipeline_options(const TrainOptions& options) {
+  return PipelineOptions()
+      .chunks(chunks_of(options))
+      .schedule(schedule_of(options))
+      .checkpoint(options.pipeline.checkpoint)
+      .deferred_batch_norm(options.pipeline.deferred_batch_norm);
+}
+
+// Before the optimizer and the wrappers, which keep its tensors.
+std::shared_ptr<nn::MultiInputModule> on_device(const nn::Model& model, torch::Device device) {
+  model.ptr()->to(device);
+  return model.ptr();
+}
+
+}  // namespace
+
+ModuleReplica::ModuleReplica(const TrainOptions& options, const RankGroups& groups,
+    const PreparedModel& prepared, const std::vector<Place>& places)
+    : Replica(options, groups, prepared, places.front().device),
+      model_(on_device(prepared.model, places.front().device)) {
+  if (options.parallel == Parallel::kDp) threads_.emplace(model_, places);
+  if (options.parallel == Parallel::kDdp)
+    ranks_.emplace(model_, groups.replicas, ddp_options(options, scaler_of_loss()));
+  make_optimizer();
+}
+
+// With frozen batch norms in evaluation, as in a step.
+nn::Model ModuleReplica::copy_of_whole_model() {
+  if (threads_) return nullptr;
+  const bool was_training = model_->is_training();
+  set_training(true);
+  auto copy = std::dynamic_pointer_cast<nn::ModelImpl>(model_->clone());
+  set_training(was_training);
+  return nn::Model(std::move(copy));
+}
+
+torch::Tensor ModuleReplica::forward(const std::vector<torch::Tensor>& inputs) {
+  if (threads_) return (*threads_)(inputs);
+  return ranks_ ? (*ranks_)(inputs) : model_->forward(inputs);
+}
+
+torch::Tensor ModuleReplica::forward_and_backward(
+    const Batch& batch, const LossFunction& loss, bool is_last_part) {
+  std::optional<NoSync> accumulation;
+  if (ranks_ && !is_last_part) accumulation.emplace(ranks_->no_sync());
+  const torch::Tensor value = [&] {
+    const nn::Autocast shorter = autocast();
+    const SpanScope span(Activity::kForward, "forward");
+    return loss(forward(batch.input_tensors()), batch.target());
+  }();
+  const SpanScope span(Activity::kBackward, "backward");
+  value.backward();
+  return value.detach();
+}
+
+double ModuleReplica::communication_seconds() const {
+  return ranks_ ? ranks_->communication_seconds() : 0;
+}
+
+PipelineReplica::PipelineReplica(const TrainOptions& options, const RankGroups& groups,
+    const PreparedModel& prepared, const std::vector<Place>& places)
+    : Replica(options, groups, prepared, places.front().device),
+      layers_(prepared.model->layers()),
+      pipeline_(layers_, prepared.balance, places, pipeline_options(options), groups.replicas) {
+  make_optimizer();
+}
+
+torch::Tensor PipelineReplica::forward_and_backward(
+    const Batch& batch, const LossFunction& loss, bool is_last_part) {
+  std::optional<PipelineCore::Accumulation> accumulation;
+  if (!is_last_part) accumulation.emplace(pipeline_.no_sync());
+  const nn::Autocast shorter = autocast();  // each stage ends it in its backward
+  return pipeline_.step(batch.input(), batch.target(), loss);
+}
+
+StageReplica::StageReplica(const TrainOptions& options, const RankGroups& groups,
+    const PreparedModel& prepared, torch::Device device)
+    : Replica(options, groups, prepared, device),
+      stage_(prepared.model->layers(), prepared.balance, groups.stages, pipeline_options(options),
+          groups.replicas, device) {
+  make_optimizer();
+}
+
+torch::Tensor StageReplica::forward_and_backward(
+    const Batch& batch, const LossFunction& loss, bool is_last_part) {
+  std::optional<PipelineCore::Accumulation> accumulation;
+  if (!is_last_part) accumulation.emplace(stage_.no_sync());
+  const nn::Autocast shorter = autocast();  // as above
+  torch::Tensor value = stage_.step(batch.input(), batch.target(), loss);
+  waited_seconds_ += stage_.timing().waited;
+  return value;
+}
+
+namespace {
+
+// LibTorch treats a group's option with a default value as unset, and puts the optimizer's in its
+// place: so the decay is set once the groups are there.
+template <typename Optimizer, typename Options>
+std::unique_ptr<torch::optim::Optimizer> optimizer_of(const OptimizerSettings& settings,
+    const std::vector<torch::Tensor>& parameters, const Options& options) {
+  std::vector<torch::Tensor> kept, decaying;
+  for (const auto& parameter : parameters) {
+    const bool decays = settings.weight_decay_on == DecayOn::kAll || parameter.dim() > 1;
+    (decays ? decaying : kept).push_back(parameter);
+  }
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  if (!kept.empty()) groups.emplace_back(kept);
+  if (!decaying.empty()) groups.emplace_back(decaying);
+  auto optimizer = std::make_unique<Optimizer>(groups, options);
+  for (std::size_t group = 0; group < groups.size(); ++group) {
+    const bool decays = kept.empty() || group > 0;
+    static_cast<Options&>(optimizer->param_groups()[group].options())
+        .weight_decay(decays ? settings.weight_decay : 0);
+  }
+  return optimizer;
+}
+
+template <typename Options>
+Options adam_options(const OptimizerSettings& settings) {
+  const AdamBetas betas = settings.betas.value_or(AdamBetas());
+  return Options(settings.lr)
+      .eps(settings.eps.value_or(usual_eps(settings.kind)))
+      .betas({betas.first, betas.second});
+}
+
+}  // namespace
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(
+    const OptimizerSettings& settings, const std::vector<torch::Tensor>& parameters) {
+  using torch::optim::AdamOptions, torch::optim::AdamWOptions, torch::optim::SGDOptions;
+  if (settings.kind == OptimizerKind::kSgd) {
+    return optimizer_of<nn::SGD>(
+        settings, parameters, SGDOptions(settings.lr).momentum(settings.momentum));
+  }
+  if (settings.kind == OptimizerKind::kAdamW)
+    return optimizer_of<nn::AdamW>(settings, parameters, adam_options<AdamWOptions>(settings));
+  return optimizer_of<nn::Adam>(settings, parameters, adam_options<AdamOptions>(settings));
+}
+
+namespace {
+
+CommHook hook_of(const CommHookSettings& settings, const nn::GradScaler& scaler) {
+  switch (settings.kind) {
+    case CommHookKind::kNone:
+      return nullptr;
+    case CommHookKind::kFp16:
+      return fp16_compress_hook;
+    case CommHookKind::kBf16:
+      return bf16_compress_hook;
+    case CommHookKind::kPowerSgd:
+      break;
+  }
+  auto options = PowerSgdOptions().rank(settings.rank).start_step(settings.start_step);
+  if (scaler.is_enabled())
+    options.loss_scale([&scaler](const torch::Device& device) { return scaler.scale_on(device); });
+  return PowerSgd(options);
+}
+
+}  // namespace
+
+DistributedDataParallelOptions ddp_options(
+    const TrainOptions& options, const nn::GradScaler& scaler) {
+  const GradientSettings& settings = options.gradients;
+  auto made = DistributedDataParallelOptions()
+                  .sync_batch_norm(options.sync_batch_norm)
+                  .find_unused_parameters(settings.find_unused_parameters)
+                  .comm_hook(hook_of(settings.comm_hook, scaler));
+  constexpr double kMebibyte = 1 << 20;
+  if (settings.bucket_mb)
+    made.bucket_bytes(std::max<std::int64_t>(1, std::llround(*settings.bucket_mb * kMebibyte)));
+  return made;
 }
 
 }  // namespace lockstep

@@ -11,19 +11,19 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/device/accelerator.h"
+#include "lockstep/device/parameters.h"
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/grad_scaler.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/named_state.h"
-#include "lockstep/parallel/pipeline/pipeline_core.h"
+#include "lockstep/parallel/data_parallel.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/pipeline/pipeline.h"
+#include "lockstep/parallel/pipeline/pipeline_stage.h"
 #include "lockstep/parallel/place/place.h"
 #include "lockstep/record/profile/profile.h"
 #include "lockstep/train/optim/loss.h"
 #include "lockstep/train/options/options.h"
-#include "lockstep/train/state/epoch_position.h"
-#include "lockstep/train/strategy/layout.h"
-#include "lockstep/train/strategy/rehearsal.h"
-#include "lockstep/train/strategy/start_weights.h"
 #include "lockstep/train/strategy/task.h"
 
 namespace lockstep {
@@ -129,7 +129,6 @@ class Replica {
   // stay on this replica.
   virtual torch::Tensor forward_and_backward(
       const Batch& batch, const LossFunction& loss, bool is_last_part) = 0;
-  Batch copied(const Batch& batch);
 
   TrainOptions options_;
   Loss loss_;
@@ -141,11 +140,89 @@ class Replica {
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
 };
 
+/// Makes the named optimizer with the settings' own learning rate.
+///
+/// Where only weights decay, the parameters with one dimension or none come first, in a group of
+/// their own.
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(
+    const OptimizerSettings& settings, const std::vector<torch::Tensor>& parameters);
+
 /// Makes what this rank trains, from the options' seed, computing in `places`, of which there are
 /// as many as the layout gives a rank; without any, where the calling thread is. First it rehearses
 /// on the whole model. A collective.
 std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout& layout,
     const Task& task, const RankGroups& groups, const std::vector<Place>& places,
     const std::vector<Rehearsed>& rehearsed = {});
+
+/// A whole model: alone, divided over places by DataParallel, or one of those that
+/// DistributedDataParallel keeps alike.
+class ModuleReplica final : public Replica {
+ public:
+  ModuleReplica(const TrainOptions& options, const RankGroups& groups,
+      const PreparedModel& prepared, const std::vector<Place>& places);
+  std::vector<torch::Tensor> parameters() const override { return parameters_of(*model_); }
+  nn::NamedTensors state() const override { return nn::named_state(*model_); }
+  double communication_seconds() const override;
+
+ private:
+  void train(bool on) override { model_->train(on); }
+  nn::Model copy_of_whole_model() override;
+  torch::Tensor evaluate(const std::vector<torch::Tensor>& inputs) override {
+    return threads_ ? (*threads_)(inputs) : model_->forward(inputs);
+  }
+  torch::Tensor forward_and_backward(
+      const Batch& batch, const LossFunction& loss, bool is_last_part) override;
+  torch::Tensor forward(const std::vector<torch::Tensor>& inputs);
+
+  std::shared_ptr<nn::MultiInputModule> model_;
+  std::optional<DataParallel<std::shared_ptr<nn::MultiInputModule>>> threads_;
+  std::optional<DistributedDataParallel<std::shared_ptr<nn::MultiInputModule>>> ranks_;
+};
+
+/// A model whose stages are threads of this process; other ranks may hold replicas of it.
+class PipelineReplica final : public Replica {
+ public:
+  PipelineReplica(const TrainOptions& options, const RankGroups& groups,
+      const PreparedModel& prepared, const std::vector<Place>& places);
+  std::vector<torch::Tensor> parameters() const override { return pipeline_.parameters(); }
+  nn::NamedTensors state() const override { return nn::named_state(layers_); }
+
+ private:
+  void train(bool on) override { pipeline_.train(on); }
+  torch::Tensor evaluate(const std::vector<torch::Tensor>& inputs) override {
+    return pipeline_(inputs.front());
+  }
+  torch::Tensor forward_and_backward(
+      const Batch& batch, const LossFunction& loss, bool is_last_part) override;
+
+  Layers layers_;
+  Pipeline pipeline_;
+};
+
+/// One stage, or several, of a model whose others are on other ranks.
+class StageReplica final : public Replica {
+ public:
+  StageReplica(const TrainOptions& options, const RankGroups& groups, const PreparedModel& prepared,
+      torch::Device device);
+  std::vector<torch::Tensor> parameters() const override { return stage_.parameters(); }
+  nn::NamedTensors state() const override { return nn::named_state(stage_.layers()); }
+  double communication_seconds() const override { return waited_seconds_; }
+
+ private:
+  void train(bool on) override { stage_.train(on); }
+  torch::Tensor evaluate(const std::vector<torch::Tensor>& inputs) override {
+    return stage_(inputs.front());
+  }
+  torch::Tensor forward_and_backward(
+      const Batch& batch, const LossFunction& loss, bool is_last_part) override;
+
+  PipelineStage stage_;
+  double waited_seconds_ = 0;
+};
+
+/// Returns how the replicas of `ddp` are kept alike. The scaler is that of their losses, and
+/// outlives what is made with the options.
+DistributedDataParallelOptions ddp_options(
+    const TrainOptions& options, const nn::GradScaler& scaler);
 
 }  // namespace lockstep

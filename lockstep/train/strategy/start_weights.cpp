@@ -51,8 +51,9 @@ void check_parameters(const torch::nn::Module& model, const TrainOptions& option
   const bool adds_up = options.parallel == Parallel::kDdp || is_replicated_stages(options.parallel);
   for (const auto& item : nn::named_state(model)) {
     const auto type = nn::element_type_of(item.value().scalar_type());
-    check(type && safetensors_name(*type), "train: ", item.key(), " is of ",
-        item.value().scalar_type(), ", a type that files of weights do not have; make it another");
+    check(type && safetensors_name(*type) && item.value().layout() == torch::kStrided,
+        "train: ", item.key(), " is of ", item.value().scalar_type(),
+        ", a type that files of weights do not have; make it another");
     check(!item.value().is_complex() || !adds_up, "train: ", item.key(), " is of ",
         item.value().scalar_type(), ", which --parallel ", name_of(options.parallel),
         " cannot add up over ranks; train by serial or dp, or keep torch::view_as_real() of it");
@@ -70,26 +71,6 @@ void check_parameters(const torch::nn::Module& model, const TrainOptions& option
         "the embedding without sparse(true)");
   }
 }
-
-void freeze_as_asked(nn::Model& model, const TrainOptions& options, StartWeights& start) {
-  if (options.freeze.empty()) return;
-  start.frozen = freeze(*model, options.freeze);
-  start.remark += concat(start.remark.empty() ? "" : "; ", "frozen: ", start.frozen.parameters,
-      " of ", parameters_of(*model).size(), " parameters (", start.frozen.elements,
-      " numbers) and the statistics of ", start.frozen.norms.size(), " batch norms");
-}
-
-}  // namespace
-
-StartWeights start_with(nn::Model& model, const TrainOptions& options) {
-  StartWeights start;
-  if (!options.pretrained.empty()) load_pretrained(model, options.pretrained, start);
-  freeze_as_asked(model, options, start);
-  check_parameters(*model, options);
-  return start;
-}
-
-namespace {
 
 bool matches(const std::string& pattern, const std::string& name) {
   return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
@@ -130,6 +111,19 @@ void check_all_match(const torch::nn::Module& module, const std::vector<std::str
 }
 
 }  // namespace
+
+StartWeights start_with(nn::Model& model, const TrainOptions& options) {
+  StartWeights start;
+  if (!options.pretrained.empty()) load_pretrained(model, options.pretrained, start);
+  if (!options.freeze.empty()) {
+    start.frozen = freeze(*model, options.freeze);
+    start.remark += concat(start.remark.empty() ? "" : "; ", "frozen: ", start.frozen.parameters,
+        " of ", parameters_of(*model).size(), " parameters (", start.frozen.elements,
+        " numbers) and the statistics of ", start.frozen.norms.size(), " batch norms");
+  }
+  check_parameters(*model, options);
+  return start;
+}
 
 Frozen freeze(torch::nn::Module& module, const std::vector<std::string>& patterns) {
   check_all_match(module, patterns);

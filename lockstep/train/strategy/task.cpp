@@ -2,12 +2,25 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <string>
+#include <exception>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/device/host_memory.h"
+#include "lockstep/device/host_tensor.h"
+#include "lockstep/parallel/balance/layer_costs.h"
+#include "lockstep/parallel/data_parallel/scatter.h"
+#include "lockstep/parallel/operators/operator_rules.h"
+#include "lockstep/parallel/pipeline/pipeline_core.h"
+#include "lockstep/parallel/schedule/partition.h"
 
 namespace lockstep {
+
 namespace {
 
 std::string sample_text(const Task& task) {
@@ -36,6 +49,160 @@ void check_inputs(
   check(layout.stages == 1 || given == 1, "train: --parallel ", name_of(options.parallel),
       " hands one tensor from stage to stage, but a sample of ", options.data.name, " ",
       sample_text(task), "; take serial, dp or ddp");
+}
+
+namespace {
+
+// Of one forward pass, of a batch of one rank.
+std::int64_t smallest_part(const TrainOptions& options, const Layout& layout, std::int64_t batch) {
+  if (options.parallel == Parallel::kDp)
+    return data_parallel::chunk_sizes(batch, static_cast<std::size_t>(layout.replicas)).back();
+  return layout.stages > 1 ? micro_batch_sizes(batch, layout.micro_batches).back() : batch;
+}
+
+std::string counted(std::int64_t samples) {
+  return concat(samples, samples == 1 ? " sample" : " samples");
+}
+
+// Zero is a number of something in any set of whole numbers.
+torch::Tensor made(std::int64_t samples, const std::vector<std::int64_t>& sample,
+    torch::ScalarType type, torch::Device device) {
+  std::vector<std::int64_t> sizes = {samples};
+  sizes.insert(sizes.end(), sample.begin(), sample.end());
+  if (type != torch::kLong) return at::rand(sizes, device);
+  return at::zeros(sizes, at::TensorOptions(torch::kLong).device(device));
+}
+
+std::vector<torch::Tensor> batch_of(
+    const Task& task, std::int64_t samples, torch::Device device = torch::kCPU) {
+  std::vector<torch::Tensor> inputs;
+  for (const data::InputForm& input : task.inputs)
+    inputs.push_back(made(samples, input.sizes, input.type, device));
+  if (inputs.empty()) inputs.push_back(made(samples, task.image, torch::kFloat, device));
+  return inputs;
+}
+
+// Keeps the buffers of a module as they are: running statistics.
+class KeptBuffers {
+ public:
+  explicit KeptBuffers(const torch::nn::Module& module) : buffers_(module.buffers()) {
+    for (const torch::Tensor& buffer : buffers_) values_.push_back(buffer.clone());
+  }
+  KeptBuffers(const KeptBuffers&) = delete;
+  KeptBuffers& operator=(const KeptBuffers&) = delete;
+  ~KeptBuffers() {
+    for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i].copy_(values_[i]);
+  }
+
+ private:
+  std::vector<torch::Tensor> buffers_, values_;
+};
+
+}  // namespace
+
+std::vector<Rehearsed> to_rehearse(const TrainOptions& options, const Layout& layout,
+    const EpochRule& rule, const EpochPosition& position) {
+  std::vector<Rehearsed> all;
+  // Batch norms there see the samples of all ranks.
+  if (options.sync_batch_norm && rule.replicas > 1) return all;
+  const std::int64_t usual =
+      smallest_part(options, layout, std::min(rule.batch_size, rule.samples));
+  if (usual == 1)
+    all.push_back({usual, layout.stages > 1
+                              ? "1 sample at a time, as --batch-size and --chunks make of a batch"
+                              : "1 sample at a time, as --batch-size says"});
+  for (const EpochPosition& begin : {position, EpochPosition()}) {
+    const EpochBatches left = batches_left(rule, begin);
+    if (left.batches == 0) continue;
+    const std::int64_t batch =
+        std::min(left.batch_size, left.samples - (left.batches - 1) * left.batch_size);
+    const std::int64_t last = smallest_part(options, layout, batch);
+    if (last >= usual || (last > 1 && options.plugin.empty())) continue;
+    all.push_back({last, concat("the last batch of an epoch, with ", counted(last),
+                             last < batch ? " at a time" : "", "; give another --batch-size",
+                             left.batches > 1 ? concat(", or leave that batch out by "
+                                                       "--limit-train-batches ",
+                                                    left.batches - 1)
+                                              : "")});
+  }
+  return all;
+}
+
+void rehearse(const TrainOptions& options, const Task& task, nn::Model& model,
+    const StartWeights& start, const std::vector<Rehearsed>& all) {
+  const at::NoGradGuard no_gradients;
+  for (const auto& [samples, when] : all) {
+    const KeptBuffers buffers(*model);
+    // LibTorch's own generator belongs to all ranks that are threads.
+    const RandomStream stream(make_stream_generator(0, 0, 0));
+    model->train();
+    keep_in_evaluation(start.frozen);
+    try {
+      model->MultiInputModule::forward(batch_of(task, samples));
+    } catch (const std::exception& error) {
+      if (as_memory_error(error)) throw;
+      const auto* const refusal = dynamic_cast<const c10::Error*>(&error);
+      throw InvalidArgument(concat("train: ", options.model, " cannot train on ", when, ": ",
+          refusal ? refusal->what_without_backtrace() : error.what()));
+    }
+  }
+}
+
+namespace {
+
+constexpr int kTimedPasses = 3;
+
+std::vector<int> measured(const TrainOptions& options, const Layout& layout, nn::Model model,
+    const Task& task, torch::Device device) {
+  const nn::Autocast autocast = autocast_of(options.precision, device.type());
+  const auto layers = model->layers();
+  // A micro-batch as the stages will see it: layers cost other shares of the time in small batches.
+  const auto sample = [&] {
+    model->to(device);
+    return batch_of(task, options.batch_size / layout.micro_batches, device).front();
+  };
+  switch (options.pipeline.balance) {
+    case Balance::kCount:
+      return partition_by_count(layers.size(), layout.stages);
+    case Balance::kSize:
+      // Of the parameters there are gradients, and what the optimizer keeps of each.
+      return balance_by_size(layers, sample(), layout.stages, 2 + state_copies(options.optimizer));
+    case Balance::kTime:
+      return balance_by_time(layers, sample(), layout.stages, kTimedPasses);
+  }
+  return {};
+}
+
+// A cut that was measured once: measured again it might come out otherwise, and with it the random
+// numbers of the stages.
+std::vector<int> known_balance(const Layout& layout, const nn::Model& model) {
+  std::size_t layers = 0;
+  for (const int of_stage : layout.balance) layers += static_cast<std::size_t>(of_stage);
+  if (layers != model->layers().size() || std::ssize(layout.balance) != layout.stages)
+    throw DataError("train: the snapshot cuts the model into other stages than it has");
+  return layout.balance;
+}
+
+}  // namespace
+
+void check_stages(const TrainOptions& options, const Layout& layout, const nn::Model& model) {
+  check(static_cast<std::size_t>(layout.stages) <= model->layers().size(), "train: ", options.model,
+      " has ", model->layers().size(), model->layers().size() == 1 ? " layer" : " layers",
+      " and cannot be cut into ", layout.stages, " stages; lower --stages",
+      options.plugin.empty() ? "" : ", or make it a torch::nn::Sequential, which can be cut");
+}
+
+std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout,
+    const nn::Model& model, const Task& task, torch::Device device, const ProcessGroup& world) {
+  check_stages(options, layout, model);
+  const torch::Tensor balance = torch::zeros({layout.stages}, on_host(torch::kInt));
+  if (!layout.balance.empty()) return known_balance(layout, model);
+  if (world.rank() == 0) {
+    const std::vector<int> own = measured(options, layout, model, task, device);
+    std::copy(own.begin(), own.end(), balance.data_ptr<int>());
+  }
+  world.broadcast(balance, 0).wait();
+  return {balance.data_ptr<int>(), balance.data_ptr<int>() + layout.stages};
 }
 
 }  // namespace lockstep

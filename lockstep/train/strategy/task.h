@@ -1,12 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "lockstep/comm/process_group.h"
 #include "lockstep/data/samples.h"
+#include "lockstep/nn/autocast.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/train/options/options.h"
+#include "lockstep/train/state/epoch_position.h"
 #include "lockstep/train/strategy/layout.h"
+#include "lockstep/train/strategy/start_weights.h"
 
 namespace lockstep {
 
@@ -21,9 +26,45 @@ struct Task {
 /// Returns the task that a set gives a model of that many classes.
 Task task_of(const data::Samples& set, std::int64_t classes);
 
-/// Throws InvalidArgument unless the model takes as many tensors as a sample has, and the way can
-/// spread them: stages hand on one.
+/// Throws InvalidArgument unless the model takes as many tensors as a sample has; stages pass on
+/// one tensor only.
 void check_inputs(
     const TrainOptions& options, const Layout& layout, const Task& task, const nn::Model& model);
+
+/// A number of samples that a training will give the model at a time, and when: words that go on
+/// after "cannot train on".
+struct Rehearsed {
+  std::int64_t samples = 0;
+  std::string when;
+};
+
+/// Returns what to rehearse before a training that begins at `position`: parts of batches that a
+/// model may refuse though it takes the others. That is a single sample, as of the last batch of an
+/// epoch, and for nets of plugins any last batch that is smaller.
+std::vector<Rehearsed> to_rehearse(const TrainOptions& options, const Layout& layout,
+    const EpochRule& rule, const EpochPosition& position = {});
+
+/// Computes forward passes of these numbers of samples in the modes of training, so that what the
+/// model does not take is known before the first step and not at the end of an epoch. Parameters
+/// and buffers stay as they are.
+///
+/// Throws InvalidArgument with what the model says and what to do.
+void rehearse(const TrainOptions& options, const Task& task, nn::Model& model,
+    const StartWeights& start, const std::vector<Rehearsed>& all);
+
+/// Begins the scope in which a model computes with that precision on that type of device.
+inline nn::Autocast autocast_of(Precision precision, torch::DeviceType device) {
+  const auto type = precision == Precision::k16Mixed ? at::kHalf : at::kBFloat16;
+  return nn::Autocast(device, type, precision != Precision::k32);
+}
+
+/// Throws InvalidArgument unless the model has a layer for each stage.
+void check_stages(const TrainOptions& options, const Layout& layout, const nn::Model& model);
+
+/// Returns how many layers of a model each stage takes, by the options' rule; a sample of the task
+/// is one tensor. Rank 0 measures for all, on its device, and leaves the model there. A
+/// collective.
+std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout,
+    const nn::Model& model, const Task& task, torch::Device device, const ProcessGroup& world);
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 
-#include "lockstep/train/profile/operator_recorder.h"
+#include "lockstep/train/profile/step_profiler.h"
 #include "lockstep/train/record/meter.h"
 #include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/strategy/replica.h"

@@ -216,7 +216,10 @@ data::InMemoryImages images_of(const data::ImageShape& shape, std::vector<std::u
       {.name = "some", .shape = shape, .classes = 2, .pixels = std::move(pixels), .labels = {1}});
 }
 
-Image decoded(const std::vector<std::uint8_t>& png) { return decode_image(png, "picture"); }
+// The picture of the first sample.
+Image picture_of(const data::Samples& set, const data::Normalization& normalization = {}) {
+  return decode_image(sample_picture(set, 0, normalization), "picture");
+}
 
 std::vector<std::uint8_t> all_bytes(std::size_t count) {
   std::vector<std::uint8_t> bytes(count);
@@ -230,7 +233,7 @@ TEST(SamplePicture, HasThePixelsOfTheSetWhateverItsNormalization) {
   for (const auto& normalization : {data::Normalization(), usual}) {
     const data::StoredSamples set(
         images_of({.channels = 3, .height = 16, .width = 16}, pixels), normalization);
-    const Image image = decoded(sample_picture(set, 0, normalization));
+    const Image image = picture_of(set, normalization);
     EXPECT_EQ(image.size, (ImageSize{16, 16}));
     EXPECT_EQ(image.pixels, pixels);
   }
@@ -239,7 +242,7 @@ TEST(SamplePicture, HasThePixelsOfTheSetWhateverItsNormalization) {
 TEST(SamplePicture, AGreyImageStaysGrey) {
   const auto pixels = all_bytes(4 * 6);
   const data::StoredSamples set(images_of({.channels = 1, .height = 4, .width = 6}, pixels));
-  const Image image = decoded(sample_picture(set, 0, {}));
+  const Image image = picture_of(set);
   EXPECT_EQ(image.size, (ImageSize{6, 4}));
   for (std::size_t i = 0; i < pixels.size(); ++i) EXPECT_EQ(image.pixels[3 * i], pixels[i]);
 }
@@ -249,7 +252,7 @@ TEST(SamplePicture, NumbersBeyondPixelsAreSpread) {
   const data::Normalization numbers{.mean = {0}, .std = {1.0F / 255}};
   const data::StoredSamples set(
       images_of({.channels = 1, .height = 1, .width = 3}, {10, 20, 30}), numbers);
-  const Image image = decoded(sample_picture(set, 0, {}));
+  const Image image = picture_of(set);
   EXPECT_EQ(image.pixels[0], 0);
   EXPECT_NEAR(image.pixels[3], 127.5, 1);
   EXPECT_EQ(image.pixels[6], 255);
@@ -258,7 +261,7 @@ TEST(SamplePicture, NumbersBeyondPixelsAreSpread) {
 TEST(SamplePicture, ALargeOneIsScaledDown) {
   const data::StoredSamples set(images_of(
       {.channels = 1, .height = 300, .width = 600}, std::vector<std::uint8_t>(300 * 600, 77)));
-  const Image image = decoded(sample_picture(set, 0, {}));
+  const Image image = picture_of(set);
   EXPECT_EQ(image.size, (ImageSize{256, 128}));
   EXPECT_EQ(image.pixels.front(), 77);
 }

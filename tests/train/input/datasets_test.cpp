@@ -4,6 +4,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <initializer_list>
 #include <set>
 #include <vector>
 
@@ -27,6 +28,20 @@ TrainOptions options_for(const testing::TemporaryFolder& root) {
   return options;
 }
 
+TrainOptions mock_options(const std::string& model = "resnet18-cifar") {
+  TrainOptions options;
+  options.model = model;
+  options.data = {"mock", ""};
+  return options;
+}
+
+// A folder with these parts of ten cats and ten dogs each.
+struct Folder : testing::TemporaryFolder {
+  explicit Folder(std::initializer_list<const char*> parts) {
+    for (const char* part : parts) testing::write_levels(*this, part);
+  }
+};
+
 std::string refusal(const TrainOptions& options) {
   return testing::message_of<Error>([&] { load_datasets(options); });
 }
@@ -38,8 +53,7 @@ std::multiset<std::string> names(const data::SamplesPointer& set) {
 }
 
 TEST(Datasets, OfFoldersAreTheirParts) {
-  const testing::TemporaryFolder root;
-  for (const char* part : {"train/", "val/", "test/"}) testing::write_levels(root, part);
+  const Folder root{"train/", "val/", "test/"};
   const Datasets sets = load_datasets(options_for(root));
   EXPECT_EQ(sets.train->size(), 20);
   EXPECT_EQ(sets.train->shape(), (data::ImageShape{3, 32, 32}));
@@ -50,8 +64,7 @@ TEST(Datasets, OfFoldersAreTheirParts) {
 }
 
 TEST(Datasets, OfFoldersSayWhatTheyDoNotRead) {
-  const testing::TemporaryFolder root;
-  for (const char* part : {"train/", "test/"}) testing::write_levels(root, part);
+  const Folder root{"train/", "test/"};
   EXPECT_EQ(load_datasets(options_for(root)).remark, "");
   const auto classes = std::filesystem::directory_iterator(root.file("train"));
   for (const char* name : {"1.webp", "2.WEBP", "3.jfif", ".hidden"})
@@ -84,8 +97,7 @@ TEST(Datasets, OfFoldersHaveTheClassesThatAreNamed) {
 
 // Of all parts: what training leaves is for the images that are measured on.
 TEST(Datasets, OfFoldersAreKeptWhereMemoryIsGivenForIt) {
-  const testing::TemporaryFolder root;
-  for (const char* part : {"train/", "val/"}) testing::write_levels(root, part);
+  const Folder root{"train/", "val/"};
   TrainOptions options = options_for(root);
   const auto is_kept = [&](const data::SamplesPointer& set) {
     const auto batch = data::empty_batch(1, {.shape = set->shape()});
@@ -112,8 +124,7 @@ TEST(Datasets, OfFoldersAreKeptWhereMemoryIsGivenForIt) {
 }
 
 TEST(Datasets, OfWhichNothingCanBeKeptRefuseToKeepIt) {
-  const testing::TemporaryFolder root;
-  for (const char* part : {"train/", "val/"}) testing::write_levels(root, part);
+  const Folder root{"train/", "val/"};
   TrainOptions options = options_for(root);
   options.loading.cache_decoded = std::int64_t{1} << 50;
   EXPECT_THAT(refusal(options), HasSubstr("is more than the memory that there is"));
@@ -126,18 +137,18 @@ TEST(Datasets, OfWhichNothingCanBeKeptRefuseToKeepIt) {
 }
 
 TEST(Datasets, OfTwoFoldersTestOnTheSecond) {
-  const testing::TemporaryFolder root;
-  for (const char* part : {"train/", "val/"}) testing::write_levels(root, part);
+  const Folder root{"train/", "val/"};
   const Datasets sets = load_datasets(options_for(root));
   EXPECT_EQ(sets.validation, nullptr);
   EXPECT_THAT(sets.test->name(0), HasSubstr("val"));
 }
 
 TEST(Datasets, OfOneFolderMustBeSplit) {
-  const testing::TemporaryFolder root;
-  testing::write_levels(root, "");
+  const Folder root{""};
   TrainOptions options = options_for(root);
   EXPECT_THAT(refusal(options), HasSubstr("has no images to test on"));
+  options.loading.val_split = 0.01;
+  EXPECT_THAT(refusal(options), HasSubstr("leaves one side of the split"));
   options.loading.val_split = 0.2;
   const Datasets sets = load_datasets(options);
   EXPECT_EQ(sets.train->size(), 16);
@@ -152,8 +163,7 @@ TEST(Datasets, OfOneFolderMustBeSplit) {
 }
 
 TEST(Datasets, SplitOffAValidationPartWhereThereIsATest) {
-  const testing::TemporaryFolder root;
-  for (const char* part : {"train/", "test/"}) testing::write_levels(root, part);
+  const Folder root{"train/", "test/"};
   TrainOptions options = options_for(root);
   options.loading.val_split = 0.1;
   options.repeat = 3;
@@ -165,18 +175,8 @@ TEST(Datasets, SplitOffAValidationPartWhereThereIsATest) {
   EXPECT_THAT(refusal(options), HasSubstr("--val-split is for a set without"));
 }
 
-TEST(Datasets, RefuseASplitThatLeavesNothing) {
-  const testing::TemporaryFolder root;
-  testing::write_levels(root, "");
-  TrainOptions options = options_for(root);
-  options.loading.val_split = 0.01;
-  EXPECT_THAT(refusal(options), HasSubstr("leaves one side of the split"));
-}
-
 TEST(Datasets, InMemoryAreAugmentedForTrainingOnly) {
-  TrainOptions options;
-  options.model = "resnet18-cifar";
-  options.data = {"mock", ""};
+  TrainOptions options = mock_options();
   EXPECT_TRUE(load_datasets(options).is_mere_copy);
   options.loading.augment = Augment::kTimm;
   const Datasets sets = load_datasets(options);
@@ -189,9 +189,7 @@ TEST(Datasets, InMemoryAreAugmentedForTrainingOnly) {
 }
 
 TEST(Datasets, InMemoryAreScaledToTheSizeAskedFor) {
-  TrainOptions options;
-  options.model = "resnet18-cifar";
-  options.data = {"mock", ""};
+  TrainOptions options = mock_options();
   options.loading.image_size = 48;
   const Datasets sets = load_datasets(options);
   EXPECT_EQ(sets.train->shape(), (data::ImageShape{3, 48, 48}));
@@ -199,9 +197,7 @@ TEST(Datasets, InMemoryAreScaledToTheSizeAskedFor) {
 }
 
 TEST(Datasets, MockImagesOfImageNetsModelsAreMadeInTheSizeAskedFor) {
-  TrainOptions options;
-  options.model = "resnet50";
-  options.data = {"mock", ""};
+  TrainOptions options = mock_options("resnet50");
   EXPECT_EQ(load_datasets(options).train->shape(), (data::ImageShape{3, 224, 224}));
   options.loading.image_size = 64;
   const Datasets sets = load_datasets(options);

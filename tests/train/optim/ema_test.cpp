@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <initializer_list>
 #include <stdexcept>
 
 #include "tests/support/expected_numbers.h"
@@ -19,6 +20,10 @@ namespace {
 
 using ::testing::DoubleNear;
 using ::testing::Pointwise;
+
+std::vector<double> expected(const std::string& name) {
+  return testing::expected_numbers("training.txt", name);
+}
 
 // The state of a linear layer 3-2 and a batch norm; each step gives all numbers new values.
 class ChangingState {
@@ -46,6 +51,14 @@ class ChangingState {
   std::vector<torch::Tensor> tensors;
 };
 
+// Makes six steps, of which each average takes in all.
+void make_steps(const ChangingState& state, std::initializer_list<ModelEma*> averages) {
+  for (int step = 1; step <= 6; ++step) {
+    state.fill(step);
+    for (ModelEma* const ema : averages) ema->update();
+  }
+}
+
 std::vector<double> numbers(const std::vector<torch::Tensor>& tensors) {
   std::vector<double> all;
   for (const auto& tensor : tensors) {
@@ -56,23 +69,16 @@ std::vector<double> numbers(const std::vector<torch::Tensor>& tensors) {
   return all;
 }
 
-std::vector<double> of_timm(const std::string& name) {
-  return testing::expected_numbers("training.txt", name);
-}
-
 void expect_averages(const EmaSettings& settings, const std::vector<double>& expected) {
   const ChangingState state;
   ModelEma ema(state.tensors, settings);
-  for (int step = 1; step <= 6; ++step) {
-    state.fill(step);
-    ema.update();
-  }
+  make_steps(state, {&ema});
   EXPECT_THAT(numbers(ema.averages()), Pointwise(DoubleNear(1e-14), expected));
 }
 
 TEST(ModelEma, AveragesAreThoseOfTimm) {
-  expect_averages({.decay = 0.9}, of_timm("Ema"));
-  expect_averages({.decay = 0.9, .warmup = true}, of_timm("EmaWarmup"));
+  expect_averages({.decay = 0.9}, expected("Ema"));
+  expect_averages({.decay = 0.9, .warmup = true}, expected("EmaWarmup"));
 }
 
 TEST(ModelEma, DecaysAreThoseOfTimm) {
@@ -80,23 +86,20 @@ TEST(ModelEma, DecaysAreThoseOfTimm) {
     std::vector<double> decays;
     for (const std::int64_t number : {1, 2, 3, 10, 31, 32, 33, 1000})
       decays.push_back(ema_decay({.decay = 0.9, .warmup = warmup}, number));
-    EXPECT_THAT(
-        decays, Pointwise(DoubleNear(1e-15), of_timm(warmup ? "EmaDecaysWarmup" : "EmaDecays")));
+    EXPECT_THAT(decays,
+        Pointwise(DoubleNear(1e-15), warmup ? expected("EmaDecaysWarmup") : expected("EmaDecays")));
   }
 }
 
 TEST(ModelEma, LendsTheAveragesAndTakesThemBack) {
   const ChangingState state;
   ModelEma ema(state.tensors, {.decay = 0.9});
-  for (int step = 1; step <= 6; ++step) {
-    state.fill(step);
-    ema.update();
-  }
+  make_steps(state, {&ema});
   const auto own = numbers(state.tensors);
   ema.with_averages(
-      [&] { EXPECT_THAT(numbers(state.tensors), Pointwise(DoubleNear(1e-14), of_timm("Ema"))); });
+      [&] { EXPECT_THAT(numbers(state.tensors), Pointwise(DoubleNear(1e-14), expected("Ema"))); });
   EXPECT_EQ(numbers(state.tensors), own);
-  EXPECT_THAT(numbers(ema.averages()), Pointwise(DoubleNear(1e-14), of_timm("Ema")));
+  EXPECT_THAT(numbers(ema.averages()), Pointwise(DoubleNear(1e-14), expected("Ema")));
   EXPECT_TRUE(state.tensors[0].requires_grad());
 }
 
@@ -106,11 +109,7 @@ TEST(ModelEma, ATiedTensorHasOneAverage) {
   std::vector<torch::Tensor> tied = state.tensors;
   tied.push_back(state.tensors[0]);
   ModelEma ema(tied, {.decay = 0.9}), plain(state.tensors, {.decay = 0.9});
-  for (int step = 1; step <= 6; ++step) {
-    state.fill(step);
-    ema.update();
-    plain.update();
-  }
+  make_steps(state, {&ema, &plain});
   const auto own = numbers(tied);
   auto expected = plain.averages();
   expected.push_back(expected[0]);

@@ -1,9 +1,7 @@
-// The expected rates are Python PyTorch's, made by tests/conformance/lr_schedules.py; ids O5 to O8
-// are those of its short rows.
+// The expected rates are Python PyTorch's, made by tests/conformance/lr_schedules.py.
 
 #include "lockstep/train/optim/lr_schedule.h"
 
-#include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <limits>
@@ -20,7 +18,7 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Pointwise;
 
-std::vector<double> of_pytorch(const std::string& name) {
+std::vector<double> expected(const std::string& name) {
   return testing::expected_numbers("lr_schedules.txt", name);
 }
 
@@ -36,77 +34,51 @@ void expect_rates(const LrSchedule& schedule, const std::vector<double>& expecte
   EXPECT_THAT(rates(schedule, expected.size()), Pointwise(DoubleNear(1e-15), expected));
 }
 
-TEST(LrSchedule, O5StepAndMultistep) {
-  const LrSchedule step{.kind = LrScheduleKind::kStep, .lr = 0.1, .interval = 2, .rate = 0.5};
-  expect_rates(step, of_pytorch("StepShort"));
-  expect_rates(step, {0.1, 0.1, 0.05, 0.05, 0.025, 0.025});
-  const LrSchedule several{.kind = LrScheduleKind::kMultistep, .lr = 0.1, .milestones = {2, 5}};
-  expect_rates(several, of_pytorch("MultistepShort"));
-  expect_rates(several, {0.1, 0.1, 0.01, 0.01, 0.01, 0.001});
-}
+struct OfPyTorch {
+  const char* name;
+  LrSchedule schedule;
+};
 
-TEST(LrSchedule, O6ExponentialAndWarmupAlone) {
-  const LrSchedule exponential{.kind = LrScheduleKind::kExponential, .lr = 0.1, .rate = 0.9};
-  expect_rates(exponential, of_pytorch("ExponentialShort"));
-  expect_rates(exponential, {0.1, 0.09, 0.081, 0.0729, 0.06561});
-  const LrSchedule warmup{.lr = 0.1, .warmup = 3, .warmup_lr = 0.025};
-  expect_rates(warmup, of_pytorch("LinearShort"));
-  expect_rates(warmup, {0.025, 0.05, 0.075, 0.1, 0.1});
-}
-
-TEST(LrSchedule, O7CosineWithAndWithoutWarmup) {
-  LrSchedule cosine{.kind = LrScheduleKind::kCosine, .lr = 0.1, .length = 4};
-  expect_rates(cosine, of_pytorch("CosineShort"));
-  cosine.warmup = 2;
-  cosine.warmup_lr = 0.025;
-  expect_rates(cosine, of_pytorch("WarmupCosineShort"));
-  EXPECT_NEAR(lr_at(cosine, 3), 0.085355, 1e-6);
-}
-
-TEST(LrSchedule, O8OneCycle) {
-  const LrSchedule cycle{.kind = LrScheduleKind::kOneCycle, .lr = 1, .length = 8};
-  expect_rates(cycle, of_pytorch("OneCycleShort"));
-  EXPECT_THAT(rates(cycle, 8),
-      Pointwise(DoubleNear(1e-6),
-          {0.04, 0.819275, 0.971942, 0.811746, 0.555984, 0.283061, 0.076642, 0.000004}));
-}
-
-TEST(LrSchedule, LongSequencesAreThoseOfPyTorch) {
-  expect_rates({.kind = LrScheduleKind::kStep, .lr = 0.1, .interval = 7, .rate = 0.3},
-      of_pytorch("StepLong"));
-  expect_rates(
-      {.kind = LrScheduleKind::kMultistep, .lr = 0.1, .milestones = {3, 4, 20, 41}, .rate = 0.2},
-      of_pytorch("MultistepLong"));
-  expect_rates({.kind = LrScheduleKind::kExponential, .lr = 0.1, .rate = 0.93},
-      of_pytorch("ExponentialLong"));
-  expect_rates({.kind = LrScheduleKind::kCosine, .lr = 0.1, .min_lr = 0.004, .length = 50},
-      of_pytorch("CosineLong"));
-  expect_rates({.kind = LrScheduleKind::kPolynomial, .lr = 0.1, .length = 40, .power = 1.7},
-      of_pytorch("PolynomialLong"));
-  expect_rates({.kind = LrScheduleKind::kOneCycle,
-                   .lr = 0.6,
-                   .length = 57,
-                   .pct_start = 0.4,
-                   .div_factor = 10,
-                   .final_div_factor = 200},
-      of_pytorch("OneCycleLong"));
-}
-
-TEST(LrSchedule, AScheduleBeginsWhenTheWarmupEnds) {
-  expect_rates({.kind = LrScheduleKind::kStep,
-                   .lr = 0.1,
-                   .warmup = 11,
-                   .warmup_lr = 0.001,
-                   .interval = 7,
-                   .rate = 0.3},
-      of_pytorch("WarmupStepLong"));
-  expect_rates({.kind = LrScheduleKind::kPolynomial,
-                   .lr = 0.1,
-                   .warmup = 5,
-                   .warmup_lr = 0.01,
-                   .length = 40,
-                   .power = 0.5},
-      of_pytorch("WarmupPolynomialLong"));
+// O5 to O8 are the short rows. A schedule begins when the warm-up ends.
+TEST(LrSchedule, RatesAreThoseOfPyTorch) {
+  using Kind = LrScheduleKind;
+  const OfPyTorch rows[] = {
+      {"StepShort", {.kind = Kind::kStep, .lr = 0.1, .interval = 2, .rate = 0.5}},
+      {"MultistepShort", {.kind = Kind::kMultistep, .lr = 0.1, .milestones = {2, 5}}},
+      {"ExponentialShort", {.kind = Kind::kExponential, .lr = 0.1, .rate = 0.9}},
+      {"LinearShort", {.lr = 0.1, .warmup = 3, .warmup_lr = 0.025}},
+      {"CosineShort", {.kind = Kind::kCosine, .lr = 0.1, .length = 4}},
+      {"WarmupCosineShort",
+          {.kind = Kind::kCosine, .lr = 0.1, .warmup = 2, .warmup_lr = 0.025, .length = 4}},
+      {"OneCycleShort", {.kind = Kind::kOneCycle, .lr = 1, .length = 8}},
+      {"StepLong", {.kind = Kind::kStep, .lr = 0.1, .interval = 7, .rate = 0.3}},
+      {"MultistepLong",
+          {.kind = Kind::kMultistep, .lr = 0.1, .milestones = {3, 4, 20, 41}, .rate = 0.2}},
+      {"ExponentialLong", {.kind = Kind::kExponential, .lr = 0.1, .rate = 0.93}},
+      {"CosineLong", {.kind = Kind::kCosine, .lr = 0.1, .min_lr = 0.004, .length = 50}},
+      {"PolynomialLong", {.kind = Kind::kPolynomial, .lr = 0.1, .length = 40, .power = 1.7}},
+      {"OneCycleLong", {.kind = Kind::kOneCycle,
+                           .lr = 0.6,
+                           .length = 57,
+                           .pct_start = 0.4,
+                           .div_factor = 10,
+                           .final_div_factor = 200}},
+      {"WarmupStepLong", {.kind = Kind::kStep,
+                             .lr = 0.1,
+                             .warmup = 11,
+                             .warmup_lr = 0.001,
+                             .interval = 7,
+                             .rate = 0.3}},
+      {"WarmupPolynomialLong", {.kind = Kind::kPolynomial,
+                                   .lr = 0.1,
+                                   .warmup = 5,
+                                   .warmup_lr = 0.01,
+                                   .length = 40,
+                                   .power = 0.5}}};
+  for (const auto& [name, schedule] : rows) {
+    SCOPED_TRACE(name);
+    expect_rates(schedule, expected(name));
+  }
 }
 
 TEST(LrSchedule, StaysAtItsLastRateAfterItsEnd) {
@@ -174,17 +146,17 @@ void expect_plateau(
 
 TEST(LrPlateau, FallsWhenLossesStopFalling) {
   expect_plateau(
-      of_pytorch("PlateauLosses"), {.factor = 0.5, .patience = 3}, of_pytorch("PlateauOfLosses"));
-  expect_plateau(of_pytorch("PlateauLosses"),
+      expected("PlateauLosses"), {.factor = 0.5, .patience = 3}, expected("PlateauOfLosses"));
+  expect_plateau(expected("PlateauLosses"),
       {.patience = 2, .cooldown = 4, .min_lr = 1e-4, .threshold = 0.02},
-      of_pytorch("PlateauWithCooldown"));
+      expected("PlateauWithCooldown"));
 }
 
 TEST(LrPlateau, FallsWhenAccuraciesStopRising) {
   std::vector<double> accuracies;
-  for (const double loss : of_pytorch("PlateauLosses")) accuracies.push_back(1 - loss);
+  for (const double loss : expected("PlateauLosses")) accuracies.push_back(1 - loss);
   expect_plateau(accuracies, {.factor = 0.5, .patience = 1, .larger_is_better = true},
-      of_pytorch("PlateauOfAccuracies"));
+      expected("PlateauOfAccuracies"));
 }
 
 TEST(LrPlateau, ABetterValueMustDifferByTheThreshold) {
@@ -197,7 +169,7 @@ TEST(LrPlateau, ABetterValueMustDifferByTheThreshold) {
 }
 
 TEST(LrPlateau, DoesNotFallByNextToNothing) {
-  expect_plateau(std::vector<double>(40, 1.0), {.patience = 0}, of_pytorch("PlateauToNothing"));
+  expect_plateau(std::vector<double>(40, 1.0), {.patience = 0}, expected("PlateauToNothing"));
 }
 
 TEST(LrPlateau, WhatIsNotFiniteIsNoImprovement) {
@@ -210,14 +182,14 @@ TEST(LrPlateau, WhatIsNotFiniteIsNoImprovement) {
 
 TEST(LrPlateau, AStateThatWasKeptContinuesTheSequence) {
   const PlateauRule rule{.factor = 0.5, .patience = 3};
-  const auto losses = of_pytorch("PlateauLosses"), expected = of_pytorch("PlateauOfLosses");
+  const auto losses = expected("PlateauLosses"), rates = expected("PlateauOfLosses");
   PlateauState state{.lr = 0.1};
   for (std::size_t i = 0; i < 25; ++i) state = after_evaluation(state, losses[i], rule);
   PlateauState kept{
       .lr = state.lr, .best = state.best, .bad = state.bad, .cooldown_left = state.cooldown_left};
   for (std::size_t i = 25; i < losses.size(); ++i) {
     kept = after_evaluation(kept, losses[i], rule);
-    EXPECT_NEAR(kept.lr, expected[i], 1e-15) << i;
+    EXPECT_NEAR(kept.lr, rates[i], 1e-15) << i;
   }
 }
 

@@ -1,5 +1,3 @@
-#include "lockstep/train/optim/optimizer.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <utility>
@@ -14,11 +12,16 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/train/optim/set_lr.h"
+#include "lockstep/train/strategy/replica.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::ElementsAre;
+
+std::vector<double> expected(const std::string& name) {
+  return testing::expected_numbers("training.txt", name);
+}
 
 constexpr OptimizerKind kKinds[] = {
     OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW};
@@ -72,10 +75,8 @@ TEST(MakeOptimizer, WeightsAloneDecayInTheGroupsOfTimm) {
     ASSERT_EQ(groups.size(), 2U) << name_of(kind);
     EXPECT_EQ(weight_decay_of(groups[0], kind), 0);
     EXPECT_EQ(weight_decay_of(groups[1], kind), 0.5);
-    EXPECT_EQ(
-        elements_of(groups[0]), testing::expected_numbers("training.txt", "ElementsWithoutDecay"));
-    EXPECT_EQ(
-        elements_of(groups[1]), testing::expected_numbers("training.txt", "ElementsWithDecay"));
+    EXPECT_EQ(elements_of(groups[0]), expected("ElementsWithoutDecay"));
+    EXPECT_EQ(elements_of(groups[1]), expected("ElementsWithDecay"));
   }
 }
 
@@ -96,17 +97,17 @@ TEST(MakeOptimizer, AGroupWithoutParametersIsLeftOut) {
   EXPECT_EQ(weight_decay_of(optimizer->param_groups()[0], OptimizerKind::kSgd), 0);
 }
 
-// With gradients of 0 only the decay moves a parameter.
-void step_without_gradient(torch::optim::Optimizer& optimizer) {
+void step_with_gradient(torch::optim::Optimizer& optimizer, double gradient) {
   for (auto& group : optimizer.param_groups())
-    for (auto& parameter : group.params()) parameter.mutable_grad() = at::full_like(parameter, 0);
+    for (auto& parameter : group.params())
+      parameter.mutable_grad() = at::full_like(parameter, gradient);
   optimizer.step();
 }
 
 TEST(MakeOptimizer, DecayMovesTheWeightsAlone) {
   const auto all = parameters();
   const auto optimizer = make_optimizer(settings_of(OptimizerKind::kSgd, DecayOn::kWeights), all);
-  step_without_gradient(*optimizer);
+  step_with_gradient(*optimizer, 0);  // only the decay moves a parameter
   for (const auto& parameter : all)
     EXPECT_EQ(parameter.min().item<double>(), parameter.dim() > 1 ? 0.95 : 1);
 }
@@ -117,17 +118,10 @@ TEST(MakeOptimizer, DecayMovesTheWeightsAloneWhereTheOptimizerIsSharded) {
     ShardedOptimizer optimizer(
         make_optimizer(settings_of(OptimizerKind::kSgd, DecayOn::kWeights), all), world);
     set_lr(optimizer, 0.2);
-    step_without_gradient(optimizer);
+    step_with_gradient(optimizer, 0);
     for (const auto& parameter : all)
       EXPECT_NEAR(parameter.max().item<double>(), parameter.dim() > 1 ? 0.9 : 1, 1e-15);
   });
-}
-
-void step_with_gradient(torch::optim::Optimizer& optimizer, double gradient) {
-  for (auto& group : optimizer.param_groups())
-    for (auto& parameter : group.params())
-      parameter.mutable_grad() = at::full_like(parameter, gradient);
-  optimizer.step();
 }
 
 OptimizerSettings without_decay(OptimizerKind kind, DecayOn decay_on) {

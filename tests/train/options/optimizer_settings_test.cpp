@@ -29,10 +29,9 @@ TEST(OptimizerSettings, TheRootRuleHasTheValuesOfTheStudy) {
   OptimizerSettings settings = default_settings(OptimizerKind::kAdamW);
   settings.lr = 1e-4;
   settings.lr_scale = LrScale::kSqrt;
-  EXPECT_NEAR(scaled_lr(settings, 1), 1.00e-4, 0.005e-4);
-  EXPECT_NEAR(scaled_lr(settings, 2), 1.41e-4, 0.005e-4);
-  EXPECT_NEAR(scaled_lr(settings, 4), 2.00e-4, 0.005e-4);
-  EXPECT_NEAR(scaled_lr(settings, 8), 2.83e-4, 0.005e-4);
+  for (const auto& [devices, lr] :
+      {std::pair{1, 1.00e-4}, {2, 1.41e-4}, {4, 2.00e-4}, {8, 2.83e-4}})
+    EXPECT_NEAR(scaled_lr(settings, devices), lr, 0.005e-4);
 }
 
 using Kind = LrScheduleKind;
@@ -159,10 +158,6 @@ TEST(LrSettings, FlagsOfAnotherScheduleAreRefused) {
 }
 
 TEST(LrSettings, ImpossibleNumbersNameTheirFlag) {
-  EXPECT_EQ(lr_refusal({.warmup_epochs = -1}),
-      "train: --warmup-epochs must be a whole number from 0 to 1000000: -1");
-  EXPECT_EQ(lr_refusal({.warmup_steps = -1}),
-      "train: --warmup-steps must be a whole number from 0 to 1000000000000: -1");
   EXPECT_EQ(lr_refusal({.warmup_epochs = 1, .warmup_lr = 0.2}),
       "train: --warmup-lr must be at most --lr, 0.1: 0.2");
   EXPECT_THAT(lr_refusal({.kind = Kind::kCosine, .min_lr = 0.2}),
@@ -172,10 +167,6 @@ TEST(LrSettings, ImpossibleNumbersNameTheirFlag) {
   EXPECT_THAT(lr_refusal({.kind = Kind::kExponential, .decay_rate = 1.5}),
       HasSubstr("--decay-rate must be a number above 0 and of at most 1"));
   EXPECT_THAT(lr_refusal({.kind = Kind::kStep, .decay_epochs = 0}), HasSubstr("--decay-epochs"));
-  EXPECT_THAT(
-      lr_refusal({.kind = Kind::kPlateau, .patience_epochs = -1}), HasSubstr("--patience-epochs"));
-  EXPECT_THAT(
-      lr_refusal({.kind = Kind::kPlateau, .cooldown_epochs = -1}), HasSubstr("--cooldown-epochs"));
   EXPECT_THAT(lr_refusal({.kind = Kind::kPolynomial, .power = 0}), HasSubstr("--poly-power"));
   EXPECT_THAT(lr_refusal({.kind = Kind::kOneCycle, .pct_start = 1.1}), HasSubstr("--pct-start"));
   EXPECT_THAT(lr_refusal({.kind = Kind::kOneCycle, .div_factor = 0}), HasSubstr("--div-factor"));

@@ -35,16 +35,21 @@ TrainOptions options_of(const std::string& line) {
   return testing::parsed(words, ranks);
 }
 
-TEST(TrainingPage, ItsCommandsCanBeGiven) {
-  const auto commands = lines_with("training.md", "    lockstep train ");
-  EXPECT_GE(commands.size(), 3U);
-  for (const auto& command : commands) EXPECT_NO_THROW(options_of(command)) << command;
-}
+struct Page {
+  const char* name;
+  const char* beginning;  // of a command's line
+  std::size_t least;      // commands
+};
 
-TEST(SnapshotsPage, ItsCommandsCanBeGiven) {
-  const auto commands = lines_with("snapshots.md", "    lockstep train ");
-  EXPECT_EQ(commands.size(), 10U);
-  for (const auto& command : commands) EXPECT_NO_THROW(options_of(command)) << command;
+TEST(Pages, TheirTrainingsCanBeGiven) {
+  for (const Page& page :
+      {Page{"training.md", "    lockstep train ", 3}, {"snapshots.md", "    lockstep train ", 10},
+          {"../README.md", "lockstep train ", 4}, {"launching.md", "    lockstep train ", 1}}) {
+    const auto commands = lines_with(page.name, page.beginning);
+    EXPECT_GE(commands.size(), page.least) << page.name;
+    for (const auto& command : commands) EXPECT_NO_THROW(options_of(command)) << command;
+  }
+  EXPECT_EQ(lines_with("snapshots.md", "    lockstep train ").size(), 10U);
 }
 
 TEST(SnapshotsPage, ListsTheFlagsThatAResumeKeeps) {
@@ -53,18 +58,6 @@ TEST(SnapshotsPage, ListsTheFlagsThatAResumeKeeps) {
   for (const FlagSpec* flag : train_flags().specs())
     if (flag->is_decisive()) flags += (flags.empty() ? "`" : ", `") + flag->name + "`";
   EXPECT_THAT(text, ::testing::HasSubstr(" " + flags + ". "));
-}
-
-TEST(Readme, ItsTrainingsCanBeGiven) {
-  const auto commands = lines_with("../README.md", "lockstep train ");
-  EXPECT_GE(commands.size(), 4U);
-  for (const auto& command : commands) EXPECT_NO_THROW(options_of(command)) << command;
-}
-
-TEST(LaunchingPage, ItsTrainingsCanBeGiven) {
-  const auto commands = lines_with("launching.md", "    lockstep train ");
-  EXPECT_GE(commands.size(), 1U);
-  for (const auto& command : commands) EXPECT_NO_THROW(options_of(command)) << command;
 }
 
 // The row as the page must have it, with epochs of one step.

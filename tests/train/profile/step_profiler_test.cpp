@@ -1,17 +1,21 @@
-// What the layers of a rank's model cost, and that measuring it leaves the training alone.
-
 #include "lockstep/train/profile/step_profiler.h"
 
+#include <algorithm>
+#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <vector>
 
-#include "tests/train/random_batch.h"
 #include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/types.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/train/strategy/replica.h"
+#include "lockstep/nn/models/model.h"
 
 namespace lockstep {
 namespace {
@@ -21,6 +25,14 @@ using ::testing::HasSubstr;
 const torch::Tensor kImages = at::zeros({2, 3});
 
 std::vector<LayerCosts> no_chain(const torch::Tensor& /*images*/) { return {}; }
+
+// Makes steps, each with a batch of so many images.
+void make_steps(StepProfiler& profiler, const std::vector<std::int64_t>& batches) {
+  for (const std::int64_t images : batches) {
+    profiler.begin_step();
+    profiler.end_step(at::zeros({images, 3}));
+  }
+}
 
 // A group of one: rank 0 of a run without a launcher.
 TEST(StepProfiler, MeasuresTenStepsAfterThree) {
@@ -41,10 +53,7 @@ TEST(StepProfiler, MeasuresTenStepsAfterThree) {
 // The last batch of an epoch may be smaller.
 TEST(StepProfiler, MeasuresTheChainWithTheLargestBatch) {
   StepProfiler profiler(nn::NamedTensors(), ProcessGroup(), {}, torch::kFloat);
-  for (const int samples : {9, 9, 9, 2, 4, 3}) {
-    profiler.begin_step();
-    profiler.end_step(at::zeros({samples, 3}));
-  }
+  make_steps(profiler, {9, 9, 9, 2, 4, 3});
   int measurements = 0;
   const auto files = profiler.finish([&](const torch::Tensor& images) {
     ++measurements;
@@ -59,20 +68,15 @@ TEST(StepProfiler, MeasuresTheChainWithTheLargestBatch) {
 
 TEST(StepProfiler, HasNothingOfARunThatOnlyWarmedUp) {
   StepProfiler profiler(nn::NamedTensors(), ProcessGroup(), {}, torch::kFloat);
-  for (int step = 0; step < 3; ++step) {
-    profiler.begin_step();
-    profiler.end_step(kImages);
-  }
+  make_steps(profiler, {2, 2, 2});
   EXPECT_FALSE(profiler.finish(no_chain).has_value());
 }
 
 // A step of many parts that a signal ends.
 TEST(StepProfiler, LeavesOutAStepThatWasAbandoned) {
   StepProfiler profiler(nn::NamedTensors(), ProcessGroup(), {}, torch::kFloat);
-  for (int step = 0; step < 5; ++step) {
-    profiler.begin_step();
-    if (step < 4) profiler.end_step(kImages);
-  }
+  make_steps(profiler, {2, 2, 2, 2});
+  profiler.begin_step();
   const auto files = profiler.finish(no_chain);
   EXPECT_FALSE(SpanRecorder::is_on());
   ASSERT_TRUE(files.has_value());
@@ -104,116 +108,6 @@ TEST(ProfileOfAnAccelerator, HasTheTimeOfAStepThatIsNotWaitedFor) {
   const std::string without_time =
       std::string(text).replace(text.find(written), written.size(), "\"unwaited_step_ms\":0.0");
   EXPECT_THROW(read_profile(without_time, "profile.json"), DataError);
-}
-
-std::unique_ptr<Replica> replica_of(const TrainOptions& options, const Task& task) {
-  const ProcessGroup alone;
-  const Layout layout = plan_layout_in(options, 1, false);
-  const auto places = layout.places > 1 ? cpu_places(layout.places) : std::vector<Place>();
-  return make_replica(options, layout, task, make_rank_groups(alone, layout), places);
-}
-
-TrainOptions toy_by(Parallel way) {
-  TrainOptions options;
-  options.model = "toy";
-  options.parallel = way;
-  options.batch_size = 8;
-  if (way == Parallel::kPp || way == Parallel::kMp) options.pipeline.balance = Balance::kCount;
-  return options;
-}
-
-const Task kToyTask{.image = {10}, .classes = 5};
-
-std::vector<torch::Tensor> gradients_of(const Replica& replica) {
-  std::vector<torch::Tensor> gradients;
-  for (const torch::Tensor& parameter : replica.parameters()) gradients.push_back(parameter.grad());
-  return gradients;
-}
-
-TEST(ChainCosts, AreOfAModelThatIsWholeInOnePlace) {
-  for (const Parallel way :
-      {Parallel::kSerial, Parallel::kDdp, Parallel::kDp, Parallel::kMp, Parallel::kPp}) {
-    const auto replica = replica_of(toy_by(way), kToyTask);
-    const auto chain = replica->chain_costs(testing::random_batch({8, 10}).input());
-    const bool is_whole = way == Parallel::kSerial || way == Parallel::kDdp;
-    EXPECT_EQ(chain.size(), is_whole ? 4U : 0U) << name_of(way);
-    if (!is_whole) continue;
-    EXPECT_EQ(chain[1].name, "net1");
-    EXPECT_GT(chain[1].forward, 0);
-    EXPECT_EQ(chain[1].output_bytes, 8 * 10 * 4);
-    EXPECT_EQ(chain[3].parameter_bytes, (std::vector<std::int64_t>{5 * 10 * 4, 5 * 4}));
-  }
-}
-
-// The gradients of the last step stay the same tensors: views of buckets.
-TEST(ChainCosts, LeaveTheModelItsGradientsAndTheRandomNumbersAlone) {
-  TrainOptions options = toy_by(Parallel::kDdp);
-  options.model = "resnet18-cifar";
-  const auto replica = replica_of(options, {.image = {3, 32, 32}, .classes = 5});
-  const Batch batch = testing::random_batch({4, 3, 32, 32});
-  replica->set_training(true);
-  replica->backward(batch, {}, 0);
-  std::vector<torch::Tensor> state, values;
-  for (const auto& item : replica->state()) state.push_back(item.value().detach().clone());
-  const auto gradients = gradients_of(*replica);
-  for (const torch::Tensor& gradient : gradients) values.push_back(gradient.clone());
-  torch::manual_seed(7);
-  const torch::Tensor expected = at::rand({5});
-  torch::manual_seed(7);
-  EXPECT_FALSE(replica->chain_costs(batch.input()).empty());
-  EXPECT_TRUE(at::rand({5}).equal(expected));
-  auto next = state.begin();
-  for (const auto& item : replica->state()) EXPECT_TRUE(item.value().equal(*next++)) << item.key();
-  const auto after = gradients_of(*replica);
-  for (std::size_t i = 0; i < after.size(); ++i) {
-    EXPECT_TRUE(after[i].is_same(gradients[i]));
-    EXPECT_TRUE(after[i].equal(values[i]));
-  }
-}
-
-std::vector<std::int64_t> activations_of(Replica& replica, const torch::Tensor& images) {
-  std::vector<std::int64_t> bytes;
-  for (const LayerCosts& layer : replica.chain_costs(images))
-    bytes.push_back(layer.activation_bytes);
-  return bytes;
-}
-
-// In training a batch norm keeps its statistics for backward, in evaluation it does not.
-TEST(ChainCosts, AreMeasuredInTheModesOfTraining) {
-  TrainOptions options = toy_by(Parallel::kSerial);
-  options.model = "resnet18-cifar";
-  const Task task{.image = {3, 32, 32}, .classes = 5};
-  const auto replica = replica_of(options, task);
-  const Batch batch = testing::random_batch({4, 3, 32, 32});
-  const torch::Tensor& images = batch.input();
-  replica->set_training(true);
-  const auto training = activations_of(*replica, images);
-  replica->set_training(false);
-  const torch::Tensor scores = replica->scores(batch);
-  EXPECT_EQ(activations_of(*replica, images), training);
-  EXPECT_TRUE(replica->scores(batch).equal(scores)) << "it is in evaluation again";
-  options.freeze = {"bn1.*"};
-  EXPECT_NE(activations_of(*replica_of(options, task), images), training);
-}
-
-// The types of a step: the layers behind the first take bfloat16 and give it.
-TEST(ChainCosts, AreOfTheOptionsPrecision) {
-  TrainOptions options = toy_by(Parallel::kSerial);
-  options.precision = Precision::kBf16Mixed;
-  const auto replica = replica_of(options, kToyTask);
-  const auto chain = replica->chain_costs(testing::random_batch({8, 10}).input());
-  EXPECT_EQ(chain.at(1).output_bytes, 8 * 10 * 2);
-  EXPECT_EQ(chain.at(1).parameter_bytes.front(), 10 * 10 * 4) << "the weights are float";
-}
-
-TEST(ChainCosts, HaveNoGradientsOfFrozenLayers) {
-  TrainOptions options = toy_by(Parallel::kSerial);
-  options.freeze = {"net1.*"};
-  const auto replica = replica_of(options, kToyTask);
-  const auto chain = replica->chain_costs(testing::random_batch({8, 10}).input());
-  EXPECT_EQ(chain.at(1).backward, 0);
-  EXPECT_EQ(chain.at(2).backward, 0) << "nothing before it is trained";
-  EXPECT_GT(chain.at(3).backward_weight, 0);
 }
 
 // The net computes, and its chain is a function around it.
@@ -257,6 +151,122 @@ TEST(ChainCosts, OfANetThatIsNoChainAreOneLayers) {
   EXPECT_EQ(chain[0].name, "net");
   EXPECT_GT(chain[0].backward_weight, 0);
   EXPECT_EQ(chain[0].parameter_bytes, std::vector<std::int64_t>{40});
+}
+
+RankProfile profile_while(const nn::NamedTensors& state, const std::function<void()>& step) {
+  SpanRecorder::set_graph(OperatorRecorder::graph());
+  SpanRecorder::take();
+  const OperatorRecorder recorder(state, std::nullopt);
+  SpanRecorder::start();
+  {
+    const SpanScope whole(Activity::kStep, "step");
+    step();
+  }
+  SpanRecorder::stop();
+  return profile_of(SpanRecorder::take());
+}
+
+void forward_and_backward(const std::function<torch::Tensor()>& forward) {
+  torch::Tensor loss;
+  {
+    const SpanScope span(Activity::kForward, "forward");
+    loss = forward().sum();
+  }
+  const SpanScope span(Activity::kBackward, "backward");
+  loss.backward();
+}
+
+const LayerProfile* find_layer(const RankProfile& profile, const std::string& name) {
+  const auto found = std::ranges::find(profile.layers, name, &LayerProfile::name);
+  return found == profile.layers.end() ? nullptr : &*found;
+}
+
+// torchvision publishes 1.814 billion multiplications and additions.
+TEST(OperatorRecorder, CountsTheOperationsOfResNet18) {
+  const torch::NoGradGuard no_grad;
+  nn::Model model = nn::make_model("resnet18", 1000);
+  model->eval();
+  const auto profile = profile_while(nn::named_state(*model), [&] {
+    const SpanScope span(Activity::kForward, "forward");
+    model(torch::zeros({1, 3, 224, 224}));
+  });
+  EXPECT_EQ(profile.flops, 2.0 * 1'814'073'344);
+}
+
+// Images need no gradient, so the first layer makes two products and the second three.
+TEST(OperatorRecorder, CountsTheProductsThatBackwardMakes) {
+  nn::Model model = nn::make_model("toy", 5);
+  const auto profile = profile_while(nn::named_state(*model), [&] {
+    forward_and_backward([&] { return model(torch::ones({8, 10})); });
+  });
+  EXPECT_EQ(profile.flops, 2 * (2.0 * 8 * 10 * 10) + 3 * (2.0 * 8 * 10 * 5));
+}
+
+// A net of LibTorch's own modules, without a chain of ours.
+TEST(OperatorRecorder, FindsTheLayersOfAnyNet) {
+  torch::nn::Sequential net(torch::nn::Conv2d(3, 8, 3), torch::nn::BatchNorm2d(8),
+      torch::nn::Flatten(), torch::nn::Linear(torch::nn::LinearOptions(8 * 36, 4)));
+  const auto profile = profile_while(nn::named_state(*net), [&] {
+    forward_and_backward([&] { return net->forward(torch::ones({2, 3, 8, 8})); });
+  });
+  for (const char* name : {"0", "1", "3"}) {
+    const LayerProfile* const layer = find_layer(profile, name);
+    ASSERT_NE(layer, nullptr) << name;
+    EXPECT_GT(layer->forward, 0) << name;
+    EXPECT_GT(layer->backward, 0) << name;
+  }
+  EXPECT_EQ(find_layer(profile, "2"), nullptr) << "it has no parameters to be known by";
+}
+
+TEST(OperatorRecorder, RecordsNothingOnceItIsGone) {
+  profile_while(nn::NamedTensors(), [] {});
+  SpanRecorder::start();
+  torch::ones({2}).add(1);
+  SpanRecorder::stop();
+  EXPECT_TRUE(SpanRecorder::take().empty());
+}
+
+TEST(Flops, OfConvolutionsFollowTheirPixels) {
+  const OperatorShapes same{.tensors = {{2, 3, 8, 8}, {4, 3, 3, 3}, {4}}, .padding = {1, 1}};
+  EXPECT_EQ(forward_flops("aten::conv2d", same), 2.0 * (2 * 8 * 8) * (4 * 3 * 3 * 3));
+  OperatorShapes halved = same;
+  halved.stride = {2};
+  EXPECT_EQ(forward_flops("aten::conv2d", halved), 2.0 * (2 * 4 * 4) * (4 * 3 * 3 * 3));
+  OperatorShapes wide = same;
+  wide.padding = {0};
+  wide.dilation = {2, 3};  // reaches of 5 and 7
+  EXPECT_EQ(forward_flops("aten::conv2d", wide), 2.0 * (2 * 4 * 2) * (4 * 3 * 3 * 3));
+}
+
+TEST(Flops, OfGroupsAreThoseOfTheirChannels) {
+  const OperatorShapes groups{.tensors = {{2, 4, 8, 8}, {4, 1, 3, 3}}, .is_padding_same = true};
+  EXPECT_EQ(forward_flops("aten::conv2d", groups), 2.0 * (2 * 8 * 8) * (4 * 1 * 3 * 3));
+}
+
+TEST(Flops, OfAConvolutionWithoutBatchOrInOneDimension) {
+  EXPECT_EQ(forward_flops("aten::conv2d", {.tensors = {{3, 8, 8}, {4, 3, 1, 1}}}), 2.0 * 64 * 12);
+  EXPECT_EQ(forward_flops("aten::conv1d", {.tensors = {{5, 3, 8}, {4, 3, 3}}}), 2.0 * 30 * 36);
+}
+
+TEST(Flops, OfProductsCountMultiplicationsAndAdditions) {
+  EXPECT_EQ(forward_flops("aten::linear", {.tensors = {{128, 6272}, {64, 6272}, {64}}}),
+      2.0 * 128 * 6272 * 64);
+  EXPECT_EQ(forward_flops("aten::linear", {.tensors = {{2, 5, 7}, {3, 7}}}), 2.0 * 2 * 5 * 7 * 3);
+  EXPECT_EQ(forward_flops("aten::mm", {.tensors = {{2, 3}, {3, 5}}}), 2.0 * 2 * 3 * 5);
+  EXPECT_EQ(forward_flops("aten::addmm", {.tensors = {{5}, {2, 3}, {3, 5}}}), 2.0 * 2 * 3 * 5);
+  EXPECT_EQ(forward_flops("aten::matmul", {.tensors = {{2, 3}, {4, 3, 5}}}), 2.0 * 4 * 2 * 3 * 5);
+}
+
+TEST(Flops, OfAttentionAreThoseOfItsTwoProducts) {
+  EXPECT_EQ(forward_flops("aten::scaled_dot_product_attention",
+                {.tensors = {{2, 4, 6, 8}, {2, 4, 10, 8}, {2, 4, 10, 16}}}),
+      2.0 * (2 * 4 * 6 * 10) * (8 + 16));
+}
+
+TEST(Flops, OfOtherOperatorsAreNotCounted) {
+  EXPECT_EQ(forward_flops("aten::relu", {.tensors = {{2, 3}, {3, 5}}}), 0);
+  EXPECT_EQ(forward_flops("aten::linear", {.tensors = {{2, 3}}}), 0);
+  EXPECT_EQ(forward_flops("aten::conv2d", {.tensors = {{1, 3, 2, 2}, {4, 3, 3, 3}}}), 0);
 }
 
 }  // namespace

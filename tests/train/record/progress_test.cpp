@@ -65,7 +65,7 @@ std::optional<double> left(const TrainLimits& limits, std::int64_t val_interval 
   // Within the second epoch of ten steps, of which four are left.
   const EpochBegin begin{
       .epoch = 2, .steps_made = 16, .steps_left = 4, .steps_an_epoch = 10, .seconds = 30};
-  return seconds_left(two_steps_a_second(), 4, rest_of_run(limits, begin, val_interval));
+  return two_steps_a_second().seconds_left(4, rest_of_run(limits, begin, val_interval));
 }
 
 TEST(Progress, TimeThatIsLeftEndsWithTheFirstLimit) {
@@ -77,7 +77,7 @@ TEST(Progress, TimeThatIsLeftEndsWithTheFirstLimit) {
   EXPECT_NEAR(*left({.epochs = 4, .seconds = 35}), 5, 1e-9);
   EXPECT_NEAR(*left({.epochs = 2, .seconds = 300}), 2, 1e-9);
   EXPECT_NEAR(*left({.seconds = 75}), 45, 1e-9);
-  EXPECT_FALSE(seconds_left(Eta(), 4, {.steps = 10, .seconds = 5}));
+  EXPECT_FALSE(Eta().seconds_left(4, {.steps = 10, .seconds = 5})) << "no step was taken yet";
 }
 
 TEST(Progress, EvaluationsThatAreLeftAreThoseOfEpochsToCome) {
@@ -88,21 +88,19 @@ TEST(Progress, EvaluationsThatAreLeftAreThoseOfEpochsToCome) {
   EXPECT_EQ(rest_of_run({.epochs = 4}, begin, -1).evaluations, 0);
 }
 
-TEST(Eta, KnowsNothingBeforeTheFirstStep) { EXPECT_FALSE(Eta().seconds_left(10, 0)); }
-
 TEST(Eta, EvenStepsGiveTheirTime) {
   Eta eta;
   eta.add_steps(10, 1.0);
   eta.add_steps(100, 10.0);
   eta.add_evaluation(2);
-  EXPECT_NEAR(*eta.seconds_left(50, 3), 5 + 6, 1e-9);
+  EXPECT_NEAR(*eta.seconds_left(50, {.evaluations = 3}), 5 + 6, 1e-9);
 }
 
 TEST(Eta, FollowsTheRecentSteps) {
   Eta eta;
   eta.add_steps(10, 100);
   eta.add_steps(2000, 2000 * 0.1);
-  EXPECT_NEAR(*eta.seconds_left(100, 0), 10, 0.5);
+  EXPECT_NEAR(*eta.seconds_left(100, {}), 10, 0.5);
 }
 
 TEST(WaitingNotice, L2TellsAgainAndAgainWhatTakesLong) {

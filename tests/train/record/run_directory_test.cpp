@@ -136,90 +136,87 @@ TEST(RunDirectory, AFileInItsPlaceIsRefused) {
   EXPECT_THROW(make_run_directory(folder.str() + "/file/below"), std::system_error);
 }
 
-TEST(RunRecorder, FilesAreThereFromTheStartAndAtTheEnd) {
-  const testing::TemporaryFolder folder;
-  TrainOptions options;
-  options.output = folder.str() + "/run";
-  options.tensorboard = true;
-  RunRecorder recorder(options, {"lockstep", "train", "--model", "a b"}, "{}");
+class RunRecorderTest : public ::testing::Test {
+ protected:
+  RunRecorderTest() { options_.output = folder_.file("run"); }
+  RunRecorder recorder() const { return {options_, {"lockstep"}, "{}"}; }
+  std::string text_of(const std::string& name) const {
+    return contents(options_.output + "/" + name);
+  }
+
+  testing::TemporaryFolder folder_;
+  TrainOptions options_;
+};
+
+TEST_F(RunRecorderTest, FilesAreThereFromTheStartAndAtTheEnd) {
+  options_.tensorboard = true;
+  RunRecorder recorder(options_, {"lockstep", "train", "--model", "a b"}, "{}");
   EXPECT_TRUE(std::filesystem::exists(recorder.file("tensorboard")));
   recorder.append({.split = "train"});
-  EXPECT_EQ(contents(options.output + "/config.toml"), config_toml(options));
-  EXPECT_EQ(contents(options.output + "/command.txt"), "lockstep train --model 'a b'\n");
-  EXPECT_EQ(contents(options.output + "/env.json"), "{}\n");
-  EXPECT_THAT(contents(options.output + "/metrics.jsonl"), ::testing::EndsWith("}\n"));
-  EXPECT_FALSE(std::filesystem::exists(options.output + "/summary.json"));
+  EXPECT_EQ(text_of("config.toml"), config_toml(options_));
+  EXPECT_EQ(text_of("command.txt"), "lockstep train --model 'a b'\n");
+  EXPECT_EQ(text_of("env.json"), "{}\n");
+  EXPECT_THAT(text_of("metrics.jsonl"), ::testing::EndsWith("}\n"));
+  EXPECT_FALSE(std::filesystem::exists(options_.output + "/summary.json"));
   recorder.finish({});
-  EXPECT_EQ(contents(options.output + "/summary.json"), to_json({}) + "\n");
+  EXPECT_EQ(text_of("summary.json"), to_json({}) + "\n");
 }
 
-TEST(RunRecorder, FollowsNoLinks) {
-  const testing::TemporaryFolder folder;
-  TrainOptions options;
-  options.output = folder.file("run");
-  options.resume.kind = Resume::kAuto;
-  write(folder.file("precious"), "precious");
+TEST_F(RunRecorderTest, FollowsNoLinks) {
+  options_.resume.kind = Resume::kAuto;
+  write(folder_.file("precious"), "precious");
   for (const char* name : {"config.toml", ".config.toml.new", "summary.json"}) {
-    std::filesystem::create_directories(options.output);
-    std::filesystem::create_symlink(folder.file("precious"), options.output + "/" + name);
+    std::filesystem::create_directories(options_.output);
+    std::filesystem::create_symlink(folder_.file("precious"), options_.output + "/" + name);
   }
-  RunRecorder(options, {"lockstep"}, "{}").finish({});
-  EXPECT_FALSE(std::filesystem::is_symlink(options.output + "/config.toml"));
-  EXPECT_EQ(contents(folder.file("precious")), "precious");
-  std::filesystem::remove(options.output + "/metrics.jsonl");
-  std::filesystem::create_symlink(folder.file("precious"), options.output + "/metrics.jsonl");
-  EXPECT_THAT(testing::message_of<DataError>([&] { RunRecorder(options, {"lockstep"}, "{}"); }),
+  recorder().finish({});
+  EXPECT_FALSE(std::filesystem::is_symlink(options_.output + "/config.toml"));
+  EXPECT_EQ(contents(folder_.file("precious")), "precious");
+  std::filesystem::remove(options_.output + "/metrics.jsonl");
+  std::filesystem::create_symlink(folder_.file("precious"), options_.output + "/metrics.jsonl");
+  EXPECT_THAT(testing::message_of<DataError>([&] { recorder(); }),
       ::testing::HasSubstr("metrics.jsonl: is a link"));
-  EXPECT_EQ(contents(folder.file("precious")), "precious");
+  EXPECT_EQ(contents(folder_.file("precious")), "precious");
 }
 
-TEST(RunRecorder, GoesOnInTheFilesOfTheStartBefore) {
-  const testing::TemporaryFolder folder;
-  TrainOptions options;
-  options.output = folder.str() + "/run";
+TEST_F(RunRecorderTest, GoesOnInTheFilesOfTheStartBefore) {
   {
-    RunRecorder first(options, {"lockstep"}, "{}");
+    RunRecorder first = recorder();
     EXPECT_EQ(first.restarts(), 0);
     first.append({.step = 1, .split = "train"});
   }
-  options.resume.kind = Resume::kAuto;
+  options_.resume.kind = Resume::kAuto;
   for (int start = 1; start < 3; ++start) {
-    RunRecorder later(options, {"lockstep"}, "{}");
+    RunRecorder later = recorder();
     EXPECT_EQ(later.restarts(), start);
     later.append({.step = 1 + start, .split = "train"});
   }
-  const std::string text = contents(options.output + "/metrics.jsonl");
+  const std::string text = text_of("metrics.jsonl");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
   EXPECT_THAT(text, ::testing::HasSubstr("\"restart\":0,\"epoch\":0,\"step\":1,"));
   EXPECT_THAT(text, ::testing::HasSubstr("\"restart\":2,\"epoch\":0,\"step\":3,"));
 }
 
 // Of a rank that died before it wrote them.
-TEST(RunRecorder, AppendsWhatTheStartBeforeHasNotWritten) {
-  const testing::TemporaryFolder folder;
-  TrainOptions options;
-  options.output = folder.str() + "/run";
-  { RunRecorder(options, {"lockstep"}, "{}").append({.step = 4, .split = "train"}); }
-  options.resume.kind = Resume::kAuto;
-  RunRecorder later(options, {"lockstep"}, "{}");
+TEST_F(RunRecorderTest, AppendsWhatTheStartBeforeHasNotWritten) {
+  recorder().append({.step = 4, .split = "train"});
+  options_.resume.kind = Resume::kAuto;
+  RunRecorder later = recorder();
   later.append_missing(
       {{.step = 4, .split = "train"}, {.step = 4, .split = "val"}, {.step = 8, .split = "train"}});
-  const std::string text = contents(options.output + "/metrics.jsonl");
+  const std::string text = text_of("metrics.jsonl");
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3);
   EXPECT_THAT(text, ::testing::HasSubstr("\"restart\":1,\"epoch\":0,\"step\":4,\"split\":\"val\""));
   EXPECT_THAT(
       text, ::testing::HasSubstr("\"restart\":1,\"epoch\":0,\"step\":8,\"split\":\"train\""));
 }
 
-TEST(RunRecorder, HalfALineOfTheStartBeforeSpoilsNone) {
-  const testing::TemporaryFolder folder;
-  TrainOptions options;
-  options.output = folder.str() + "/run";
-  { RunRecorder(options, {"lockstep"}, "{}").append({.step = 1, .split = "train"}); }
-  const std::string path = options.output + "/metrics.jsonl";
+TEST_F(RunRecorderTest, HalfALineOfTheStartBeforeSpoilsNone) {
+  recorder().append({.step = 1, .split = "train"});
+  const std::string path = options_.output + "/metrics.jsonl";
   std::ofstream(path, std::ios::app) << "{\"v\":1,\"resta";
-  options.resume.kind = Resume::kAuto;
-  RunRecorder later(options, {"lockstep"}, "{}");
+  options_.resume.kind = Resume::kAuto;
+  RunRecorder later = recorder();
   EXPECT_EQ(later.restarts(), 1);
   later.append({.step = 2, .split = "train"});
   EXPECT_THAT(contents(path), ::testing::HasSubstr("\"resta\n{\"v\":1,"));

@@ -63,6 +63,8 @@ TEST(Layout, DpIsOneProcess) {
   EXPECT_EQ(plan_layout(options, 1).replicas, 3);
   EXPECT_EQ(plan_layout(options, 1).places, 3);
   EXPECT_THAT(layout_refusal(options, 2), HasSubstr("works in one process"));
+  options.parallel = Parallel::kSerial;
+  EXPECT_THAT(layout_refusal(options, 1), HasSubstr("--places is 3"));
 }
 
 TEST(Layout, APipelineTakesRanksOrPlaces) {
@@ -119,24 +121,6 @@ TEST(Layout, FewerPlacesThanStagesIsRefused) {
       HasSubstr("fewer places than stages"));
   TrainOptions options = staged(Parallel::kPp, 5, ScheduleKind::kInterleaved, 8);
   EXPECT_THAT(layout_refusal(options, 2), HasSubstr("multiple of the places"));
-}
-
-TEST(Layout, FlagsThatMeanNothingForTheWayAreRefused) {
-  TrainOptions options = way(Parallel::kDdp);
-  options.pipeline.stages = 2;
-  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--stages and --stages-per-place cut a model"));
-  options = way(Parallel::kMp);
-  options.pipeline.chunks = 4;
-  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--chunks and --schedule are for"));
-  options = way(Parallel::kDdp);
-  options.pipeline.checkpoint = Checkpoint::kAlways;
-  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--checkpoint"));
-  options = way(Parallel::kMp);
-  options.optimizer.sharded = true;
-  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--shard-optimizer"));
-  options = way(Parallel::kSerial);
-  options.places = 2;
-  EXPECT_THAT(layout_refusal(options, 1), HasSubstr("--places is 2"));
 }
 
 TEST(Layout, HasNoMoreChunksThanSamples) {

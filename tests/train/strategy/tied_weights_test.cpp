@@ -24,7 +24,7 @@
 #include "lockstep/nn/models/plugin_library.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/snapshot/optimizer_state.h"
-#include "lockstep/train/strategy/replica_kinds.h"
+#include "lockstep/train/strategy/replica.h"
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/train/agreement.h"
+#include "lockstep/train/graceful_stop.h"
 
 #include <array>
 #include <chrono>
@@ -10,7 +10,6 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/exit_code.h"
 #include "lockstep/core/stopwatch.h"
-#include "lockstep/train/graceful_stop.h"
 
 namespace lockstep {
 namespace {
