@@ -96,6 +96,9 @@ class JsonReader {
     value = fields_.count_if(key);
   }
   void operator()(const char* key, std::vector<double>& values) { values = fields_.numbers(key); }
+  void operator()(const char* key, std::vector<std::string>& values) {
+    values = fields_.texts(key);
+  }
   /// A whole number of at least `least`.
   void operator()(const char* key, std::integral auto& value, int least = 0) {
     using Whole = std::remove_reference_t<decltype(value)>;
