@@ -49,13 +49,6 @@ std::string text_of(const std::exception_ptr& failure, int& code) {
   }
 }
 
-// A std::system_error says the reason behind the text by itself.
-std::string without_reason(std::string text, const std::error_code& code) {
-  const std::string reason = ": " + code.message();
-  if (text.ends_with(reason)) text.resize(text.size() - reason.size());
-  return text;
-}
-
 }  // namespace
 
 void PartCopy::begin(const SnapshotPart& part) {
