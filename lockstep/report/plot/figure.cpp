@@ -11,7 +11,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/report/plot/layout.h"
 #include "lockstep/report/plot/svg.h"
-#include "lockstep/report/plot/text_width.h"
 #include "lockstep/report/plot/ticks.h"
 
 namespace lockstep::plot {

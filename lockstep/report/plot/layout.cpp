@@ -8,7 +8,6 @@
 #include <set>
 #include <string>
 
-#include "lockstep/report/plot/text_width.h"
 #include "lockstep/report/plot/ticks.h"
 
 namespace lockstep::plot {
