@@ -9,14 +9,12 @@
 #include <exception>
 #include <iterator>
 #include <mutex>
-#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <torch/types.h>
 
 #include "lockstep/core/error.h"

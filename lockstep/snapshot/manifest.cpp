@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <unordered_set>
 #include <vector>
 

@@ -1,11 +1,9 @@
 #include "lockstep/snapshot/snapshot_folder.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <random>
 #include <system_error>
-#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"

@@ -6,7 +6,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include <ATen/ops/empty.h>

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <signal.h>
 #include <system_error>
 

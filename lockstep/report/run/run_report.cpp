@@ -1,8 +1,6 @@
 #include "lockstep/report/run/run_report.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
