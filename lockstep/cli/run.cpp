@@ -1,5 +1,3 @@
-#include "lockstep/cli/run.h"
-
 #include <functional>
 #include <iostream>
 #include <map>
