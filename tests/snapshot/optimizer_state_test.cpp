@@ -100,9 +100,7 @@ TEST_P(EveryOptimizer, GoesOnBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Kinds, EveryOptimizer, ::testing::ValuesIn(kinds()),
     [](const auto& of) { return of.param.name; });
 
-struct Adam {
-  SmallNet net;
-  torch::optim::Adam optimizer{net->parameters(), torch::optim::AdamOptions(0.01)};
+struct Adam : testing::SmallTraining {
   nn::NamedTensors named = nn::named_state(*net);
 };
 

@@ -290,11 +290,6 @@ TEST(Snapshot, ARankTakesOnlyTheShareThatItOwns) {
 
 // Who has the folder of a Snapshot.
 
-struct OwnedTraining {
-  SmallNet net;
-  torch::optim::SGD optimizer{net->parameters(), torch::optim::SGDOptions(0.01)};
-};
-
 // What a save leaves that has not ended.
 fs::path begin_a_save(const fs::path& run) {
   const fs::path aside = run / "snapshots" / ".step-00000002.abc123";
@@ -305,7 +300,7 @@ fs::path begin_a_save(const fs::path& run) {
 TEST(Snapshot, ASecondRunInItsFolderIsRefusedOnAllRanks) {
   const TemporaryFolder run;
   const fs::path aside = begin_a_save(run.path());
-  OwnedTraining training;
+  Training training;
   {
     Start first(run.path(), training);
     EXPECT_FALSE(fs::exists(aside)) << "it was nobody's";
@@ -323,7 +318,7 @@ TEST(Snapshot, ASecondRunInItsFolderIsRefusedOnAllRanks) {
 
 TEST(Snapshot, TheDeadGiveItsFolderFree) {
   const TemporaryFolder run;
-  OwnedTraining training;
+  Training training;
   const pid_t child = ::fork();
   if (child == 0) {
     Start killed(run.path(), training);
@@ -338,7 +333,7 @@ TEST(Snapshot, TheDeadGiveItsFolderFree) {
 
 // In /sys not even root makes a file.
 TEST(Snapshot, AFolderThatMayOnlyBeReadIsRead) {
-  OwnedTraining training;
+  Training training;
   EXPECT_EQ(Start("/sys/kernel", training).from.step, 0);
 }
 
