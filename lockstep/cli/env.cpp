@@ -125,7 +125,7 @@ std::string as_launcher(const cluster::Surroundings& here) {
       place->master_address.empty() ? "not known" : place->master_address, in_job(place->job));
 }
 
-// What is refused is what its user needs to see.
+// The user needs to see why a scheduler's variables are refused.
 template <typename Say>
 std::string or_refusal(const Say& say, const cluster::Surroundings& here) {
   try {

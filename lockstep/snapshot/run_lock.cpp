@@ -101,7 +101,7 @@ std::string owner_text(const std::optional<Owner>& owner) {
       "; wait for its end, stop it, or name another folder"));
 }
 
-// One that has just taken the lock writes its name next.
+// A process that has just taken the lock writes its record next.
 std::optional<Owner> awaited_owner(const FileDescriptor& file) {
   std::optional<Owner> owner = owner_in(file);
   for (int look = 0; look < 50 && !owner; ++look, owner = owner_in(file))
@@ -123,7 +123,7 @@ void check_is_free(const OpenDirectory& opened, const std::string& name,
       opened.path_of(name));
 }
 
-// Says once for what it waits.
+// Tells the user once what it is waiting for.
 LockedFile awaited(
     const OpenDirectory& folder, const std::string& name, std::chrono::milliseconds patience) {
   constexpr std::chrono::milliseconds kBetweenTries(100), kUnsaid(1000);

@@ -63,7 +63,7 @@ SnapshotChoice chosen_by_root(
   do_on_root([&] { choice = choose(); }, world);
   const json own{{"path", choice.path.string()}, {"refused", choice.refused},
       {"manifest", choice.path.empty() ? "" : to_json(choice.manifest)}};
-  // Paths of the command are UTF-8; what else is not comes back changed.
+  // The command's paths are UTF-8; any other path comes back changed.
   const auto text = own.dump(-1, ' ', false, json::error_handler_t::replace);
   const json agreed = json::parse(broadcast_text(text, 0, world));
   choice = {.path = agreed.at("path").get<std::string>(), .manifest = {}, .refused = {}};

@@ -140,7 +140,7 @@ void SnapshotSaver::stop_waiting() {
     hosts.group().abort(concat("rank ", world_.rank(), " waits no longer for files of a snapshot"));
 }
 
-// Nobody will ask any more.
+// For the destructor, after which nobody can call take_warnings().
 void SnapshotSaver::say_how_it_ended() {
   end_job();
   if (failure_) {
@@ -167,7 +167,7 @@ void SnapshotSaver::save(std::int64_t step, const SnapshotPart& part) {
   stall_seconds_ = watch.seconds();
 }
 
-// What keeps it from beginning must reach the other ranks, which wait for its files.
+// A failure to start the thread must reach the other ranks, which wait for its files.
 void SnapshotSaver::begin_thread() {
   try {
     job_ = std::async(std::launch::async, [this] {

@@ -48,8 +48,8 @@ std::vector<fs::path> event_files(const std::vector<RunReport>& runs, const fs::
   return files;
 }
 
-// Lines say nothing of how many samples an interval had; a summary that is not of an earlier stop
-// has the exact means.
+// Metric lines do not record the number of samples of an interval. A summary has the exact means,
+// unless it was written at an earlier stop.
 void take_exact_losses(const RunFolder& folder, RunHistory& history) {
   if (!folder.summary) return;
   for (EpochHistory& epoch : history.epochs) {
