@@ -1,7 +1,6 @@
 #include "lockstep/cli/env.h"
 
 #include <algorithm>
-#include <climits>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -42,20 +41,6 @@ std::string trimmed(const std::string& text) {
   const auto first = text.find_first_not_of(" \t\r");
   if (first == std::string::npos) return "";
   return text.substr(first, text.find_last_not_of(" \t\r") - first + 1);
-}
-
-// The last field keeps its commas: it is a name.
-std::vector<std::string> csv_fields(const std::string& line, std::size_t most) {
-  std::vector<std::string> fields;
-  std::size_t start = 0;
-  while (fields.size() + 1 < most) {
-    const auto comma = line.find(',', start);
-    if (comma == std::string::npos) break;
-    fields.push_back(trimmed(line.substr(start, comma - start)));
-    start = comma + 1;
-  }
-  fields.push_back(trimmed(line.substr(start)));
-  return fields;
 }
 
 // A terminal's underline stands around the column names, even in a pipe.
@@ -140,7 +125,7 @@ std::string as_launcher(const cluster::Surroundings& here) {
       place->master_address.empty() ? "not known" : place->master_address, in_job(place->job));
 }
 
-// What is refused is what its user needs to see.
+// The user needs to see why a scheduler's variables are refused.
 template <typename Say>
 std::string or_refusal(const Say& say, const cluster::Surroundings& here) {
   try {
@@ -152,12 +137,7 @@ std::string or_refusal(const Say& say, const cluster::Surroundings& here) {
 
 namespace fs = std::filesystem;
 
-std::string read_line(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
+std::string read_line(const fs::path& path) { return split(text_in(path), '\n').front(); }
 
 /// Lists the entries of a folder whose names begin so.
 std::vector<std::string> entries(const fs::path& folder, const std::string& start = "") {
@@ -340,11 +320,13 @@ Facts parse_gpu_query(const std::string& text) {
   Facts gpus = Facts::array();
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
-    const auto fields = csv_fields(line, 5);
+    std::vector<std::string> fields = split(line, ',');
+    for (std::string& field : fields) field = trimmed(field);
     const auto index = parse_number<int>(fields[0]);
-    if (fields.size() != 5 || !index) continue;
+    if (fields.size() < 5 || !index) continue;
     const auto mebibytes = parse_number<int>(fields[3]);  // [N/A] where memory is shared
-    gpus.push_back({{"index", *index}, {"name", fields[4]},
+    // The name, which comes last, may have commas.
+    gpus.push_back({{"index", *index}, {"name", joined({fields.begin() + 4, fields.end()})},
         {"memory_bytes", mebibytes ? Facts(*mebibytes * 1048576.0) : Facts(nullptr)},
         {"uuid", fields[1]}, {"driver", fields[2]}});
   }

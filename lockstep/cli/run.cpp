@@ -1,6 +1,3 @@
-#include "lockstep/cli/run.h"
-
-#include <algorithm>
 #include <functional>
 #include <iostream>
 #include <map>

@@ -52,6 +52,9 @@ class JsonWriter {
   void operator()(const char* key, const auto& value, int = 0) { json_[key] = json_of(value); }
   void number(const char* key, double value) { json_[key] = value; }
   void number_or_nan(const char* key, double value) { json_[key] = value; }
+  void text_or_null(const char* key, const std::string& text) {
+    json_[key] = text.empty() ? Json() : Json(text);
+  }
   void count(const char* key, std::int64_t value) { json_[key] = value; }
   void milliseconds(const char* key, double seconds) { json_[key] = 1e3 * seconds; }
   void texts(const char* key, const auto& pairs) {
@@ -91,11 +94,18 @@ class JsonReader {
   void number(const char* key, double& value) { value = fields_.number(key); }
   /// NaN, which files have as null.
   void number_or_nan(const char* key, double& value) { value = fields_.number_or_nan(key); }
+  /// Empty for null and a missing field.
+  void text_or_null(const char* key, std::string& text) {
+    text = fields_.text_if(key).value_or("");
+  }
   void operator()(const char* key, std::optional<double>& value) { value = fields_.number_if(key); }
   void operator()(const char* key, std::optional<std::int64_t>& value) {
     value = fields_.count_if(key);
   }
   void operator()(const char* key, std::vector<double>& values) { values = fields_.numbers(key); }
+  void operator()(const char* key, std::vector<std::string>& values) {
+    values = fields_.texts(key);
+  }
   /// A whole number of at least `least`.
   void operator()(const char* key, std::integral auto& value, int least = 0) {
     using Whole = std::remove_reference_t<decltype(value)>;

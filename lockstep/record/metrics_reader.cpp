@@ -7,7 +7,6 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <tuple>
 
 #include "lockstep/core/error.h"
@@ -15,135 +14,50 @@
 #include "lockstep/core/text.h"
 #include "lockstep/formats/byte_stream.h"
 #include "lockstep/formats/input_file.h"
+#include "lockstep/formats/json_fields.h"
 
 namespace lockstep {
 namespace {
 
-using nlohmann::json;
-
 constexpr std::size_t kLongestLine = 1 << 16;
-constexpr int kDeepest = 16;  // of values under keys that this version does not know
 constexpr std::int64_t kMetricsVersion = 1;
 
-const char* kind_of(const json& value) {
-  if (value.is_object()) return "an object";
-  if (value.is_array()) return "a list";
-  if (value.is_string()) return "a text";
-  if (value.is_boolean()) return "a truth value";
-  return value.is_null() ? "null" : "a number";
+MetricLine metric_line(const JsonFields& fields) {
+  if (fields.count("v") != kMetricsVersion)
+    fields.refuse("v", concat("be ", kMetricsVersion,
+                           ", the version that this program reads; a newer one may read both"));
+  MetricLine line;
+  MetricRecord& record = line.record;
+  record.epoch = fields.count("epoch");
+  record.rank = fields.small_count("rank");
+  record.restart = fields.small_count("restart");
+  record.step = fields.count("step");
+  record.split = fields.text("split");
+  record.elapsed = fields.number_if("elapsed").value_or(0);
+  std::vector<std::string> nonfinite;
+  if (fields.has("nonfinite")) nonfinite = fields.texts("nonfinite");
+  const auto number = [&](const char* name) {
+    if (std::ranges::find(nonfinite, name) == nonfinite.end()) return fields.number_if(name);
+    if (fields.has(name)) fields.refuse(name, "be null, as it is listed in nonfinite");
+    return std::optional(std::numeric_limits<double>::quiet_NaN());
+  };
+  for (const ScoreName& score : kScores) record.scores.*score.value = number(score.name);
+  for (const RateName& rate : kRates) record.*rate.value = number(rate.name);
+  if (const auto time = fields.text_if("time")) {
+    line.unix_seconds = parse_utc(*time);
+    if (!line.unix_seconds) fields.refuse("time", concat("be like ", utc_now()));
+  }
+  return line;
 }
 
-/// A reader of one line, an object.
-class LineReader {
- public:
-  explicit LineReader(const std::string& where) : where_(where) {}
-
-  /// Returns nothing if it is not JSON.
-  std::optional<MetricLine> read(std::string_view text) {
-    std::set<std::string> keys;
-    object_ = json::parse(
-        text,
-        [&](int depth, json::parse_event_t event, const json& parsed) {
-          const bool is_start = event == json::parse_event_t::object_start ||
-                                event == json::parse_event_t::array_start;
-          if (is_start && depth >= kDeepest) refuse("more than ", kDeepest, " levels deep");
-          if (event == json::parse_event_t::key && depth == 1 &&
-              !keys.insert(parsed.get<std::string>()).second)
-            refuse("the key ", printable(parsed.get<std::string>()), " comes twice");
-          return true;
-        },
-        /*allow_exceptions=*/false);
-    if (object_.is_discarded()) return std::nullopt;
-    if (!object_.is_object()) refuse(kind_of(object_), ", not an object");
-    return line();
-  }
-
- private:
-  MetricLine line() const {
-    const json* const version = find("v");
-    if (version != nullptr && version->is_number_unsigned() && *version != kMetricsVersion)
-      refuse("v is ", *version, "; this program reads ", kMetricsVersion,
-          ", a newer one may read both");
-    MetricLine line;
-    MetricRecord& record = line.record;
-    constexpr std::int64_t kMostRanks = std::numeric_limits<int>::max();
-    record.epoch = count("epoch");
-    record.rank = static_cast<int>(count("rank", kMostRanks));
-    record.restart = static_cast<int>(count("restart", kMostRanks));
-    record.step = count("step");
-    count("v");
-    record.split = text("split");
-    record.elapsed = number("elapsed").value_or(0);
-    const auto nonfinite = nonfinite_names();
-    for (const ScoreName& score : kScores)
-      record.scores.*score.value = number(score.name, nonfinite);
-    for (const RateName& rate : kRates) record.*rate.value = number(rate.name, nonfinite);
-    if (const json* const time = find("time"); time != nullptr && !time->is_null()) {
-      line.unix_seconds = parse_utc(text("time"));
-      if (!line.unix_seconds) refuse("time is ", printable(text("time")), ", not like ", utc_now());
-    }
-    return line;
-  }
-
-  std::vector<std::string> nonfinite_names() const {
-    const json* const names = find("nonfinite");
-    if (names == nullptr) return {};
-    if (!names->is_array()) refuse("nonfinite is ", kind_of(*names));
-    std::vector<std::string> texts;
-    for (const json& name : *names)
-      if (name.is_string()) texts.push_back(name.get<std::string>());
-    return texts;
-  }
-
-  std::optional<double> number(
-      const char* name, const std::vector<std::string>& nonfinite = {}) const {
-    const json* const value = find(name);
-    const bool is_absent = value == nullptr || value->is_null();
-    if (!is_absent && !value->is_number()) refuse(name, " is ", kind_of(*value));
-    const bool is_nonfinite = std::ranges::find(nonfinite, name) != nonfinite.end();
-    if (!is_absent && is_nonfinite)
-      refuse(name, " is ", value->get<double>(), " and is listed in nonfinite");
-    if (is_nonfinite) return std::numeric_limits<double>::quiet_NaN();
-    return is_absent ? std::nullopt : std::optional(value->get<double>());
-  }
-
-  std::int64_t count(
-      const char* name, std::int64_t most = std::numeric_limits<std::int64_t>::max()) const {
-    const json& value = at(name);
-    if (!value.is_number()) refuse(name, " is ", kind_of(value));
-    if (value.is_number_float())
-      refuse(name, " is ", printable(value.dump()), ", not a whole number");
-    if (!value.is_number_unsigned()) refuse(name, " is ", value, ", less than 0");
-    if (value.get<std::uint64_t>() > static_cast<std::uint64_t>(most))
-      refuse(name, " is ", value, ", more than ", most);
-    return value.get<std::int64_t>();
-  }
-
-  std::string text(const char* name) const {
-    const json& value = at(name);
-    if (!value.is_string()) refuse(name, " is ", kind_of(value));
-    return value.get<std::string>();
-  }
-
-  const json* find(const char* name) const {
-    const auto found = object_.find(name);
-    return found == object_.end() ? nullptr : &*found;
-  }
-
-  const json& at(const char* name) const {
-    const json* const value = find(name);
-    if (value == nullptr) refuse("the key \"", name, "\" is missing");
-    return *value;
-  }
-
-  template <typename... Parts>
-  [[noreturn]] void refuse(const Parts&... reason) const {
-    throw DataError(concat(where_, ": ", reason...));
-  }
-
-  const std::string& where_;
-  json object_;
-};
+// Nothing if it is not JSON.
+std::optional<MetricLine> read_line(std::string_view text, const std::string& where) {
+  if (text.size() > kLongestLine)
+    throw DataError(concat(where, ": ", text.size(), " bytes are too many for a line"));
+  if (!nlohmann::json::accept(text)) return std::nullopt;
+  const nlohmann::json object = parse_strict_json(text, where);
+  return metric_line(JsonFields(object, where));
+}
 
 /// A reader of a file's lines, one after the other, that decides which torn ones may be left out.
 class FileReader {
@@ -152,10 +66,7 @@ class FileReader {
 
   void add(std::string_view text) {
     ++number_;
-    if (text.size() > kLongestLine) {
-      throw DataError(concat(where(number_), ": ", text.size(), " bytes are too many for a line"));
-    }
-    auto line = LineReader(where(number_)).read(text);
+    auto line = read_line(text, where(number_));
     if (!line) {
       torn_.push_back(number_);
       return;

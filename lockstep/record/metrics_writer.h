@@ -17,9 +17,9 @@
 
 namespace lockstep {
 
-/// A file of records, each appended by one write, so that a reader never sees a part of one. What a
-/// full disk does not take waits in memory and goes before the next record: no training ends for
-/// it, and nothing is lost. A file that has lost its name takes nothing: std::system_error.
+/// A file of records, each appended by one write, so that a reader never sees a part of one. While
+/// the disk is full, records wait in memory and are written before the next one: training goes on,
+/// and nothing is lost. Appending to a file that was removed or renamed is a std::system_error.
 class AppendedFile {
  public:
   /// Creates the file; it must not exist yet, unless `goes_on`: then records come after those that

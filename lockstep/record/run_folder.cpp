@@ -8,7 +8,7 @@
 #include <set>
 
 #include "lockstep/core/error.h"
-#include "lockstep/formats/json_fields.h"
+#include "lockstep/formats/json_object.h"
 #include "lockstep/record/summary.h"
 #include "lockstep/snapshot/snapshot_names.h"
 
@@ -232,25 +232,9 @@ SummaryFacts parse_summary(const std::string& text, const std::string& file) {
   const JsonFields fields(object, file);
   if (fields.count_if("v") != kSummaryVersion)
     fields.refuse("v", concat("be ", kSummaryVersion, ", the version that this program reads"));
-  const auto text_of_field = [&](const char* key) { return fields.text_if(key).value_or(""); };
-  SummaryFacts facts{.model = text_of_field("model"),
-      .data = text_of_field("data"),
-      .parallel = text_of_field("parallel"),
-      .precision = text_of_field("precision"),
-      .world_size = fields.count_if("world_size"),
-      .batch_size = fields.count_if("batch_size"),
-      .steps = fields.count_if("steps"),
-      .skipped_steps = fields.count_if("skipped_steps"),
-      .eval_metric = text_of_field("eval_metric"),
-      .test = read_scores(fields, "test_"),
-      .best_test = read_scores(fields, "best_test_"),
-      .stopped_by = text_of_field("stopped_by"),
-      .parameters_hash = text_of_field("parameters_hash"),
-      .resumed_from = text_of_field("resumed_from"),
-      .restarts = fields.count_if("restarts"),
-      .exit = fields.count_if("exit"),
-      .peak_memory_bytes = fields.count_if("peak_memory_bytes"),
-      .epochs = read_epochs(fields)};
+  auto facts = JsonReader::read<SummaryFacts>(fields);
+  facts.skipped_steps = fields.count_if("skipped_steps");
+  facts.epochs = read_epochs(fields);
   if (const auto best = fields.object_if("best")) {
     facts.best_epoch = best->count_if("epoch");
     facts.best_value = best->number_if("value");

@@ -91,6 +91,33 @@ struct SummaryFacts {
   std::map<std::int64_t, EpochFacts> epochs = {};      ///< by number, from 1
 };
 
+/// Lists those that summary.json and a report in JSON have by the same names, as JsonWriter has it.
+template <typename Object>
+void list_fields(Object& object, SummaryFacts& facts) {
+  const auto scores = [&](const std::string& prefix, Scores& values) {
+    for (const ScoreName& score : kScores)
+      object((prefix + score.name).c_str(), values.*score.value);
+  };
+  object.text_or_null("model", facts.model);
+  object.text_or_null("data", facts.data);
+  object.text_or_null("parallel", facts.parallel);
+  object.text_or_null("precision", facts.precision);
+  object("world_size", facts.world_size);
+  object("batch_size", facts.batch_size);
+  object("steps", facts.steps);
+  object.text_or_null("eval_metric", facts.eval_metric);
+  object("best_epoch", facts.best_epoch);
+  object("best_value", facts.best_value);
+  scores("test_", facts.test);
+  scores("best_test_", facts.best_test);
+  object.text_or_null("stopped_by", facts.stopped_by);
+  object.text_or_null("parameters_hash", facts.parameters_hash);
+  object.text_or_null("resumed_from", facts.resumed_from);
+  object("restarts", facts.restarts);
+  object("exit", facts.exit);
+  object("peak_memory_bytes", facts.peak_memory_bytes);
+}
+
 /// The content of a run's folder.
 struct RunFolder {
   std::filesystem::path path;

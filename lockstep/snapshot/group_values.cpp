@@ -9,14 +9,12 @@
 #include <exception>
 #include <iterator>
 #include <mutex>
-#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <torch/types.h>
 
 #include "lockstep/core/error.h"
@@ -46,13 +44,10 @@ torch::Tensor size_of(const std::string& text) {
 // What the exception is, as the exit code that stands for it, its errno, and its text.
 std::string note_of(const std::exception& error) {
   const auto kind = static_cast<int>(exit_code_of(error));
-  std::string text = error.what();
   const auto* system = dynamic_cast<const std::system_error*>(&error);
-  if (system == nullptr) return concat(kind, " 0 ", text);
-  // The exception that the others throw says the reason behind the text again.
-  const std::string reason = ": " + system->code().message();
-  if (text.ends_with(reason)) text.resize(text.size() - reason.size());
-  return concat(kind, ' ', system->code().value(), ' ', text);
+  if (system == nullptr) return concat(kind, " 0 ", error.what());
+  const std::error_code& code = system->code();
+  return concat(kind, ' ', code.value(), ' ', without_reason(error.what(), code));
 }
 
 [[noreturn]] void throw_noted(const std::string& note) {
@@ -68,6 +63,12 @@ std::string note_of(const std::exception& error) {
 }
 
 }  // namespace
+
+std::string without_reason(std::string text, const std::error_code& code) {
+  const std::string reason = ": " + code.message();
+  if (text.ends_with(reason)) text.resize(text.size() - reason.size());
+  return text;
+}
 
 void maximize(std::initializer_list<double*> numbers, const ProcessGroup& group) {
   if (group.size() == 1) return;

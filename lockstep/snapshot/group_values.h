@@ -3,11 +3,16 @@
 #include <functional>
 #include <initializer_list>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
 
 namespace lockstep {
+
+/// Takes the reason off the end of a text, for a new std::system_error of this code, which adds it
+/// again.
+std::string without_reason(std::string text, const std::error_code& code);
 
 /// Makes each of these numbers the largest that any rank has. A collective.
 ///

@@ -73,22 +73,20 @@ void HostCopy::lay_out(const std::vector<nn::NamedTensors>& lists) {
       torch::Tensor source = item.value().detach();
       // Gaps and repeated elements are rare (views of larger tensors): these are copied twice.
       if (!source.is_non_overlapping_and_dense()) source = source.contiguous();
-      Piece piece;
-      piece.list = list;
-      piece.name = item.key();
-      piece.source = source;
-      piece.type = *type;
-      piece.shape = source.sizes().vec();
-      piece.strides = source.strides().vec();
-      piece.offset = end;
-      piece.bytes = source.nbytes();
-      piece.in_order = source.is_contiguous();
-      bytes_ += piece.bytes;
-      end = aligned(end + piece.bytes);
+      pieces_.push_back({.list = list,
+          .name = item.key(),
+          .source = source,
+          .type = *type,
+          .shape = source.sizes().vec(),
+          .strides = source.strides().vec(),
+          .offset = end,
+          .bytes = source.nbytes(),
+          .in_order = source.is_contiguous()});
+      bytes_ += source.nbytes();
+      end = aligned(end + source.nbytes());
       const torch::Device device = source.device();
       if (!device.is_cpu() && std::ranges::find(devices_, device) == devices_.end())
         devices_.push_back(device);
-      pieces_.push_back(std::move(piece));
     }
   }
 }

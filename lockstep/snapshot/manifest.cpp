@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <unordered_set>
 #include <vector>
 
@@ -13,14 +12,12 @@
 #include "lockstep/core/text.h"
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/input_file.h"
-#include "lockstep/formats/json_fields.h"
+#include "lockstep/formats/json_object.h"
 #include "lockstep/snapshot/snapshot_names.h"
 
 namespace lockstep {
 
 namespace {
-
-using nlohmann::json;
 
 constexpr int kVersion = 1;
 
@@ -63,28 +60,17 @@ void require_unchanged(std::string_view text, const std::string& file) {
   }
 }
 
-SnapshotFile file_of(const JsonFields& entry, const std::string& file) {
-  SnapshotFile found{.name = entry.text("name"),
-      .bytes = static_cast<std::uint64_t>(entry.count("bytes")),
-      .sha256 = entry.text("sha256")};
-  require_only(entry, 3, file);
-  if (!is_file_name(found.name)) {
-    refuse(file, "the name ", printable(found.name), " is not one that a snapshot's file may have");
-  }
-  if (!is_sha256(found.sha256)) entry.refuse("sha256", "be 64 small hexadecimal letters");
-  return found;
-}
-
-std::vector<SnapshotFile> files_of(const JsonFields& manifest, const std::string& file) {
-  std::vector<SnapshotFile> files;
+void check_files(const JsonFields& manifest, const std::string& file) {
   std::unordered_set<std::string> names;
   for (const JsonFields& entry : manifest.objects("files")) {
-    files.push_back(file_of(entry, file));
-    const std::string& name = files.back().name;
+    require_only(entry, 3, file);
+    const std::string name = entry.text("name");
+    if (!is_file_name(name))
+      refuse(file, "the name ", printable(name), " is not one that a snapshot's file may have");
+    if (!is_sha256(entry.text("sha256"))) entry.refuse("sha256", "be 64 small hexadecimal letters");
     if (!names.insert(name).second) refuse(file, "the file ", name, " is listed twice");
   }
-  if (files.empty()) manifest.refuse("files", "list at least one file");
-  return files;
+  if (names.empty()) manifest.refuse("files", "list at least one file");
 }
 
 void check_writable(const SnapshotManifest& manifest) {
@@ -103,35 +89,36 @@ void check_writable(const SnapshotManifest& manifest) {
 
 }  // namespace
 
+template <typename Object>
+void list_fields(Object& object, SnapshotManifest& manifest) {
+  object("step", manifest.step);
+  object("libtorch", manifest.libtorch);
+  object("lockstep", manifest.lockstep);
+  object("files", manifest.files);
+}
+
 std::string to_json(const SnapshotManifest& manifest) {
   check_writable(manifest);
-  std::string front = concat(R"({"v":)", kVersion, R"(,"step":)", manifest.step, R"(,"libtorch":)",
-      json(manifest.libtorch).dump(), R"(,"lockstep":)", json(manifest.lockstep).dump(),
-      R"(,"files":[)");
-  const char* separator = "";
-  for (const SnapshotFile& file : manifest.files) {
-    front += concat(separator, R"({"name":")", file.name, R"(","bytes":)", file.bytes,
-        R"(,"sha256":")", file.sha256, "\"}");
-    separator = ",";
-  }
-  front += R"(],"complete":true)";
-  const std::string text = front + tail_of(front);
+  JsonWriter::Json object = {{"v", kVersion}};
+  object.update(JsonWriter::json_of(manifest));
+  object["complete"] = true;
+  std::string text = object.dump();
+  text.pop_back();  // the brace comes after the SHA-256
+  text += tail_of(text);
   check(text.size() <= kMostManifestBytes, "a snapshot's manifest of ", text.size(),
       " bytes; at most ", kMostManifestBytes, " are allowed");
   return text;
 }
 
 SnapshotManifest parse_manifest(std::string_view text, const std::string& file) {
-  const json object = parse_strict_json(text, file, {.bytes = kMostManifestBytes, .depth = 4});
+  const nlohmann::json object =
+      parse_strict_json(text, file, {.bytes = kMostManifestBytes, .depth = 4});
   const JsonFields fields(object, file);
   require_version(fields, file);
   require_unchanged(text, file);
   if (!fields.flag("complete")) refuse(file, "complete is not true: it was never finished");
-  SnapshotManifest manifest{.step = fields.count("step"),
-      .libtorch = fields.text("libtorch"),
-      .lockstep = fields.text("lockstep"),
-      .files = files_of(fields, file)};
-  fields.text("sha256");
+  auto manifest = JsonReader::read<SnapshotManifest>(fields);
+  check_files(fields, file);
   require_only(fields, 7, file);
   return manifest;
 }

@@ -19,6 +19,14 @@ struct SnapshotFile {
   bool operator==(const SnapshotFile&) const = default;
 };
 
+/// Lists its fields for JSON, as JsonWriter has it.
+template <typename Object>
+void list_fields(Object& object, SnapshotFile& file) {
+  object("name", file.name);
+  object("bytes", file.bytes);
+  object("sha256", file.sha256);
+}
+
 /// The contents of a snapshot: manifest.json, the last file that is written.
 struct SnapshotManifest {
   std::int64_t step = 0;

@@ -1,7 +1,6 @@
 #include "lockstep/snapshot/optimizer_state.h"
 
 #include <algorithm>
-#include <array>
 #include <concepts>
 #include <cstdint>
 #include <map>
@@ -9,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -34,46 +32,6 @@
 
 namespace lockstep {
 namespace {
-
-/// The parts of the state of one kind of optimizer: the options of a group, and for each parameter
-/// some tensors and mostly a count of steps.
-class OptimizerStateKind {
- public:
-  /// Tensors by their names in the state, such as `exp_avg`; `step` is an int64 scalar.
-  using Values = std::map<std::string, torch::Tensor>;
-
-  OptimizerStateKind() = default;
-  OptimizerStateKind(const OptimizerStateKind&) = delete;
-  OptimizerStateKind& operator=(const OptimizerStateKind&) = delete;
-  virtual ~OptimizerStateKind() = default;
-
-  /// Returns LibTorch's name, such as `Adam`.
-  virtual std::string_view name() const = 0;
-
-  virtual nlohmann::json options_json(const torch::optim::OptimizerOptions& options) const = 0;
-
-  /// Makes options of what options_json() gave. Throws DataError unless all of them, and no
-  /// others, are there.
-  virtual std::unique_ptr<torch::optim::OptimizerOptions> read_options(
-      const nlohmann::json& options) const = 0;
-
-  /// Returns what is defined of a parameter's state; the tensors are the state's own.
-  virtual Values values(const torch::optim::OptimizerParamState& state) const = 0;
-
-  /// Makes a state that takes these tensors.
-  virtual std::unique_ptr<torch::optim::OptimizerParamState> make_state(
-      const Values& values) const = 0;
-
-  /// Names all values that a state may have.
-  virtual std::vector<std::string> known() const = 0;
-
-  /// Names those that it must have with these options.
-  virtual std::vector<std::string> required(
-      const torch::optim::OptimizerOptions& options) const = 0;
-
-  /// True if the optimizer makes the state when it is constructed, so no parameter lacks it.
-  virtual bool is_state_made_at_once() const = 0;
-};
 
 using nlohmann::json;
 using torch::Tensor;
@@ -184,22 +142,28 @@ concept CountsSteps = requires(State state) {
   { state.step() } -> std::convertible_to<std::int64_t>;
 };
 
+/// Tensors by their names in the state of a parameter, such as `exp_avg`; `step` is an int64
+/// scalar.
+using Values = std::map<std::string, Tensor>;
+
+/// One kind of optimizer: the options of a param group, and for each parameter some tensors and
+/// mostly a count of steps. Its kName is LibTorch's. With kStateMadeAtOnce the optimizer makes the
+/// state when it is constructed, so no parameter lacks it.
 template <typename Fields>
-class KindOf final : public OptimizerStateKind {
- public:
+struct KindOf : Fields {
   using Options = typename Fields::Options;
   using State = typename Fields::State;
 
-  std::string_view name() const override { return Fields::kName; }
-
-  json options_json(const OptimizerOptions& options) const override {
+  static json options_json(const OptimizerOptions& options) {
     json written = json::object();
     Fields::each_option(
         of_kind(options), [&](const char* option, const auto& value) { written[option] = value; });
     return written;
   }
 
-  std::unique_ptr<OptimizerOptions> read_options(const json& options) const override {
+  /// Makes options of what options_json() gave. Throws DataError unless all of them, and no
+  /// others, are there.
+  static std::unique_ptr<OptimizerOptions> read_options(const json& options) {
     auto read = std::make_unique<Options>(Options(0.0));
     std::size_t known = 0;
     try {
@@ -208,16 +172,18 @@ class KindOf final : public OptimizerStateKind {
         ++known;
       });
     } catch (const json::exception& error) {
-      throw DataError(concat("the options of ", name(), " are not whole: ", error.what()));
+      throw DataError(concat("the options of ", Fields::kName, " are not whole: ", error.what()));
     }
     if (options.size() != known)
-      throw DataError(concat("the options of ", name(), " have unknown ones: ", options.dump()));
+      throw DataError(
+          concat("the options of ", Fields::kName, " have unknown ones: ", options.dump()));
     return read;
   }
 
-  Values values(const OptimizerParamState& state) const override {
+  /// Returns what is defined of a parameter's state; the tensors are the state's own.
+  static Values values(const OptimizerParamState& state) {
     const auto* const own = dynamic_cast<const State*>(&state);
-    check(own != nullptr, "optimizer_state: the optimizer has the options of ", name(),
+    check(own != nullptr, "optimizer_state: the optimizer has the options of ", Fields::kName,
         " and a state of its own; it cannot be saved by name");
     Values values;
     Fields::each_tensor(*own, [&](const char* value_name, const Tensor& value) {
@@ -229,7 +195,8 @@ class KindOf final : public OptimizerStateKind {
     return values;
   }
 
-  std::unique_ptr<OptimizerParamState> make_state(const Values& values) const override {
+  /// Makes a state that takes these tensors.
+  static std::unique_ptr<OptimizerParamState> make_state(const Values& values) {
     auto state = std::make_unique<State>();
     Fields::each_tensor(*state, [&](const char* value_name, Tensor& value) {
       if (const auto found = values.find(value_name); found != values.end()) value = found->second;
@@ -239,7 +206,8 @@ class KindOf final : public OptimizerStateKind {
     return state;
   }
 
-  Names known() const override {
+  /// Names all values that a state may have.
+  static Names known() {
     State state;
     Names names;
     Fields::each_tensor(
@@ -248,41 +216,35 @@ class KindOf final : public OptimizerStateKind {
     return names;
   }
 
-  Names required(const OptimizerOptions& options) const override {
+  /// Names those that it must have with these options.
+  static Names required(const OptimizerOptions& options) {
     return Fields::required(of_kind(options));
   }
 
-  bool is_state_made_at_once() const override { return Fields::kStateMadeAtOnce; }
-
- private:
   static const Options& of_kind(const OptimizerOptions& options) {
     return dynamic_cast<const Options&>(options);
   }
 };
 
-template <typename Fields>
-const OptimizerStateKind* kind_if(const OptimizerOptions& options) {
-  static const KindOf<Fields> kKind;
-  return dynamic_cast<const typename Fields::Options*>(&options) != nullptr ? &kKind : nullptr;
-}
-
-/// Finds the kind by the optimizer's options: SGD, Adam, AdamW, Adagrad or RMSprop, plain, fused or
-/// sharded. Any other is an InvalidArgument.
-const OptimizerStateKind& optimizer_kind(const torch::optim::Optimizer& optimizer) {
-  const OptimizerOptions& options = optimizer.defaults();
-  const std::array kinds{kind_if<SgdFields>(options), kind_if<PlainAdamFields>(options),
-      kind_if<AdamWFields>(options), kind_if<AdagradFields>(options),
-      kind_if<RmspropFields>(options)};
-  for (const OptimizerStateKind* kind : kinds) {
-    if (kind != nullptr) return *kind;
-  }
+/// Calls `body` with the optimizer's kind, which its options tell: SGD, Adam, AdamW, Adagrad or
+/// RMSprop, plain, fused or sharded. Any other is an InvalidArgument.
+void with_kind_of(const torch::optim::Optimizer& optimizer, const auto& body) {
+  const auto is_kind = [&](auto kind) {
+    using Options = typename decltype(kind)::Options;
+    if (dynamic_cast<const Options*>(&optimizer.defaults()) == nullptr) return false;
+    body(kind);
+    return true;
+  };
+  if (is_kind(KindOf<SgdFields>()) || is_kind(KindOf<PlainAdamFields>()) ||
+      is_kind(KindOf<AdamWFields>()) || is_kind(KindOf<AdagradFields>()) ||
+      is_kind(KindOf<RmspropFields>()))
+    return;
   throw InvalidArgument(
       "optimizer_state: only SGD, Adam, AdamW, Adagrad and RMSprop can be saved by name; use one "
       "of them, or save this optimizer with torch::save");
 }
 
 using torch::optim::Optimizer;
-using Values = OptimizerStateKind::Values;
 
 const std::string kOptionsName = "the options of the optimizer";
 constexpr JsonLimits kOptionsLimits{.bytes = std::size_t{64} << 20, .depth = 8};
@@ -326,16 +288,16 @@ std::vector<Parameter> parameters_of(const Optimizer& optimizer, const nn::Named
   return parameters;
 }
 
-std::string options_text(const OptimizerStateKind& kind, const Optimizer& optimizer,
-    const std::vector<Parameter>& parameters) {
+template <typename Kind>
+std::string options_text(const Optimizer& optimizer, const std::vector<Parameter>& parameters) {
   json groups = json::array();
   for (const auto& group : optimizer.param_groups()) {
     groups.push_back(
-        {{"parameters", json::array()}, {"options", kind.options_json(group.options())}});
+        {{"parameters", json::array()}, {"options", Kind::options_json(group.options())}});
   }
   for (const Parameter& parameter : parameters)
     groups[parameter.group]["parameters"].push_back(parameter.name);
-  return json{{"kind", kind.name()}, {"groups", std::move(groups)}}.dump();
+  return json{{"kind", Kind::kName}, {"groups", std::move(groups)}}.dump();
 }
 
 /// The part of OptimizerState::options that restoring needs.
@@ -363,18 +325,18 @@ SavedOptions read_saved_options(const std::string& text) {
   return saved;
 }
 
-/// Compares a saved state with an optimizer, and holds what this would be given.
+/// Compares a saved state with an optimizer of a kind, and holds what this would be given.
+template <typename Kind>
 class Restoring {
  public:
   Restoring(Optimizer& optimizer, const nn::NamedTensors& named, const OptimizerState& state,
       Others others)
       : optimizer_(optimizer),
-        kind_(optimizer_kind(optimizer)),
         parameters_(parameters_of(optimizer, named)),
         saved_(read_saved_options(state.options)) {
-    if (saved_.kind != kind_.name()) {
+    if (saved_.kind != Kind::kName) {
       throw DataError(concat(
-          "restore_optimizer: the state of ", saved_.kind, " was saved, this is ", kind_.name()));
+          "restore_optimizer: the state of ", saved_.kind, " was saved, this is ", Kind::kName));
     }
     read_options();
     sort_values(state.tensors, others);
@@ -405,7 +367,7 @@ class Restoring {
       const Parameter*& first = firsts[parameter.group];
       if (first == nullptr) {
         first = &parameter;
-        options_[parameter.group] = kind_.read_options(found->second);
+        options_[parameter.group] = Kind::read_options(found->second);
       } else if (saved_.by_parameter.at(first->name) != found->second) {
         differences_ += "  " + parameter.name + " and " + first->name +
                         " had different options, and are one param group now\n";
@@ -415,7 +377,7 @@ class Restoring {
 
   // The last slash ends the parameter's name: names of values have none.
   void sort_values(const nn::NamedTensors& tensors, Others others) {
-    const auto known = kind_.known();
+    const auto known = Kind::known();
     std::map<std::string, const Parameter*> by_name;
     for (const Parameter& parameter : parameters_) by_name.emplace(parameter.name, &parameter);
     for (const auto& item : tensors) {
@@ -434,7 +396,7 @@ class Restoring {
   void read_state(const Parameter& parameter) {
     const auto found = values_.find(parameter.name);
     if (found == values_.end()) {
-      if (kind_.is_state_made_at_once())
+      if (Kind::kStateMadeAtOnce)
         differences_ += "  missing: the state of " + parameter.name + "\n";
       return;
     }
@@ -449,7 +411,7 @@ class Restoring {
   void check_required(const Parameter& parameter, const Values& values) {
     const auto& options = options_[parameter.group];
     if (!options) return;  // is a difference already
-    for (const std::string& name : kind_.required(*options)) {
+    for (const std::string& name : Kind::required(*options)) {
       if (!values.contains(name))
         differences_ += "  missing: " + parameter.name + "/" + name + "\n";
     }
@@ -473,11 +435,10 @@ class Restoring {
       Tensor copy = at::empty_like(is_step ? value : parameter.tensor.detach());
       copies.emplace(name, copy.copy_(value));
     }
-    return kind_.make_state(copies);
+    return Kind::make_state(copies);
   }
 
   Optimizer& optimizer_;
-  const OptimizerStateKind& kind_;
   std::vector<Parameter> parameters_;
   SavedOptions saved_;
   std::map<std::string, Values> values_;
@@ -490,33 +451,36 @@ class Restoring {
 
 OptimizerState optimizer_state(const Optimizer& optimizer, const nn::NamedTensors& named) {
   settle_steps(optimizer);
-  const OptimizerStateKind& kind = optimizer_kind(optimizer);
-  const auto parameters = parameters_of(optimizer, named);
   OptimizerState state;
-  state.options = options_text(kind, optimizer, parameters);
-  for (const Parameter& parameter : parameters) {
-    const auto found = optimizer.state().find(parameter.tensor.unsafeGetTensorImpl());
-    if (!parameter.is_own || found == optimizer.state().end()) continue;
-    for (const auto& [name, value] : kind.values(*found->second)) {
-      check(value.layout() == torch::kStrided, "optimizer_state: ", parameter.name, "/", name,
-          " is sparse, which files of tensors are not; use an optimizer without momentum for it");
-      state.tensors.insert(parameter.name + "/" + name, value);
+  with_kind_of(optimizer, [&](auto kind) {
+    const auto parameters = parameters_of(optimizer, named);
+    state.options = options_text<decltype(kind)>(optimizer, parameters);
+    for (const Parameter& parameter : parameters) {
+      const auto found = optimizer.state().find(parameter.tensor.unsafeGetTensorImpl());
+      if (!parameter.is_own || found == optimizer.state().end()) continue;
+      for (const auto& [name, value] : kind.values(*found->second)) {
+        check(value.layout() == torch::kStrided, "optimizer_state: ", parameter.name, "/", name,
+            " is sparse, which files of tensors are not; use an optimizer without momentum for it");
+        state.tensors.insert(parameter.name + "/" + name, value);
+      }
     }
-  }
+  });
   return state;
 }
 
 void restore_optimizer(Optimizer& optimizer, const nn::NamedTensors& named,
     const OptimizerState& state, Others others) {
   const torch::NoGradGuard no_gradients;
-  Restoring restoring(optimizer, named, state, others);
-  if (!restoring.differences().empty()) {
-    throw DataError(
-        "restore_optimizer: what was saved does not fit; the optimizer is as it was:\n" +
-        first_lines(restoring.differences()) +
-        "continue with the model and the configuration that the snapshot was taken of");
-  }
-  restoring.apply();
+  with_kind_of(optimizer, [&](auto kind) {
+    Restoring<decltype(kind)> restoring(optimizer, named, state, others);
+    if (!restoring.differences().empty()) {
+      throw DataError(
+          "restore_optimizer: what was saved does not fit; the optimizer is as it was:\n" +
+          first_lines(restoring.differences()) +
+          "continue with the model and the configuration that the snapshot was taken of");
+    }
+    restoring.apply();
+  });
 }
 
 OptimizerState joined(const std::vector<OptimizerState>& parts) {

@@ -2,7 +2,6 @@
 
 #include <mutex>
 #include <string>
-#include <utility>
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>

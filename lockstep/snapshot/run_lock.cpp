@@ -17,13 +17,12 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
+#include "lockstep/formats/json_object.h"
 #include "lockstep/formats/open_directory.h"
 #include "lockstep/formats/output_file.h"
 
 namespace lockstep {
 namespace {
-
-using OwnerJson = nlohmann::ordered_json;
 
 /// The process that works in a folder.
 struct Owner {
@@ -53,22 +52,26 @@ std::string birth_of(pid_t pid) {
   return has_ended ? "" : fields[kBirth];
 }
 
+template <typename Object>
+void list_fields(Object& object, Owner& owner) {
+  object("host", owner.host);
+  object("pid", owner.pid);
+  object("started", owner.started);
+  object("computer", owner.computer);
+  object("birth", owner.birth);
+}
+
 std::string own_record() {
-  const OwnerJson record{{"host", host_name()}, {"pid", ::getpid()}, {"started", utc_now()},
-      {"computer", computer_here()}, {"birth", birth_of(::getpid())}};
-  return record.dump(-1, ' ', false, OwnerJson::error_handler_t::replace) + "\n";
+  const Owner own{host_name(), ::getpid(), utc_now(), computer_here(), birth_of(::getpid())};
+  using Json = JsonWriter::Json;
+  return JsonWriter::json_of(own).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 std::optional<Owner> parse_owner(const std::string& text) {
-  const auto json = OwnerJson::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return std::nullopt;
   try {
-    return Owner{.host = json.at("host").get<std::string>(),
-        .pid = json.at("pid").get<pid_t>(),
-        .started = json.at("started").get<std::string>(),
-        .computer = json.at("computer").get<std::string>(),
-        .birth = json.at("birth").get<std::string>()};
-  } catch (const OwnerJson::exception&) {
+    const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    return JsonReader::read<Owner>(JsonFields(json, kRunLock));
+  } catch (const DataError&) {
     return std::nullopt;  // of another version, or somebody's own
   }
 }
@@ -98,7 +101,7 @@ std::string owner_text(const std::optional<Owner>& owner) {
       "; wait for its end, stop it, or name another folder"));
 }
 
-// One that has just taken the lock writes its name next.
+// A process that has just taken the lock writes its record next.
 std::optional<Owner> awaited_owner(const FileDescriptor& file) {
   std::optional<Owner> owner = owner_in(file);
   for (int look = 0; look < 50 && !owner; ++look, owner = owner_in(file))
@@ -120,7 +123,7 @@ void check_is_free(const OpenDirectory& opened, const std::string& name,
       opened.path_of(name));
 }
 
-// Says once for what it waits.
+// Tells the user once what it is waiting for.
 LockedFile awaited(
     const OpenDirectory& folder, const std::string& name, std::chrono::milliseconds patience) {
   constexpr std::chrono::milliseconds kBetweenTries(100), kUnsaid(1000);

@@ -13,14 +13,19 @@
 #include <torch/version.h>
 
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/formats/json_object.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/snapshot_names.h"
 
 namespace lockstep {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SnapshotFile, name, bytes, sha256)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(WrittenFile, file, tensors, tensor_bytes)
+template <typename Object>
+void list_fields(Object& object, WrittenFile& written) {
+  object("file", written.file);
+  object("tensors", written.tensors);
+  object("tensor_bytes", written.tensor_bytes);
+}
 
 namespace {
 
@@ -54,12 +59,17 @@ WrittenFile write_own(const OwnFile& own, PendingSnapshot& pending) {
   return written;
 }
 
-std::string to_json(std::span<const WrittenFile> files) { return json(files).dump(); }
+std::string to_json(const std::vector<WrittenFile>& files) {
+  return JsonWriter::json_of(files).dump();
+}
 
 std::optional<std::vector<WrittenFile>> parse_written_files(const std::string& text) {
   const json entries = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (entries.is_discarded()) return std::nullopt;  // its writer is in the middle of it
-  return entries.get<std::vector<WrittenFile>>();
+  std::vector<WrittenFile> files;
+  for (const json& entry : entries)
+    files.push_back(JsonReader::read<WrittenFile>(JsonFields(entry, "the list of files")));
+  return files;
 }
 
 std::optional<std::vector<WrittenFile>> read_written_files(const std::filesystem::path& list) {

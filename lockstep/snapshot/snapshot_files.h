@@ -41,7 +41,7 @@ OwnFile own_file(const std::string& name, std::vector<TensorEntry> entries,
 WrittenFile write_own(const OwnFile& own, PendingSnapshot& pending);
 
 /// Writes the list of what one rank has or wrote, for the others.
-std::string to_json(std::span<const WrittenFile> files);
+std::string to_json(const std::vector<WrittenFile>& files);
 
 /// Reads such a list; nothing if it is not whole.
 std::optional<std::vector<WrittenFile>> parse_written_files(const std::string& text);

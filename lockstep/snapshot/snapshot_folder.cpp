@@ -1,11 +1,9 @@
 #include "lockstep/snapshot/snapshot_folder.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
 #include <random>
 #include <system_error>
-#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -50,7 +48,7 @@ bool is_whole(const OpenDirectory& snapshots, std::int64_t step) {
   } catch (const DataError&) {
     return false;
   } catch (const std::system_error&) {
-    return false;  // a file that cannot be read serves nobody, and must not keep others from going
+    return false;  // an unreadable file is of no use, and must not stop the pruning of others
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <functional>
 #include <random>
+#include <regex>
 #include <system_error>
 
 #include "lockstep/core/error.h"
@@ -99,18 +100,10 @@ bool is_file_name(std::string_view name) {
 namespace {
 
 constexpr std::string_view kEnding = ".safetensors";
-constexpr std::size_t kFileDigits = 5;
-constexpr std::string_view kNumbers = "-00001-of-00002";
-
 std::string five_digits(int number) {
   char text[16];
   std::snprintf(text, sizeof text, "%05d", number);
   return text;
-}
-
-std::optional<int> number_of(std::string_view digits) {
-  const auto number = parse_number<std::uint64_t>(digits);  // digits only
-  return number ? std::optional(static_cast<int>(*number)) : std::nullopt;
 }
 
 }  // namespace
@@ -127,17 +120,14 @@ std::string snapshot_rank_file_name(int rank) {
 }
 
 std::optional<SnapshotPartName> parse_snapshot_file_name(const std::string& name) {
+  static const std::regex kForm(R"((.+)-(\d{5})-of-(\d{5}))");
   if (!name.ends_with(kEnding) || name.size() == kEnding.size()) return std::nullopt;
-  const std::string_view stem(name.data(), name.size() - kEnding.size());
-  if (stem.size() <= kNumbers.size()) return SnapshotPartName{std::string(stem), 0, 1};
-  const std::string_view numbers = stem.substr(stem.size() - kNumbers.size());
-  const auto part = number_of(numbers.substr(1, kFileDigits));
-  const auto parts = number_of(numbers.substr(kNumbers.size() - kFileDigits));
-  const bool is_part = numbers.front() == '-' && numbers.substr(1 + kFileDigits, 4) == "-of-" &&
-                       part && parts && *part >= 1 && *part <= *parts && *parts > 1;
-  if (!is_part) return SnapshotPartName{std::string(stem), 0, 1};
-  return SnapshotPartName{
-      std::string(stem.substr(0, stem.size() - kNumbers.size())), *part - 1, *parts};
+  const std::string stem = name.substr(0, name.size() - kEnding.size());
+  if (std::smatch match; std::regex_match(stem, match, kForm)) {
+    const int part = std::stoi(match[2]), parts = std::stoi(match[3]);
+    if (1 <= part && part <= parts && parts > 1) return SnapshotPartName{match[1], part - 1, parts};
+  }
+  return SnapshotPartName{stem, 0, 1};
 }
 
 SnapshotFileNames snapshot_file_names(const SnapshotRole& role) {

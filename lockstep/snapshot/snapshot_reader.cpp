@@ -6,7 +6,6 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -58,13 +57,17 @@ void add_tensors(const OpenedFile& file, const std::string& name, nn::NamedTenso
   }
 }
 
+std::string group_of_rank(int rank) {
+  return parse_snapshot_file_name(snapshot_rank_file_name(rank))->group;
+}
+
 SnapshotChoice chosen_by_root(
     const std::function<SnapshotChoice()>& choose, const ProcessGroup& world) {
   SnapshotChoice choice;
   do_on_root([&] { choice = choose(); }, world);
   const json own{{"path", choice.path.string()}, {"refused", choice.refused},
       {"manifest", choice.path.empty() ? "" : to_json(choice.manifest)}};
-  // Paths of the command are UTF-8; what else is not comes back changed.
+  // The command's paths are UTF-8; any other path comes back changed.
   const auto text = own.dump(-1, ' ', false, json::error_handler_t::replace);
   const json agreed = json::parse(broadcast_text(text, 0, world));
   choice = {.path = agreed.at("path").get<std::string>(), .manifest = {}, .refused = {}};
@@ -76,35 +79,31 @@ SnapshotChoice chosen_by_root(
 
 }  // namespace
 
+// All parts of a group are there, and all are parts of the same whole.
 SnapshotReader::SnapshotReader(const SnapshotChoice& choice)
     : path_(choice.path), step_(choice.manifest.step) {
   check(!path_.empty(), "SnapshotReader: there is no snapshot to read");
-  for (const SnapshotFile& file : choice.manifest.files) files_.push_back(file.name);
-  for (const std::string& file : files_) {
-    if (const auto name = parse_snapshot_file_name(file)) (void)parts_of(name->group);
+  std::map<std::string, int> wholes;  // the number of parts that each group has by its names
+  for (const SnapshotFile& file : choice.manifest.files) {
+    const auto name = parse_snapshot_file_name(file.name);
+    if (!name) continue;
+    const int number = wholes.try_emplace(name->group, name->parts).first->second;
+    if (number != name->parts)
+      throw DataError(concat(path_.string(), ": ", name->group, " is there in ", number,
+          " parts and in ", name->parts));
+    parts_[name->group].push_back(file.name);
+  }
+  for (auto& [group, parts] : parts_) {
+    if (std::ssize(parts) != wholes.at(group))
+      throw DataError(concat(path_.string(), ": ", group, " has ", wholes.at(group),
+          " parts, of which ", parts.size(), " are there"));
+    std::ranges::sort(parts);
   }
 }
 
-// All parts of a group are there, and all are parts of the same whole; or there is none.
 std::vector<std::string> SnapshotReader::parts_of(const std::string& group) const {
-  std::vector<std::string> parts;
-  std::optional<int> number;
-  for (const std::string& file : files_) {
-    const auto name = parse_snapshot_file_name(file);
-    if (!name || name->group != group) continue;
-    if (number && *number != name->parts) {
-      throw DataError(concat(
-          path_.string(), ": ", group, " is there in ", *number, " parts and in ", name->parts));
-    }
-    number = name->parts;
-    parts.push_back(file);
-  }
-  if (number && std::ssize(parts) != *number) {
-    throw DataError(concat(path_.string(), ": ", group, " has ", *number, " parts, of which ",
-        parts.size(), " are there"));
-  }
-  std::ranges::sort(parts);
-  return parts;
+  const auto found = parts_.find(group);
+  return found == parts_.end() ? std::vector<std::string>() : found->second;
 }
 
 std::string SnapshotReader::state() const {
@@ -137,11 +136,7 @@ OptimizerState SnapshotReader::optimizer() const {
   return joined(states);
 }
 
-nn::NamedTensors SnapshotReader::rank(int rank) const {
-  const std::string file = snapshot_rank_file_name(rank);
-  const auto name = parse_snapshot_file_name(file);
-  return group(name->group);
-}
+nn::NamedTensors SnapshotReader::rank(int rank) const { return group(group_of_rank(rank)); }
 
 OpenedFile SnapshotReader::open(const std::filesystem::path& part) const {
   return opened_.emplace_back(std::make_shared<const TensorFile>(read_safetensors(part)));
@@ -164,7 +159,7 @@ void SnapshotReader::checked(const std::function<void()>& restore) const {
 
 int SnapshotReader::ranks() const {
   int ranks = 0;
-  while (std::ranges::find(files_, snapshot_rank_file_name(ranks)) != files_.end()) ++ranks;
+  while (parts_.contains(group_of_rank(ranks))) ++ranks;
   return ranks;
 }
 

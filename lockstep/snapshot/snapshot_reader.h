@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -63,7 +64,7 @@ class SnapshotReader {
 
   std::filesystem::path path_;
   std::int64_t step_;
-  std::vector<std::string> files_;
+  std::map<std::string, std::vector<std::string>> parts_;               ///< the files of each group
   mutable std::vector<std::shared_ptr<const TensorFile>> opened_ = {};  ///< and not yet checked
 };
 

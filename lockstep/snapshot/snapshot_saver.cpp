@@ -49,13 +49,6 @@ std::string text_of(const std::exception_ptr& failure, int& code) {
   }
 }
 
-// A std::system_error says the reason behind the text by itself.
-std::string without_reason(std::string text, const std::error_code& code) {
-  const std::string reason = ": " + code.message();
-  if (text.ends_with(reason)) text.resize(text.size() - reason.size());
-  return text;
-}
-
 }  // namespace
 
 void PartCopy::begin(const SnapshotPart& part) {
@@ -147,7 +140,7 @@ void SnapshotSaver::stop_waiting() {
     hosts.group().abort(concat("rank ", world_.rank(), " waits no longer for files of a snapshot"));
 }
 
-// Nobody will ask any more.
+// For the destructor, after which nobody can call take_warnings().
 void SnapshotSaver::say_how_it_ended() {
   end_job();
   if (failure_) {
@@ -174,7 +167,7 @@ void SnapshotSaver::save(std::int64_t step, const SnapshotPart& part) {
   stall_seconds_ = watch.seconds();
 }
 
-// What keeps it from beginning must reach the other ranks, which wait for its files.
+// A failure to start the thread must reach the other ranks, which wait for its files.
 void SnapshotSaver::begin_thread() {
   try {
     job_ = std::async(std::launch::async, [this] {

@@ -159,7 +159,7 @@ class SnapshotSaver {
   /// Returns the step of the newest snapshot that this object made durable.
   std::optional<std::int64_t> last_saved() const { return last_saved_; }
 
-  /// Says whether this rank makes snapshots appear, on its host or for all.
+  /// Returns whether this rank commits snapshots: for its host, or for all hosts.
   bool commits() const {
     return options_.hosts.are_apart() ? options_.hosts.keeps() : world_.rank() == 0;
   }

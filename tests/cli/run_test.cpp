@@ -1,5 +1,3 @@
-#include "lockstep/cli/run.h"
-
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
@@ -13,6 +11,7 @@
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/cli/train/train_launch.h"
+#include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep::cli {

@@ -17,10 +17,13 @@
 namespace lockstep {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using testing::evaluation_line;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 using testing::train_line;
 
 MetricsFile read(const std::string& text) { return parse_metrics(text, "m"); }
@@ -115,41 +118,30 @@ TEST(MetricsReader, RefusesATornLineWhereNoWriterCanHaveEnded) {
 }
 
 TEST(MetricsReader, RefusesWhatIsNotAsTheFormatSays) {
-  EXPECT_EQ(refusal("[1]\n"), "m: line 1: a list, not an object");
-  EXPECT_EQ(refusal("7\n"), "m: line 1: a number, not an object");
-  EXPECT_EQ(refusal("\"x\"\n"), "m: line 1: a text, not an object");
-  EXPECT_EQ(refusal("null\n"), "m: line 1: null, not an object");
-  EXPECT_EQ(refusal("true\n"), "m: line 1: a truth value, not an object");
-  EXPECT_EQ(refusal("{}\n"), "m: line 1: the key \"epoch\" is missing");
-  EXPECT_EQ(refusal(with("\"x\":1")), "m: line 1: the key \"step\" is missing");
-  EXPECT_EQ(refusal(with("\"step\":1,\"step\":1")), "m: line 1: the key \"step\" comes twice");
-  EXPECT_EQ(refusal(with("\"step\":-1")), "m: line 1: step is -1, less than 0");
-  EXPECT_EQ(refusal(with("\"step\":1.0")), "m: line 1: step is \"1.0\", not a whole number");
-  EXPECT_EQ(refusal(with("\"step\":9223372036854775808")),
-      "m: line 1: step is 9223372036854775808, more than 9223372036854775807");
-  EXPECT_EQ(refusal(with("\"step\":null")), "m: line 1: step is null");
-  EXPECT_EQ(refusal(with("\"step\":[1]")), "m: line 1: step is a list");
-  EXPECT_EQ(refusal(with("\"step\":{}")), "m: line 1: step is an object");
-  EXPECT_EQ(refusal(with("\"step\":1,\"loss\":\"0.5\"")), "m: line 1: loss is a text");
-  EXPECT_EQ(refusal(with("\"step\":1,\"loss\":true")), "m: line 1: loss is a truth value");
+  for (const auto& [line, reason] :
+      std::vector<std::pair<std::string, std::string>>{{"[1]", "it must be a JSON object: [1]"},
+          {"7", "it must be a JSON object: 7"}, {"{}", "v must be there: it is missing"},
+          {with("\"x\":1"), "step must be there: it is missing"},
+          {with("\"step\":1,\"step\":1"), "a key comes twice: \"step\""},
+          {with("\"step\":-1"), "step must be a whole number of at least 0: -1"},
+          {with("\"step\":1.0"), "step must be a whole number of at least 0: 1.0"},
+          {with("\"step\":9223372036854775808"),
+              "step must be a whole number of at least 0: 9223372036854775808"},
+          {with("\"step\":null"), "step must be a whole number of at least 0: null"},
+          {with("\"step\":1,\"loss\":\"0.5\""), "loss must be a finite number: \"0.5\""},
+          {with("\"step\":1,\"loss\":2,\"nonfinite\":[\"loss\"]"),
+              "loss must be null, as it is listed in nonfinite: 2"},
+          {with("\"step\":1,\"nonfinite\":7"), "nonfinite must be a list of texts: 7"},
+          {with("\"step\":1,\"new\":" + std::string(40, '[') + std::string(40, ']')),
+              "more than 16 objects and lists within each other"},
+          {std::string(70000, ' '), "70000 bytes are too many for a line"},
+          {R"({"v":1,"rank":2147483648,"restart":0,"epoch":1,"step":1,"split":"train"})",
+              "rank must be a whole number from 0 to 2147483647: 2147483648"},
+          {R"({"v":2,"rank":0})",
+              "v must be 1, the version that this program reads; a newer one may read both: 2"}})
+    EXPECT_EQ(refusal(line), "m: line 1: " + reason);
   EXPECT_THAT(refusal(with("\"step\":1,\"time\":\"yesterday\"")),
-      HasSubstr("m: line 1: time is \"yesterday\", not like 2"));
-  EXPECT_EQ(refusal(with("\"step\":1,\"loss\":2,\"nonfinite\":[\"loss\"]")),
-      "m: line 1: loss is 2 and is listed in nonfinite");
-  EXPECT_EQ(refusal(with("\"step\":1,\"nonfinite\":7")), "m: line 1: nonfinite is a number");
-}
-
-TEST(MetricsReader, RefusesWhatIsTooMuch) {
-  const std::string deep = std::string(40, '[') + std::string(40, ']');
-  EXPECT_EQ(refusal(with("\"step\":1,\"new\":" + deep)), "m: line 1: more than 16 levels deep");
-  EXPECT_EQ(refusal(std::string(70000, ' ')), "m: line 1: 70000 bytes are too many for a line");
-  EXPECT_EQ(refusal(R"({"v":1,"rank":2147483648,"restart":0,"epoch":1,"step":1,"split":"train"})"),
-      "m: line 1: rank is 2147483648, more than 2147483647");
-}
-
-TEST(MetricsReader, RefusesAnotherVersion) {
-  EXPECT_EQ(refusal(R"({"v":2,"rank":0})"),
-      "m: line 1: v is 2; this program reads 1, a newer one may read both");
+      AllOf(StartsWith("m: line 1: time must be like 2"), EndsWith(": \"yesterday\"")));
 }
 
 TEST(MetricsReader, NamesTheFileThatItCannotOpen) {

@@ -17,7 +17,6 @@
 #include "tests/train/file_size_limit.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/core/process.h"
 #include "lockstep/formats/byte_fields.h"
 
 namespace lockstep {
@@ -48,12 +47,6 @@ TEST(Metrics, LineHasExactlyTheKeysOfTheFormat) {
       R"({"v":1,"time":"2026-01-31T12:00:00.000Z","elapsed":1.5,"rank":0,"restart":0,"epoch":2,"step":300,)"
       R"("split":"train","loss":0.25,"accuracy":null,"accuracy5":null,"lr":0.001,"samples_per_s":50000.0,)"
       R"("step_ms":2.5,"data_ms":0.5,"comm_ms":0.25})");
-}
-
-TEST(Metrics, LossScaleIsThereForFloat16Only) {
-  MetricRecord scaled = record();
-  scaled.loss_scale = 65536;
-  EXPECT_EQ(nlohmann::json::parse(json_line(scaled, ""))["loss_scale"], 65536);
 }
 
 TEST(Metrics, WhatJsonCannotHoldIsNullAndNamed) {
@@ -191,13 +184,6 @@ TEST(MetricsWriter, MakesTheFolderAndGoesOnWhereItWasStoppedBefore) {
   EXPECT_THROW(MetricsWriter(run, {.goes_on = false}), std::system_error);
 }
 
-TEST(Metrics, TimeIsUtc) {
-  const std::string now = utc_now();
-  ASSERT_EQ(now.size(), 24u) << now;
-  EXPECT_EQ(now[10], 'T');
-  EXPECT_EQ(now.back(), 'Z');
-}
-
 // The messages in the records of a file without their time, which is a field of nine bytes. A
 // record that is cut short, or whose bytes are not those that were framed, ends the test.
 std::vector<std::string> messages_in(const std::filesystem::path& path) {
@@ -266,21 +252,6 @@ TEST_F(EventLogTest, AStartThatGoesOnSaysFromWhichStepInANewerFile) {
   EXPECT_EQ(messages_in(files()[0]).size(), 2U);
   EXPECT_THAT(messages_in(files()[1]), ElementsAre(message(version_event({})),
                                            message(restart_event({0, 7})), message(training(8))));
-}
-
-TEST_F(EventLogTest, WhatAFullDiskDoesNotTakeComesLater) {
-  EventLog log(folder_.str(), 0);
-  {
-    const testing::FileSizeLimit partial(50);
-    log.append(training(1));
-    EXPECT_THAT(log.take_warning(), HasSubstr("File too large"));
-    log.append(training(2));
-    EXPECT_EQ(log.take_warning(), "") << "it was reported";
-  }
-  log.append(training(3));
-  EXPECT_EQ(log.take_warning(), "");
-  EXPECT_THAT(messages_in(files()[0]), ElementsAre(message(version_event({})), message(training(1)),
-                                           message(training(2)), message(training(3))));
 }
 
 TEST_F(EventLogTest, ALostFileEndsTheEventsAndNotTheRun) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <string>
 
+#include "tests/support/message_of.h"
+
 #include "lockstep/core/error.h"
 
 namespace lockstep::page {
@@ -64,12 +66,9 @@ TEST(Page, NeedsNeitherNetworkNorScript) {
 }
 
 TEST(Page, RefusesAnEmptyCell) {
-  try {
-    to_html(page_of(table_of("")));
-    FAIL() << "nothing was thrown";
-  } catch (const InvalidArgument& error) {
-    EXPECT_THAT(error.what(), HasSubstr("row 0, column 'here [s]': the cell is empty"));
-  }
+  EXPECT_THAT(
+      lockstep::testing::message_of<InvalidArgument>([] { to_html(page_of(table_of(""))); }),
+      HasSubstr("row 0, column 'here [s]': the cell is empty"));
 }
 
 TEST(Page, RefusesTwoTablesOfOneId) {

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/message_of.h"
+
 #include "lockstep/core/error.h"
 #include "lockstep/report/plot/figure.h"
 #include "lockstep/report/plot/layout.h"
@@ -24,12 +26,7 @@ Figure figure_of(Point point) {
 }
 
 std::string refusal(const Figure& figure) {
-  try {
-    to_svg(figure);
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
+  return lockstep::testing::message_of<InvalidArgument>([&] { to_svg(figure); });
 }
 
 // After WCAG 2: the contrast of two colours.

@@ -62,13 +62,8 @@ const std::vector<Kind>& kinds() {
 
 class EveryOptimizer : public ::testing::TestWithParam<Kind> {};
 
-// What a file would hold: of its own memory, in rows.
 OptimizerState copy_of(const OptimizerState& state) {
-  OptimizerState copy;
-  copy.options = state.options;
-  for (const auto& item : state.tensors)
-    copy.tensors.insert(item.key(), item.value().detach().clone().contiguous());
-  return copy;
+  return {copy_of(state.tensors), state.options};
 }
 
 TEST_P(EveryOptimizer, GoesOnBitForBit) {
@@ -105,9 +100,7 @@ TEST_P(EveryOptimizer, GoesOnBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Kinds, EveryOptimizer, ::testing::ValuesIn(kinds()),
     [](const auto& of) { return of.param.name; });
 
-struct Adam {
-  SmallNet net;
-  torch::optim::Adam optimizer{net->parameters(), torch::optim::AdamOptions(0.01)};
+struct Adam : testing::SmallTraining {
   nn::NamedTensors named = nn::named_state(*net);
 };
 

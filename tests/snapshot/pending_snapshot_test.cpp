@@ -65,14 +65,6 @@ TEST_F(PendingSnapshotTest, LeavesNothingWithoutCommit) {
   EXPECT_THAT(names(), ElementsAre());
 }
 
-TEST_F(PendingSnapshotTest, TakesThePlaceOfAnOlderOneOfItsStep) {
-  testing::save_snapshot(folder_.run(), 5, 1);
-  const fs::path path = testing::save_snapshot(folder_.run(), 5, 2);
-  EXPECT_THAT(names(), ElementsAre("LATEST", "step-00000005"));
-  verify_snapshot(path);
-  EXPECT_EQ(testing::contents(path / "state.json"), R"({"v":1,"seed":2})");
-}
-
 TEST_F(PendingSnapshotTest, DoesNotCommitWhatIsNotOnTheDisk) {
   testing::save_snapshot(folder_.run(), 5, 1);
   const auto commit = [&](const auto& change) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <iterator>
@@ -24,8 +25,17 @@
 #include "lockstep/snapshot/pending_snapshot.h"
 #include "lockstep/snapshot/snapshot_names.h"
 
-namespace lockstep::testing {
+namespace lockstep {
 namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using testing::kDone;
+using testing::kPretended;
+using testing::save_snapshot;
+using testing::seed_of;
+using testing::SystemCall;
+using testing::WatchedCalls;
 
 /// The situation in which a save starts.
 enum class Scene {
@@ -34,44 +44,17 @@ enum class Scene {
   kSameStep,   ///< a good one of the same step as well
 };
 
-constexpr std::array kScenes{Scene::kFirst, Scene::kLaterStep, Scene::kSameStep};
-
-std::string name_of_scene(const ::testing::TestParamInfo<Scene>& info);
+/// A test of a save in each of them.
+class SaveIn : public ::testing::TestWithParam<Scene> {};
 
 // Who wrote a snapshot is seen by its bytes.
 constexpr int kOldSeed = 1, kNewSeed = 2;
-
-/// A run in which one save meets a fault.
-class RunUnderFault {
- public:
-  explicit RunUnderFault(Scene scene);
-
-  /// Returns the folder that holds the run's.
-  const std::filesystem::path& path() const { return directory_.path(); }
-  std::filesystem::path run() const { return directory_.path() / "run"; }
-
-  /// Does what rank 0 does: commits a snapshot of kNewSeed, names it the best, prunes to one.
-  void save() const;
-
-  /// Returns the seed of the newest snapshot, whose files must be whole and fit together. None may
-  /// have been refused. Without any snapshot, which only Scene::kFirst may leave, it is kOldSeed.
-  int newest_seed() const;
-
-  /// Removes what is left over, looks that nothing strange is there, and saves again.
-  void expect_that_life_goes_on() const;
-
- private:
-  TemporaryFolder directory_;
-  Scene scene_;
-};
-
-namespace fs = std::filesystem;
 
 constexpr std::int64_t kStep = 20;
 
 /// Is the folder with both kinds of start; saved once, as that waits for the disk.
 const fs::path& prepared(Scene scene) {
-  static const TemporaryFolder kDirectory;
+  static const testing::TemporaryFolder kDirectory;
   static const std::array kRuns = [] {
     const fs::path first = kDirectory.path() / "first";
     const fs::path later = kDirectory.path() / "later";
@@ -86,74 +69,73 @@ const fs::path& prepared(Scene scene) {
   return kRuns[static_cast<std::size_t>(scene)];
 }
 
-std::string name_of_scene(const ::testing::TestParamInfo<Scene>& info) {
-  constexpr std::array kNames{"First", "LaterStep", "SameStep"};
-  return kNames[static_cast<std::size_t>(info.param)];
-}
-
-RunUnderFault::RunUnderFault(Scene scene) : scene_(scene) {
-  fs::copy(prepared(scene), run(), fs::copy_options::recursive);
-}
-
-void RunUnderFault::save() const {
-  save_snapshot(run(), kStep, kNewSeed);
-  const SnapshotFolder folder(run());
-  folder.set_best(kStep);
-  folder.prune(1, kStep);
-}
-
-int RunUnderFault::newest_seed() const {
-  const SnapshotChoice choice = SnapshotFolder(run()).newest();
-  for (const SnapshotRefusal& refusal : choice.refused) ADD_FAILURE() << refusal.reason;
-  if (choice.path.empty()) {
-    EXPECT_EQ(scene_, Scene::kFirst);
-    return kOldSeed;
+/// A run in which one save meets a fault.
+class RunUnderFault {
+ public:
+  explicit RunUnderFault(Scene scene) : scene_(scene) {
+    fs::copy(prepared(scene), run(), fs::copy_options::recursive);
   }
-  EXPECT_EQ(choice.manifest.files.size(), 3U);
-  const bool is_new = seed_of(choice.path) == kNewSeed;
-  EXPECT_TRUE(is_new || seed_of(choice.path) == kOldSeed);
-  const bool is_late = is_new || scene_ == Scene::kSameStep;
-  EXPECT_EQ(choice.path.filename(), snapshot_name(is_late ? kStep : kStep - 1));
-  return seed_of(choice.path);
-}
 
-void RunUnderFault::expect_that_life_goes_on() const {
-  const SnapshotFolder folder(run());
-  const int seed = newest_seed();
-  folder.remove_leftovers();
-  EXPECT_EQ(newest_seed(), seed) << "what was left over was none of the snapshots";
-  EXPECT_TRUE(scene_ == Scene::kFirst || !folder.best().empty());
-  if (fs::exists(folder.path())) {
-    for (const auto& entry : fs::directory_iterator(folder.path())) {
-      const std::string name = entry.path().filename().string();
-      EXPECT_TRUE(step_of(name) || name == kLatest || name == kBest) << name;
-      if (step_of(name)) verify_snapshot(entry.path());  // half a one must not look like one
-    }
-    if (fs::exists(folder.path() / kLatest)) {
-      std::string latest;
-      std::getline(std::ifstream(folder.path() / kLatest), latest);
-      EXPECT_TRUE(fs::exists(folder.path() / latest)) << latest;
-    }
+  /// Returns the folder that holds the run's.
+  const fs::path& path() const { return directory_.path(); }
+  fs::path run() const { return directory_.path() / "run"; }
+
+  /// Does what rank 0 does: commits a snapshot of kNewSeed, names it the best, prunes to one.
+  void save() const {
+    save_snapshot(run(), kStep, kNewSeed);
+    const SnapshotFolder folder(run());
+    folder.set_best(kStep);
+    folder.prune(1, kStep);
   }
-  const WatchedCalls without_waiting(
-      path(), [](const SystemCall& call) { return call.name == "fsync" ? kPretended : kDone; });
-  save_snapshot(run(), kStep + 1, kNewSeed);
-  EXPECT_EQ(folder.newest().path, folder.path() / snapshot_name(kStep + 1));
-  folder.prune(1, kStep + 1);
-  EXPECT_EQ(seed_of(folder.newest().path), kNewSeed);
-}
 
-}  // namespace
-}  // namespace lockstep::testing
+  /// Returns the seed of the newest snapshot, whose files must be whole and fit together. None may
+  /// have been refused. Without any snapshot, which only Scene::kFirst may leave, it is kOldSeed.
+  int newest_seed() const {
+    const SnapshotChoice choice = SnapshotFolder(run()).newest();
+    for (const SnapshotRefusal& refusal : choice.refused) ADD_FAILURE() << refusal.reason;
+    if (choice.path.empty()) {
+      EXPECT_EQ(scene_, Scene::kFirst);
+      return kOldSeed;
+    }
+    EXPECT_EQ(choice.manifest.files.size(), 3U);
+    const bool is_new = seed_of(choice.path) == kNewSeed;
+    EXPECT_TRUE(is_new || seed_of(choice.path) == kOldSeed);
+    const bool is_late = is_new || scene_ == Scene::kSameStep;
+    EXPECT_EQ(choice.path.filename(), snapshot_name(is_late ? kStep : kStep - 1));
+    return seed_of(choice.path);
+  }
 
-namespace lockstep {
-namespace {
+  /// Removes what is left over, looks that nothing strange is there, and saves again.
+  void expect_that_life_goes_on() const {
+    const SnapshotFolder folder(run());
+    const int seed = newest_seed();
+    folder.remove_leftovers();
+    EXPECT_EQ(newest_seed(), seed) << "what was left over was none of the snapshots";
+    EXPECT_TRUE(scene_ == Scene::kFirst || !folder.best().empty());
+    if (fs::exists(folder.path())) {
+      for (const auto& entry : fs::directory_iterator(folder.path())) {
+        const std::string name = entry.path().filename().string();
+        EXPECT_TRUE(step_of(name) || name == kLatest || name == kBest) << name;
+        if (step_of(name)) verify_snapshot(entry.path());  // half a one must not look like one
+      }
+      if (fs::exists(folder.path() / kLatest)) {
+        std::string latest;
+        std::getline(std::ifstream(folder.path() / kLatest), latest);
+        EXPECT_TRUE(fs::exists(folder.path() / latest)) << latest;
+      }
+    }
+    const WatchedCalls without_waiting(
+        path(), [](const SystemCall& call) { return call.name == "fsync" ? kPretended : kDone; });
+    save_snapshot(run(), kStep + 1, kNewSeed);
+    EXPECT_EQ(folder.newest().path, folder.path() / snapshot_name(kStep + 1));
+    folder.prune(1, kStep + 1);
+    EXPECT_EQ(seed_of(folder.newest().path), kNewSeed);
+  }
 
-namespace fs = std::filesystem;
-using ::testing::HasSubstr;
-using testing::RunUnderFault;
-using testing::SystemCall;
-using testing::WatchedCalls;
+ private:
+  testing::TemporaryFolder directory_;
+  Scene scene_;
+};
 
 /// The outcome of a save.
 struct Outcome {
@@ -176,7 +158,7 @@ Outcome save_with_fault(const RunUnderFault& run, int at, int code, bool forever
       outcome.fault = call;
     }
     if (fails) return code;
-    return call.name == "fsync" ? int{testing::kPretended} : int{testing::kDone};
+    return call.name == "fsync" ? int{kPretended} : int{kDone};
   });
   try {
     run.save();
@@ -190,20 +172,17 @@ Outcome save_with_fault(const RunUnderFault& run, int at, int code, bool forever
 void expect_honesty(const RunUnderFault& run, const Outcome& outcome, int code, bool forever) {
   const int seed = run.newest_seed();
   if (!outcome.error) {
-    EXPECT_EQ(seed, testing::kNewSeed) << "it said that it succeeded";
+    EXPECT_EQ(seed, kNewSeed) << "it said that it succeeded";
     return;
   }
   EXPECT_EQ(outcome.error->code().value(), code);
   EXPECT_THAT(outcome.error->what(), HasSubstr(run.path().string()));
   // A disk that takes nothing any more does not let itself be put right, either.
   if (forever && !outcome.is_committed) return;
-  EXPECT_EQ(seed, outcome.is_committed ? testing::kNewSeed : testing::kOldSeed)
-      << outcome.error->what();
+  EXPECT_EQ(seed, outcome.is_committed ? kNewSeed : kOldSeed) << outcome.error->what();
 }
 
-class FailedSave : public ::testing::TestWithParam<testing::Scene> {};
-
-TEST_P(FailedSave, SaysSoAndTheOldSnapshotStays) {
+TEST_P(SaveIn, AFailedCallIsToldAndTheOldSnapshotStays) {
   constexpr std::array kCodes{ENOSPC, EDQUOT, EIO, EROFS};
   for (const bool forever : {false, true}) {
     int failed = 0;
@@ -223,7 +202,7 @@ TEST_P(FailedSave, SaysSoAndTheOldSnapshotStays) {
   }
 }
 
-TEST_P(FailedSave, IsNoneWhenCallsAreInterruptedOrShort) {
+TEST_P(SaveIn, InterruptedAndShortCallsAreNoFailure) {
   const RunUnderFault run(GetParam());
   int interruptions = 0;
   std::string last;
@@ -236,26 +215,23 @@ TEST_P(FailedSave, IsNoneWhenCallsAreInterruptedOrShort) {
       interruptions = now == last && interruptions < 3 ? interruptions + 1 : 0;
       last = now;
       if (can_be && interruptions < 2) return EINTR;
-      if (call.name == "fsync") return int{testing::kPretended};
+      if (call.name == "fsync") return int{kPretended};
       return int{testing::kShort};
     });
     run.save();
   }
-  EXPECT_EQ(run.newest_seed(), testing::kNewSeed);
+  EXPECT_EQ(run.newest_seed(), kNewSeed);
   run.expect_that_life_goes_on();
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Scenes, FailedSave, ::testing::ValuesIn(testing::kScenes), testing::name_of_scene);
-
 /// Is a disk that syncs what it is told once, and then says that all is well.
 TEST(FailedSync, IsNotTriedAgain) {
-  const RunUnderFault run(testing::Scene::kLaterStep);
+  const RunUnderFault run(Scene::kLaterStep);
   int syncs = 0;
   auto pending = PendingSnapshot::begin(SnapshotFolder(run.run()), 30);
   const WatchedCalls watched(run.path(), [&](const SystemCall& call) {
-    if (call.name != "fsync") return int{testing::kDone};
-    return ++syncs == 1 ? EIO : int{testing::kPretended};
+    if (call.name != "fsync") return int{kDone};
+    return ++syncs == 1 ? EIO : int{kPretended};
   });
   EXPECT_THROW(pending.write("a", "text"), std::system_error);
   EXPECT_THROW(pending.write("b", "text"), InvalidArgument) << "this snapshot is lost";
@@ -272,18 +248,18 @@ class WithoutExchange : public ::testing::Test {
     const WatchedCalls watched(run_.path(), [&](const SystemCall& call) {
       if (call.name == "exchange") return EINVAL;
       renames += call.name == "rename" ? 1 : 0;
-      return int{testing::kDone};
+      return int{kDone};
     });
-    testing::save_snapshot(run_.run(), 20, testing::kNewSeed);
+    save_snapshot(run_.run(), 20, kNewSeed);
   }
 
-  RunUnderFault run_{testing::Scene::kSameStep};
+  RunUnderFault run_{Scene::kSameStep};
 };
 
 TEST_F(WithoutExchange, AGoodSnapshotOfTheSameStepStays) {
   int renames = 0;
   save(renames);
-  EXPECT_EQ(run_.newest_seed(), testing::kOldSeed);
+  EXPECT_EQ(run_.newest_seed(), kOldSeed);
   EXPECT_EQ(renames, 2) << "the attempt, and LATEST";
   run_.expect_that_life_goes_on();
 }
@@ -292,13 +268,13 @@ TEST_F(WithoutExchange, ABrokenSnapshotOfTheSameStepGoes) {
   fs::resize_file(run_.run() / "snapshots" / "step-00000020" / "state.json", 3);
   int renames = 0;
   save(renames);
-  EXPECT_EQ(run_.newest_seed(), testing::kNewSeed);
+  EXPECT_EQ(run_.newest_seed(), kNewSeed);
   run_.expect_that_life_goes_on();
 }
 
 class ForeignOwnerTest : public ::testing::Test {
  protected:
-  testing::RunUnderFault run_{testing::Scene::kLaterStep};
+  RunUnderFault run_{Scene::kLaterStep};
   SnapshotFolder folder_{run_.run()};
   fs::path newest_ = folder_.newest().path;
 };
@@ -344,15 +320,15 @@ TEST_F(ForeignOwnerTest, OfWhatIsToBeReplacedOrJoinedIsRefused) {
 
 /// Saves in a child process that is killed at its call number `at`, counted from 0, or torn at its
 /// write of that number. Returns false if it made fewer.
-bool killed_at(const testing::RunUnderFault& run, int at, testing::Fate how) {
+bool killed_at(const RunUnderFault& run, int at, testing::Fate how) {
   const pid_t child = ::fork();
   if (child == 0) {
     int calls = 0;
-    const testing::WatchedCalls watched(run.path(), [&](const testing::SystemCall& call) {
+    const WatchedCalls watched(run.path(), [&](const SystemCall& call) {
       const bool counts = how != testing::kTorn || call.name == "write";
       if (counts && calls++ == at) return how;
       // Other processes see what the kernel has in memory: no need to wait for the disk.
-      return call.name == "fsync" ? testing::kPretended : testing::kDone;
+      return call.name == "fsync" ? kPretended : kDone;
     });
     try {
       run.save();
@@ -371,26 +347,31 @@ bool killed_at(const testing::RunUnderFault& run, int at, testing::Fate how) {
   return false;
 }
 
-class KilledSave : public ::testing::TestWithParam<testing::Scene> {};
-
-TEST_P(KilledSave, LeavesTheOldOrTheNewSnapshotWhereverItIsKilled) {
-  for (const testing::Fate how : {testing::kKilled, testing::kTorn}) {
-    int old = 0, fresh = 0;
-    for (int at = 0;; ++at) {
-      SCOPED_TRACE("killed at call " + std::to_string(at));
-      const testing::RunUnderFault run(GetParam());
-      if (!killed_at(run, at, how)) break;
-      ++(run.newest_seed() == testing::kOldSeed ? old : fresh);
-      run.expect_that_life_goes_on();
-      if (HasFailure()) return;
-    }
-    EXPECT_GT(old, how == testing::kTorn ? 5 : 40);
-    EXPECT_GT(fresh, how == testing::kTorn ? 0 : 8);
+/// Ends a save at each of its calls, which `ends_at` does, until it made fewer. Each time the old
+/// or the new snapshot must be left; at least so many times the one and the other.
+void expect_old_or_new(Scene scene,
+    const std::function<bool(const RunUnderFault& run, int at)>& ends_at, int least_old,
+    int least_fresh) {
+  int old = 0, fresh = 0;
+  for (int at = 0;; ++at) {
+    SCOPED_TRACE("ended at call " + std::to_string(at));
+    const RunUnderFault run(scene);
+    if (!ends_at(run, at)) break;
+    ++(run.newest_seed() == kOldSeed ? old : fresh);
+    run.expect_that_life_goes_on();
+    if (::testing::Test::HasFailure()) return;
   }
+  EXPECT_GE(old, least_old);
+  EXPECT_GE(fresh, least_fresh);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Scenes, KilledSave, ::testing::ValuesIn(testing::kScenes), testing::name_of_scene);
+TEST_P(SaveIn, AKilledProcessLeavesTheOldOrTheNewSnapshot) {
+  const auto killed = [](testing::Fate how) {
+    return [how](const RunUnderFault& run, int at) { return killed_at(run, at, how); };
+  };
+  expect_old_or_new(GetParam(), killed(testing::kKilled), 41, 9);
+  expect_old_or_new(GetParam(), killed(testing::kTorn), 6, 1);
+}
 
 /// Which names survive a power cut; the bytes of a file survive only if it was synced.
 enum class Names {
@@ -407,7 +388,7 @@ class SyncedDisk {
     for (const auto& entry : fs::recursive_directory_iterator(root_)) sync(entry.path());
   }
 
-  void see(const testing::SystemCall& call, long result) {
+  void see(const SystemCall& call, long result) {
     if (result < 0) return;
     if (call.name == "fsync") sync(call.path);
     if (call.name == "create" || call.name == "mkdir") forget(node_of(call.path));
@@ -482,22 +463,22 @@ class SyncedDisk {
 
 /// Cuts the power before the call number `at` of a save; the run is then what the disk had. Returns
 /// false if the save made fewer calls.
-bool cut_at(const testing::RunUnderFault& run, int at, Names names) {
+bool cut_at(const RunUnderFault& run, int at, Names names) {
   const fs::path left = run.path() / "left";
   const pid_t child = ::fork();
   if (child == 0) {
     int calls = 0;
     SyncedDisk disk(run.run());
-    const testing::WatchedCalls watched(
+    const WatchedCalls watched(
         run.path(),
-        [&](const testing::SystemCall& call) {
+        [&](const SystemCall& call) {
           if (calls++ == at) {
             disk.write_to(left, names);
             ::_exit(0);
           }
-          return call.name == "fsync" ? testing::kPretended : testing::kDone;
+          return call.name == "fsync" ? kPretended : kDone;
         },
-        [&](const testing::SystemCall& call, long result) { disk.see(call, result); });
+        [&](const SystemCall& call, long result) { disk.see(call, result); });
     run.save();
     ::_exit(1);
   }
@@ -510,26 +491,20 @@ bool cut_at(const testing::RunUnderFault& run, int at, Names names) {
   return true;
 }
 
-class PowerCut : public ::testing::TestWithParam<testing::Scene> {};
-
-TEST_P(PowerCut, LeavesTheOldOrTheNewSnapshotWheneverItComes) {
-  for (const Names names : {Names::kSynced, Names::kAll}) {
-    int old = 0, fresh = 0;
-    for (int at = 0;; ++at) {
-      SCOPED_TRACE("cut at call " + std::to_string(at));
-      const testing::RunUnderFault run(GetParam());
-      if (!cut_at(run, at, names)) break;
-      ++(run.newest_seed() == testing::kOldSeed ? old : fresh);
-      run.expect_that_life_goes_on();
-      if (HasFailure()) return;
-    }
-    EXPECT_GT(old, 40);
-    EXPECT_GT(fresh, 8);
-  }
+TEST_P(SaveIn, APowerCutLeavesTheOldOrTheNewSnapshot) {
+  for (const Names names : {Names::kSynced, Names::kAll})
+    expect_old_or_new(
+        GetParam(), [&](const RunUnderFault& run, int at) { return cut_at(run, at, names); }, 41,
+        9);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Scenes, PowerCut, ::testing::ValuesIn(testing::kScenes), testing::name_of_scene);
+std::string name_of_scene(const ::testing::TestParamInfo<Scene>& info) {
+  constexpr std::array kNames{"First", "LaterStep", "SameStep"};
+  return kNames[static_cast<std::size_t>(info.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(Scenes, SaveIn,
+    ::testing::Values(Scene::kFirst, Scene::kLaterStep, Scene::kSameStep), name_of_scene);
 
 }  // namespace
 }  // namespace lockstep

@@ -3,7 +3,6 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <system_error>
 
 #include "tests/snapshot/saved_snapshot.h"
 #include "tests/support/temporary_folder.h"

@@ -40,11 +40,11 @@ using testing::TemporaryFolder;
 std::string host_of(const ProcessGroup& world) { return world.rank() % 2 == 0 ? "even" : "odd"; }
 
 fs::path run_of(const TemporaryFolder& folder, const ProcessGroup& world) {
-  return fs::path(folder.path()) / host_of(world);
+  return folder.path() / host_of(world);
 }
 
 fs::path snapshots_on(const TemporaryFolder& folder, const std::string& host) {
-  return fs::path(folder.path()) / host / "snapshots";
+  return folder.path() / host / "snapshots";
 }
 
 void save(const TemporaryFolder& folder, const ProcessGroup& world, int copies, std::int64_t step,
@@ -84,12 +84,12 @@ TEST(SnapshotsApart, AreWholeOnEachHostThatKeepsThem) {
     const TemporaryFolder folder;
     testing::run_ranks(
         4, [&](const ProcessGroup& world) { save(folder, world, copies, 7, kMany); });
-    expect_snapshot(fs::path(folder.path()) / "even", 7, 4, kMany);
+    expect_snapshot(folder.path() / "even", 7, 4, kMany);
     if (copies == 1) {
       EXPECT_FALSE(fs::exists(snapshots_on(folder, "odd")));
       continue;
     }
-    expect_snapshot(fs::path(folder.path()) / "odd", 7, 4, kMany);
+    expect_snapshot(folder.path() / "odd", 7, 4, kMany);
     for (const char* file : {"manifest.json", "model.safetensors.index.json"})
       EXPECT_EQ(contents(snapshots_on(folder, "even") / "step-00000007" / file),
           contents(snapshots_on(folder, "odd") / "step-00000007" / file));
@@ -98,7 +98,7 @@ TEST(SnapshotsApart, AreWholeOnEachHostThatKeepsThem) {
 
 TEST(SnapshotsApart, AppearNowhereIfOneHostCannotTakeThem) {
   const TemporaryFolder folder;
-  fs::create_directory(fs::path(folder.path()) / "odd");
+  fs::create_directory(folder.path() / "odd");
   std::ofstream(snapshots_on(folder, "odd")) << "no folder";
   testing::run_ranks(4, [&](const ProcessGroup& world) {
     const SnapshotHosts hosts(world, 2, host_of(world));
@@ -167,9 +167,9 @@ TEST(NewestOfHosts, IsGivenToThoseThatLackIt) {
     save(folder, world, 2, 3);
     save(folder, world, 2, 7);
   });
-  fs::remove_all(fs::path(folder.path()) / "even");  // the host of rank 0 was replaced
+  fs::remove_all(folder.path() / "even");  // the host of rank 0 was replaced
   testing::run_ranks(4, [&](const ProcessGroup& world) { spread(folder, world, 2); });
-  expect_snapshot(fs::path(folder.path()) / "even", 7, 4);
+  expect_snapshot(folder.path() / "even", 7, 4);
   EXPECT_THAT(names_in(snapshots_on(folder, "even")), ElementsAre("LATEST", "step-00000007"));
 }
 
@@ -182,7 +182,7 @@ TEST(NewestOfHosts, IsThatOfTheHighestStep) {
     });
     fs::remove_all(snapshots_on(folder, older) / "step-00000007");
     testing::run_ranks(4, [&](const ProcessGroup& world) { spread(folder, world, 2); });
-    expect_snapshot(fs::path(folder.path()) / older, 7, 4);
+    expect_snapshot(folder.path() / older, 7, 4);
   }
 }
 
@@ -191,13 +191,13 @@ TEST(NewestOfHosts, TakesThePlaceOfADamagedOne) {
   testing::run_ranks(4, [&](const ProcessGroup& world) { save(folder, world, 2, 7); });
   std::ofstream(snapshots_on(folder, "odd") / "step-00000007" / "state.json") << "{}";
   testing::run_ranks(4, [&](const ProcessGroup& world) { spread(folder, world, 1); });
-  expect_snapshot(fs::path(folder.path()) / "odd", 7, 4);
+  expect_snapshot(folder.path() / "odd", 7, 4);
 }
 
 TEST(NewestOfHosts, ThatCannotBeTakenIsAnErrorOfAllRanks) {
   const TemporaryFolder folder;
   testing::run_ranks(2, [&](const ProcessGroup& world) { save(folder, world, 1, 7); });
-  fs::create_directory(fs::path(folder.path()) / "odd");
+  fs::create_directory(folder.path() / "odd");
   std::ofstream(snapshots_on(folder, "odd")) << "no folder";
   testing::run_ranks(
       2, [&](const ProcessGroup& world) { EXPECT_THROW(spread(folder, world, 1), DataError); });
@@ -211,9 +211,8 @@ TEST(NewestOfHosts, OfDifferentRunsAreRefusedWithBothIds) {
       save(folder, world, 2, 3, 100, "good");
       save(older, world, 2, std::stoll(step), 100, "older");
     });
-    fs::remove_all(fs::path(folder.path()) / "odd");
-    fs::copy(fs::path(older.path()) / "odd", fs::path(folder.path()) / "odd",
-        fs::copy_options::recursive);
+    fs::remove_all(folder.path() / "odd");
+    fs::copy(older.path() / "odd", folder.path() / "odd", fs::copy_options::recursive);
     testing::run_ranks(2, [&](const ProcessGroup& world) {
       EXPECT_THAT(testing::message_of<DataError>([&] { spread(folder, world, 2); }),
           AllOf(HasSubstr("run good: on host"), HasSubstr("run older: on host"),

@@ -39,15 +39,23 @@ using testing::TemporaryFolder;
 using testing::train_steps;
 using torch::optim::AdamOptions;
 
+/// A start of a run on one rank, which goes on from what is there.
+struct Start : Snapshot {
+  Start(const fs::path& run, auto& training, nn::GradScaler* scaler = nullptr,
+      ModelEma* ema = nullptr)
+      : Snapshot(run, ProcessGroup()), from(load(*training.net, training.optimizer, scaler, ema)) {}
+
+  SnapshotPosition from;
+};
+
 TEST(Snapshot, BeginsWhereNothingWasSaved) {
   const TemporaryFolder run;
   Training training;
-  Snapshot snapshot(run.path(), ProcessGroup());
   ::testing::internal::CaptureStderr();
-  const auto [epoch, step] = snapshot.load(*training.net, training.optimizer);
+  const Start snapshot(run.path(), training);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("there is no snapshot"));
-  EXPECT_EQ(epoch, 0);
-  EXPECT_EQ(step, 0);
+  EXPECT_EQ(snapshot.from.epoch, 0);
+  EXPECT_EQ(snapshot.from.step, 0);
   EXPECT_TRUE(snapshot.values().empty());
 }
 
@@ -59,8 +67,7 @@ TEST(Snapshot, GoesOnBitForBit) {
 
   {
     Training first;
-    Snapshot snapshot(run.path(), ProcessGroup());
-    (void)snapshot.load(*first.net, first.optimizer);
+    Start snapshot(run.path(), first);
     testing::seed_all(5);
     train_steps(first.net, first.optimizer, 0, 3);
     snapshot.save(
@@ -68,12 +75,11 @@ TEST(Snapshot, GoesOnBitForBit) {
     train_steps(first.net, first.optimizer, 3, 5);  // while it is written, and lost
   }
   Training second;
-  Snapshot snapshot(run.path(), ProcessGroup());
-  auto [epoch, step] = snapshot.load(*second.net, second.optimizer);
-  EXPECT_EQ(epoch, 2);
-  ASSERT_EQ(step, 3);
+  const Start snapshot(run.path(), second);
+  EXPECT_EQ(snapshot.from.epoch, 2);
+  ASSERT_EQ(snapshot.from.step, 3);
   EXPECT_EQ(snapshot.values().at("name"), "größer");
-  train_steps(second.net, second.optimizer, static_cast<int>(step), 6);
+  train_steps(second.net, second.optimizer, 3, 6);
   expect_same_bits(nn::named_state(*second.net), nn::named_state(*whole.net));
 }
 
@@ -81,10 +87,9 @@ TEST(Snapshot, CountsStepsForWhoDoesNot) {
   const TemporaryFolder run;
   Training training;
   for (int life = 0; life < 2; ++life) {
-    Snapshot snapshot(run.path(), ProcessGroup());
-    auto [epoch, step] = snapshot.load(*training.net, training.optimizer);
-    EXPECT_EQ(epoch, 3 * life);
-    const std::int64_t first = epoch;
+    Start snapshot(run.path(), training);
+    const std::int64_t first = snapshot.from.epoch;
+    EXPECT_EQ(first, 3 * life);
     for (std::int64_t next = first + 1; next <= first + 3; ++next)
       snapshot.save(*training.net, training.optimizer, {.epoch = next});
     snapshot.wait();
@@ -96,15 +101,14 @@ TEST(Snapshot, NamesBrokenOnesAndTakesTheOneBefore) {
   const TemporaryFolder run;
   Training training;
   {
-    Snapshot snapshot(run.path(), ProcessGroup());
-    (void)snapshot.load(*training.net, training.optimizer);
+    Start snapshot(run.path(), training);
     for (const std::int64_t epoch : {1, 2})
       snapshot.save(*training.net, training.optimizer, {.epoch = epoch});
   }
-  fs::remove(fs::path(run.path()) / "snapshots/step-00000002/optimizer.safetensors");
-  Snapshot snapshot(run.path(), ProcessGroup());
+  fs::remove(run.path() / "snapshots/step-00000002/optimizer.safetensors");
   ::testing::internal::CaptureStderr();
-  EXPECT_EQ(snapshot.load(*training.net, training.optimizer).epoch, 1);
+  Start snapshot(run.path(), training);
+  EXPECT_EQ(snapshot.from.epoch, 1);
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(said, HasSubstr("step-00000002 cannot be used: "));
   EXPECT_THAT(said, HasSubstr("optimizer.safetensors"));
@@ -118,8 +122,7 @@ TEST(Snapshot, RefusesAnotherModelAndAnotherOptimizer) {
   const TemporaryFolder run;
   {
     Training training;
-    Snapshot snapshot(run.path(), ProcessGroup());
-    (void)snapshot.load(*training.net, training.optimizer);
+    Start snapshot(run.path(), training);
     snapshot.save(*training.net, training.optimizer, {.epoch = 1});
   }
   torch::nn::Linear other(2, 2);
@@ -137,8 +140,7 @@ TEST(Snapshot, RefusesWhatAnotherProgramSaved) {
   for (const char* state : {"{\"v\":1,\"step\":3}", "{\"kind\":\"library\"}", "[1]", "7", "{"}) {
     saver.save(1, {.files = {{"model.safetensors", {}}}, .state = state});
     saver.finish();
-    Snapshot snapshot(run.path(), ProcessGroup());
-    EXPECT_THROW((void)snapshot.load(*training.net, training.optimizer), DataError) << state;
+    EXPECT_THROW(Start(run.path(), training), DataError) << state;
   }
 }
 
@@ -165,13 +167,11 @@ TEST(Snapshot, KeepsTheScaler) {
   {
     nn::GradScaler scaler;
     scaler.load(state);
-    Snapshot snapshot(run.path(), ProcessGroup());
-    (void)snapshot.load(*training.net, training.optimizer, &scaler);
+    Start snapshot(run.path(), training, &scaler);
     snapshot.save(*training.net, training.optimizer, {.epoch = 1, .scaler = &scaler});
   }
   nn::GradScaler scaler;
-  Snapshot snapshot(run.path(), ProcessGroup());
-  (void)snapshot.load(*training.net, training.optimizer, &scaler);
+  Start snapshot(run.path(), training, &scaler);
   EXPECT_EQ(scaler.state()->scale, 1024);
   EXPECT_EQ(scaler.state()->growth_tracker, 5);
   EXPECT_EQ(scaler.state()->growth_interval, 7);
@@ -183,8 +183,7 @@ TEST(Snapshot, KeepsThePlaceInTheEpochAndTheAverages) {
   Training first;
   ModelEma averages(*first.net, {.decay = 0.5});
   {
-    Snapshot snapshot(run.path(), ProcessGroup());
-    (void)snapshot.load(*first.net, first.optimizer, nullptr, &averages);
+    Start snapshot(run.path(), first, nullptr, &averages);
     EXPECT_EQ(snapshot.samples(), 0);
     for (int step = 0; step < 3; ++step) {
       train_steps(first.net, first.optimizer, step, step + 1);
@@ -195,8 +194,7 @@ TEST(Snapshot, KeepsThePlaceInTheEpochAndTheAverages) {
   }
   Training second;
   ModelEma restored(*second.net, {.decay = 0.5});
-  Snapshot snapshot(run.path(), ProcessGroup());
-  (void)snapshot.load(*second.net, second.optimizer, nullptr, &restored);
+  Start snapshot(run.path(), second, nullptr, &restored);
   EXPECT_EQ(snapshot.samples(), 1280);
   EXPECT_EQ(restored.updates(), 3);
   const auto names = nn::named_state(*first.net);
@@ -208,23 +206,19 @@ TEST(Snapshot, AveragesThatWereNotSavedAreNotLoaded) {
   const TemporaryFolder run;
   Training training;
   {
-    Snapshot snapshot(run.path(), ProcessGroup());
-    (void)snapshot.load(*training.net, training.optimizer);
+    Start snapshot(run.path(), training);
     snapshot.save(*training.net, training.optimizer, {.epoch = 1});
   }
   ModelEma averages(*training.net, {});
-  Snapshot snapshot(run.path(), ProcessGroup());
-  EXPECT_THROW(
-      (void)snapshot.load(*training.net, training.optimizer, nullptr, &averages), DataError);
+  EXPECT_THROW(Start(run.path(), training, nullptr, &averages), DataError);
 }
 
 TEST(Snapshot, WarnsOfWhatCannotBeWrittenAndGoesOn) {
   const TemporaryFolder folder;
-  const fs::path run = fs::path(folder.path()) / "run";
+  const fs::path run = folder.path() / "run";
   fs::create_directory(run);
   Training training;
-  Snapshot snapshot(run, ProcessGroup());
-  (void)snapshot.load(*training.net, training.optimizer);
+  Start snapshot(run, training);
   std::ofstream(run / "snapshots") << "in the way";
   ::testing::internal::CaptureStderr();
   snapshot.save(*training.net, training.optimizer, {.epoch = 1});
@@ -296,11 +290,6 @@ TEST(Snapshot, ARankTakesOnlyTheShareThatItOwns) {
 
 // Who has the folder of a Snapshot.
 
-struct OwnedTraining {
-  SmallNet net;
-  torch::optim::SGD optimizer{net->parameters(), torch::optim::SGDOptions(0.01)};
-};
-
 // What a save leaves that has not ended.
 fs::path begin_a_save(const fs::path& run) {
   const fs::path aside = run / "snapshots" / ".step-00000002.abc123";
@@ -311,10 +300,9 @@ fs::path begin_a_save(const fs::path& run) {
 TEST(Snapshot, ASecondRunInItsFolderIsRefusedOnAllRanks) {
   const TemporaryFolder run;
   const fs::path aside = begin_a_save(run.path());
-  OwnedTraining training;
+  Training training;
   {
-    Snapshot first(run.path(), ProcessGroup());
-    (void)first.load(*training.net, training.optimizer);
+    Start first(run.path(), training);
     EXPECT_FALSE(fs::exists(aside)) << "it was nobody's";
     begin_a_save(run.path());
     testing::run_ranks(2, [&](const ProcessGroup& world) {
@@ -325,32 +313,28 @@ TEST(Snapshot, ASecondRunInItsFolderIsRefusedOnAllRanks) {
     });
     EXPECT_TRUE(fs::exists(aside)) << "the first one is writing it";
   }
-  Snapshot third(run.path(), ProcessGroup());
-  EXPECT_EQ(third.load(*training.net, training.optimizer).step, 0);
+  EXPECT_EQ(Start(run.path(), training).from.step, 0);
 }
 
 TEST(Snapshot, TheDeadGiveItsFolderFree) {
   const TemporaryFolder run;
-  OwnedTraining training;
+  Training training;
   const pid_t child = ::fork();
   if (child == 0) {
-    Snapshot killed(run.path(), ProcessGroup());
-    (void)killed.load(*training.net, training.optimizer);
+    Start killed(run.path(), training);
     begin_a_save(run.path());
     ::kill(::getpid(), SIGKILL);
   }
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
   ASSERT_TRUE(fs::exists(run.path() / ".lock"));
-  Snapshot snapshot(run.path(), ProcessGroup());
-  EXPECT_EQ(snapshot.load(*training.net, training.optimizer).step, 0);
+  EXPECT_EQ(Start(run.path(), training).from.step, 0);
   EXPECT_TRUE(fs::is_empty(run.path() / "snapshots")) << "nobody goes on with that";
 }
 
 // In /sys not even root makes a file.
 TEST(Snapshot, AFolderThatMayOnlyBeReadIsRead) {
-  OwnedTraining training;
-  Snapshot snapshot("/sys/kernel", ProcessGroup());
-  EXPECT_EQ(snapshot.load(*training.net, training.optimizer).step, 0);
+  Training training;
+  EXPECT_EQ(Start("/sys/kernel", training).from.step, 0);
 }
 
 }  // namespace

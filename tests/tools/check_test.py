@@ -43,6 +43,12 @@ class CheckerTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn(complaint, done.stdout)
 
+    def assert_complaints(self, *cases):
+        """Each case is a complaint and the files that bring it about."""
+        for complaint, files in cases:
+            with self.subTest(complaint, files=list(files)):
+                shutil.rmtree(self.root / "lockstep", ignore_errors=True)
+                self.assert_complaint(complaint, files)
 
     def assert_advice(self, advice, files):
         done = self.run_checker(files, "--advice")
@@ -61,48 +67,27 @@ class LayersTest(CheckerTest):
             "examples/hello.cpp": "#include <torch/torch.h>\n#include <lockstep/lockstep.h>\n",
         })
 
-    def test_refuses_an_include_that_points_up(self):
-        self.assert_complaint(
-            "lockstep/core/error.h:2: core must not include lockstep/comm/work.h",
-            {"lockstep/core/error.h": '#pragma once\n#include "lockstep/comm/work.h"\n'})
-
-    def test_refuses_siblings(self):
-        self.assert_complaint(
-            "parallel must not include lockstep/data/mnist.h",
-            {"lockstep/parallel/reducer.cpp": '#include "lockstep/data/mnist.h"\n'})
-
-    def test_refuses_bench_below_it(self):
-        self.assert_complaint("plan must not include bench/study/verdict.h",
-                              {"lockstep/plan/answer.cpp": '#include "bench/study/verdict.h"\n'})
-        self.assert_complaint("bench/synthetic must not include bench/study/verdict.h",
-                              {"bench/synthetic/set.cpp": '#include "bench/study/verdict.h"\n'})
-
-    def test_refuses_libtorch_in_layers_without(self):
-        for file in ("core/error.h", "formats/idx.cpp", "launch/launcher.cpp", "plan/cost.h", "cli/main.cpp"):
-            with self.subTest(file):
-                self.assert_complaint("is without LibTorch", {f"lockstep/{file}": "#include <c10/util/Exception.h>\n"})
-
-    def test_refuses_gloo_in_two_sources_or_a_header(self):
-        include = "#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>\n"
-        self.assert_complaint("the header of Gloo", {"lockstep/comm/gloo_backend.h": include})
-        self.assert_complaint("the header of Gloo", {"lockstep/comm/a.cpp": include, "lockstep/comm/b.cpp": include})
-
-    def test_refuses_mpi_outside_its_folder(self):
-        self.assert_complaint("the header of MPI", {"lockstep/comm/a.cpp": "#include <mpi.h>\n"})
-
-    def test_refuses_the_umbrella_inside_the_library(self):
-        self.assert_complaint("never includes its umbrella", {"lockstep/core/log.cpp": "#include <lockstep/lockstep.h>\n"})
-
-    def test_refuses_an_unknown_layer(self):
-        self.assert_complaint("is no layer", {"lockstep/tricks/fast.h": HEADER})
-
-    def test_refuses_an_example_that_reaches_inside(self):
-        self.assert_complaint("an example includes", {"examples/hello.cpp": '#include "lockstep/core/error.h"\n'})
-
-    def test_refuses_a_header_that_leans_on_the_precompiled_one(self):
-        self.assert_complaint(
-            "lockstep/nn/net.h: names torch::nn:: and includes nothing that declares it",
-            {"lockstep/nn/net.h": "#pragma once\n#include <torch/types.h>\nusing Net = torch::nn::Module;\n"})
+    def test_refuses_includes_that_point_elsewhere(self):
+        gloo = "#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>\n"
+        self.assert_complaints(
+            ("lockstep/core/error.h:2: core must not include lockstep/comm/work.h",
+             {"lockstep/core/error.h": '#pragma once\n#include "lockstep/comm/work.h"\n'}),
+            ("parallel must not include lockstep/data/mnist.h",
+             {"lockstep/parallel/reducer.cpp": '#include "lockstep/data/mnist.h"\n'}),
+            ("plan must not include bench/study/verdict.h",
+             {"lockstep/plan/answer.cpp": '#include "bench/study/verdict.h"\n'}),
+            ("the header of Gloo", {"lockstep/comm/gloo_backend.h": gloo}),
+            ("the header of Gloo", {"lockstep/comm/a.cpp": gloo, "lockstep/comm/b.cpp": gloo}),
+            ("the header of MPI", {"lockstep/comm/a.cpp": "#include <mpi.h>\n"}),
+            ("never includes its umbrella", {"lockstep/core/log.cpp": "#include <lockstep/lockstep.h>\n"}),
+            ("is no layer", {"lockstep/tricks/fast.h": HEADER}),
+            ("lockstep/nn/net.h: names torch::nn:: and includes nothing that declares it",
+             {"lockstep/nn/net.h": "#pragma once\n#include <torch/types.h>\nusing Net = torch::nn::Module;\n"}),
+            *(("is without LibTorch", {f"lockstep/{file}": "#include <c10/util/Exception.h>\n"}) for file in
+              ("core/error.h", "formats/idx.cpp", "launch/launcher.cpp", "plan/cost.h", "cli/main.cpp")),
+            ("bench/synthetic must not include bench/study/verdict.h",
+             {"bench/synthetic/set.cpp": '#include "bench/study/verdict.h"\n'}),
+            ("an example includes", {"examples/hello.cpp": '#include "lockstep/core/error.h"\n'}))
 
 
 class RoomSizesTest(CheckerTest):
@@ -168,24 +153,20 @@ class StyleTest(CheckerTest):
         self.assert_advice("\n", {name: HEADER for name in names[:45]})
         self.assert_advice("lockstep/core: 46 files\n", {names[45]: HEADER})
 
-    def test_refuses_names_that_name_nothing(self):
-        for file in ("lockstep/core/utils.h", "lockstep/common/error.h", "lockstep/core/string_util.h"):
-            with self.subTest(file):
-                self.assert_complaint("name the idea", {file: HEADER})
-
-    def test_refuses_what_is_unfinished(self):
+    def test_refuses_files_that_break_a_rule(self):
         word = "TO" + "DO"
-        self.assert_complaint("lockstep/core/log.h:2: finish it", {"lockstep/core/log.h": f"{HEADER}// {word}: colours\n"})
-
-    def test_refuses_a_header_without_guard(self):
-        self.assert_complaint("lockstep/core/log.h: no #pragma once", {"lockstep/core/log.h": "int log();\n"})
-
-    def test_refuses_a_source_that_includes_something_before_its_own_header(self):
-        for text in ("", '#include <string>\n#include "lockstep/core/log.h"\n'):
-            with self.subTest(text):
-                self.assert_complaint(
-                    'lockstep/core/log.cpp: must include "lockstep/core/log.h" before all else',
-                    {"lockstep/core/log.cpp": text, "lockstep/core/log.h": HEADER, "CMakeLists.txt": "lockstep/core/log.cpp\n"})
+        first = 'lockstep/core/log.cpp: must include "lockstep/core/log.h" before all else'
+        built = {"lockstep/core/log.h": HEADER, "CMakeLists.txt": "lockstep/core/log.cpp\n"}
+        self.assert_complaints(
+            ("name the idea", {"lockstep/core/utils.h": HEADER}),
+            ("name the idea", {"lockstep/common/error.h": HEADER}),
+            ("name the idea", {"lockstep/core/string_util.h": HEADER}),
+            ("lockstep/core/log.h:2: finish it", {"lockstep/core/log.h": f"{HEADER}// {word}: colours\n"}),
+            ("lockstep/core/log.h: no #pragma once", {"lockstep/core/log.h": "int log();\n"}),
+            ("lockstep/core/log.cpp: listed in no CMakeLists.txt",
+             {"lockstep/core/log.cpp": "", "lockstep/core/CMakeLists.txt": "add_library(core catalog.cpp)\n"}),
+            (first, {"lockstep/core/log.cpp": "", **built}),
+            (first, {"lockstep/core/log.cpp": '#include <string>\n#include "lockstep/core/log.h"\n', **built}))
 
     def test_refuses_names_of_cuda_outside_the_files_that_are_for_it(self):
         for name in ("torch::kCUDA", "tensor.is_cuda()", "torch::cuda::is_available()", 'find("ncclSend")'):
@@ -194,11 +175,6 @@ class StyleTest(CheckerTest):
                     "lockstep/nn/net.h:2: CUDA's names are for lockstep/device/cuda_library.cpp",
                     {"lockstep/nn/net.h": f"{HEADER}auto found = {name};  // on what?\n"})
         self.assert_clean({"lockstep/nn/net.h": f"{HEADER}// As torch::kCUDA would.\n"})
-
-    def test_refuses_a_source_that_is_never_built(self):
-        self.assert_complaint(
-            "lockstep/core/log.cpp: listed in no CMakeLists.txt",
-            {"lockstep/core/log.cpp": "", "lockstep/core/CMakeLists.txt": "add_library(core catalog.cpp)\n"})
 
     def test_refuses_a_main_that_repairs_nothing(self):
         lists = {"CMakeLists.txt": "lockstep/cli/main.cpp examples/hello.cpp benchmarks/sum.cpp tests/probe.cpp\n"}

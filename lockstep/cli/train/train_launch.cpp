@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <signal.h>
 #include <system_error>
 
@@ -132,13 +131,13 @@ int ranks_asked(const GivenFlags& given, const launch::Processors& host) {
   return launch::worker_count(text == "auto" && cores_compute ? "cpu" : text, host);
 }
 
-// Those of a start that came to no run.
+// Removes the logs of a start that never became a run.
 void remove_old_logs(const OpenDirectory& folder) {
   for (const std::string& name : folder.names())
     if (name.starts_with("rank-")) folder.remove(name);
 }
 
-// The user expects an effect.
+// These flags would have no effect, which the user must know.
 void check_not_launched(const GivenFlags& given) {
   for (const char* flag : {"--grace-period", "--spares"})
     check(!given.has(flag), "train: ", flag,

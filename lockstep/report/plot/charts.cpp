@@ -5,7 +5,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/report/plot/figure.h"
 #include "lockstep/report/plot/svg.h"
-#include "lockstep/report/plot/text_width.h"
 #include "lockstep/report/plot/ticks.h"
 
 namespace lockstep::plot {
@@ -37,9 +36,9 @@ struct Places {
   double side = 0;           ///< of all cells
 };
 
-std::string shortened(const std::string& name, TextSize size) {
-  if (text_width(name, size) <= kWidestName) return name;
-  return wrap(name, kWidestName - text_width("...", size), size).front() + "...";
+std::string shortened(const std::string& name, double widest, TextSize size = {}) {
+  if (text_width(name, size) <= widest) return name;
+  return wrap(name, widest - text_width("...", size), size).front() + "...";
 }
 
 Places places_of(const HeatMap& map) {
@@ -47,10 +46,10 @@ Places places_of(const HeatMap& map) {
   Places places;
   places.pitch = std::floor(std::clamp(kUsualSide / count, kLeastPitch, kMostPitch));
   places.font = std::min(12.0, places.pitch - 3);
+  const TextSize size{.pixels = places.font};
   double widest = 0;
   for (const std::string& name : map.names)
-    widest = std::max(
-        widest, text_width(shortened(name, {.pixels = places.font}), {.pixels = places.font}));
+    widest = std::max(widest, text_width(shortened(name, kWidestName, size), size));
   places.left = std::ceil(std::max(widest, text_width(map.rows)) + 2 * kNameGap);
   places.top = std::ceil(widest + 2 * kNameGap + kHeadline);
   places.side = count * places.pitch;
@@ -61,7 +60,7 @@ std::string names_beside(const HeatMap& map, const Places& places) {
   const TextSize size{.pixels = places.font};
   std::string text;
   for (std::size_t i = 0; i < map.names.size(); ++i) {
-    const std::string name = shortened(map.names[i], size);
+    const std::string name = shortened(map.names[i], kWidestName, size);
     const double middle = (static_cast<double>(i) + 0.5) * places.pitch + places.font * 0.35;
     text += svg_text({.text = name,
         .x = places.left - kNameGap,
@@ -150,11 +149,6 @@ struct TimelinePlaces {
   double row(std::size_t row) const { return top + kRowHeight * static_cast<double>(row); }
 };
 
-std::string row_name(const std::string& name) {
-  if (text_width(name) <= kWidestRowName) return name;
-  return wrap(name, kWidestRowName - text_width("...")).front() + "...";
-}
-
 // Only of what is there.
 std::vector<std::size_t> kinds_in(const Timeline& timeline) {
   std::set<std::size_t> found;
@@ -183,7 +177,7 @@ std::string timeline_legend(const Timeline& timeline, double& bottom) {
 TimelinePlaces places_of(const Timeline& timeline, double top) {
   TimelinePlaces places{.top = top};
   for (const std::string& name : timeline.rows)
-    places.left = std::max(places.left, text_width(row_name(name)));
+    places.left = std::max(places.left, text_width(shortened(name, kWidestRowName)));
   places.left += 2 * kMargin;
   places.pixels = (kTimelineWidth - kMargin - places.left) / timeline.length;
   places.bottom = places.row(timeline.rows.size());
@@ -216,7 +210,7 @@ std::string timeline_axis(const Timeline& timeline, const TimelinePlaces& places
 std::string timeline_rows(const Timeline& timeline, const TimelinePlaces& places) {
   std::string text;
   for (std::size_t row = 0; row < timeline.rows.size(); ++row)
-    text += svg_text({.text = row_name(timeline.rows[row]),
+    text += svg_text({.text = shortened(timeline.rows[row], kWidestRowName),
         .x = places.left - kMargin,
         .y = places.row(row) + 15,
         .anchor = Anchor::kEnd});

@@ -11,7 +11,6 @@
 #include "lockstep/core/error.h"
 #include "lockstep/report/plot/layout.h"
 #include "lockstep/report/plot/svg.h"
-#include "lockstep/report/plot/text_width.h"
 #include "lockstep/report/plot/ticks.h"
 
 namespace lockstep::plot {
@@ -56,8 +55,25 @@ void check_series(const Figure& figure, const Series& series, const std::string&
   }
 }
 
+std::string x_text(const Figure& figure, double x) {
+  if (!figure.x.categories.empty()) return figure.x.categories[static_cast<std::size_t>(x)];
+  return figure.x.bytes ? byte_texts({x}).front() : value_text(x);
+}
+
+std::string y_text(const Figure& figure, double y) {
+  return figure.y.bytes ? byte_texts({y}).front() : value_text(y);
+}
+
 /// Describes a point, as in "ddp, 2: 5.6 (5.4 to 5.9)".
-std::string point_text(const Figure& figure, const Series& series, const Point& point);
+std::string point_text(const Figure& figure, const Series& series, const Point& point) {
+  std::string text = series.name.empty() ? "" : series.name + ", ";
+  text += x_text(figure, point.x) + ": " + y_text(figure, point.y);
+  if (point.low || point.high) {
+    text += " (" + y_text(figure, point.low.value_or(point.y)) + " to " +
+            y_text(figure, point.high.value_or(point.y)) + ")";
+  }
+  return text;
+}
 
 using Style = Series::Style;
 
@@ -219,25 +235,6 @@ std::string sign(const Figure& figure, const LegendEntry& entry) {
   }
   if (!has_marker(series)) return content;
   return content + marker(entry.series, middle, entry.y, series.style == Style::kDashed);
-}
-
-std::string x_text(const Figure& figure, double x) {
-  if (!figure.x.categories.empty()) return figure.x.categories[static_cast<std::size_t>(x)];
-  return figure.x.bytes ? byte_texts({x}).front() : value_text(x);
-}
-
-std::string y_text(const Figure& figure, double y) {
-  return figure.y.bytes ? byte_texts({y}).front() : value_text(y);
-}
-
-std::string point_text(const Figure& figure, const Series& series, const Point& point) {
-  std::string text = series.name.empty() ? "" : series.name + ", ";
-  text += x_text(figure, point.x) + ": " + y_text(figure, point.y);
-  if (point.low || point.high) {
-    text += " (" + y_text(figure, point.low.value_or(point.y)) + " to " +
-            y_text(figure, point.high.value_or(point.y)) + ")";
-  }
-  return text;
 }
 
 /// Draws bars, lines, intervals and markers of all series as SVG; each mark shows its value when

@@ -8,7 +8,6 @@
 #include <set>
 #include <string>
 
-#include "lockstep/report/plot/text_width.h"
 #include "lockstep/report/plot/ticks.h"
 
 namespace lockstep::plot {
@@ -46,10 +45,7 @@ std::optional<Range> values_of(const Figure& figure, bool vertical) {
   return range;
 }
 
-bool has_bars(const Figure& figure) {
-  return std::any_of(figure.series.begin(), figure.series.end(),
-      [](const Series& series) { return series.style == Series::Style::kBars; });
-}
+bool is_bars(const Series& series) { return series.style == Series::Style::kBars; }
 
 bool is_one_value(Range range) {
   return range.high - range.low <= kSame * std::max(std::abs(range.low), std::abs(range.high));
@@ -242,8 +238,7 @@ std::string shown_name(const Series& series) {
 }
 
 const Point* last_point(const Series& series) {
-  const auto furthest = std::max_element(series.points.begin(), series.points.end(),
-      [](const Point& a, const Point& b) { return a.x < b.x; });
+  const auto furthest = std::ranges::max_element(series.points, {}, &Point::x);
   return furthest == series.points.end() ? nullptr : &*furthest;
 }
 
@@ -323,8 +318,6 @@ constexpr double kWidest = 56;
 constexpr double kBetween = 1.5;
 constexpr double kValueGap = 5;
 
-bool is_bars(const Series& series) { return series.style == Series::Style::kBars; }
-
 Bar placed(const Point& point, double left, double width, const Scale& x, const Scale& y) {
   Bar bar;
   bar.left = x.place(point.x) + left + kBetween / 2;
@@ -338,15 +331,16 @@ Bar placed(const Point& point, double left, double width, const Scale& x, const 
 }
 
 bool values_fit(const Figure& figure, const std::vector<Bar>& bars, double width) {
-  return std::all_of(figure.series.begin(), figure.series.end(), is_bars) &&
-         std::all_of(bars.begin(), bars.end(),
-             [&](const Bar& bar) { return text_width(bar.value, {kValueSize}) + 2 <= width; });
+  const auto fits = [&](const Bar& bar) {
+    return text_width(bar.value, {kValueSize}) + 2 <= width;
+  };
+  return std::ranges::all_of(figure.series, is_bars) && std::ranges::all_of(bars, fits);
 }
 
 // Side by side in the four fifths in the middle of their category. Values are written if all of
 // them fit and nothing but bars is in the figure.
 std::vector<Bar> place_bars(const Figure& figure, const Scale& x, const Scale& y) {
-  const auto count = std::count_if(figure.series.begin(), figure.series.end(), is_bars);
+  const auto count = std::ranges::count_if(figure.series, is_bars);
   if (count == 0) return {};
   const double slot = x.place(1) - x.place(0);
   const double width = std::min(slot * kShare / static_cast<double>(count), kWidest);
@@ -505,9 +499,8 @@ class Composer {
   }
 
   void add_remark_on_nothing() {
-    const bool nothing = std::all_of(figure_.series.begin(), figure_.series.end(),
-        [](const Series& series) { return series.points.empty(); });
-    if (!nothing) return;
+    const auto is_empty = [](const Series& series) { return series.points.empty(); };
+    if (!std::ranges::all_of(figure_.series, is_empty)) return;
     const double middle = (layout_.left + layout_.right) / 2;
     const double y = (layout_.top + layout_.bottom) / 2;
     add_centred("There are no values to show.", middle, y, kTitle, true);
@@ -531,7 +524,8 @@ Range y_range(const Figure& figure) {
   if (!values) return figure.y.logarithmic ? Range{1, 10} : Range{0, 1};
   if (figure.y.logarithmic && figure.y.bytes) return nice_logarithmic_byte_range(*values);
   if (figure.y.logarithmic) return nice_logarithmic_range(*values);
-  Range range = linear_y_range(*values, has_bars(figure), figure.y.bytes);
+  Range range =
+      linear_y_range(*values, std::ranges::any_of(figure.series, is_bars), figure.y.bytes);
   if (figure.y.most && values->high <= *figure.y.most)
     range.high = std::min(range.high, *figure.y.most);
   return range;

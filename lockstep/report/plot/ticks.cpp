@@ -10,7 +10,7 @@
 namespace lockstep::plot {
 namespace {
 
-// What arithmetic may leave of a step at its ends.
+// Tolerance for rounding errors at the ends of a range, in steps.
 constexpr double kSlack = 1e-9;
 
 constexpr std::array kMantissas{1, 2, 5};

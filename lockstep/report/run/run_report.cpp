@@ -1,8 +1,6 @@
 #include "lockstep/report/run/run_report.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -10,6 +8,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/event_file.h"
+#include "lockstep/formats/json_object.h"
 #include "lockstep/formats/open_directory.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/record/metrics_writer.h"
@@ -49,8 +48,8 @@ std::vector<fs::path> event_files(const std::vector<RunReport>& runs, const fs::
   return files;
 }
 
-// Lines say nothing of how many samples an interval had; a summary that is not of an earlier stop
-// has the exact means.
+// Metric lines do not record the number of samples of an interval. A summary has the exact means,
+// unless it was written at an earlier stop.
 void take_exact_losses(const RunFolder& folder, RunHistory& history) {
   if (!folder.summary) return;
   for (EpochHistory& epoch : history.epochs) {
@@ -62,17 +61,7 @@ void take_exact_losses(const RunFolder& folder, RunHistory& history) {
   }
 }
 
-using Json = nlohmann::ordered_json;
-
-void put_scores(Json& object, const std::string& key, const Scores& scores) {
-  for (const ScoreName& score : kScores) put_number(object, key + score.name, scores.*score.value);
-}
-
-Json count(const std::optional<std::int64_t>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
-Json text(const std::string& value) { return value.empty() ? Json(nullptr) : Json(value); }
+using Json = JsonWriter::Json;
 
 Json epoch_json(const EpochHistory& epoch) {
   Json object = {{"epoch", epoch.epoch}, {"step", epoch.step}};
@@ -87,25 +76,6 @@ Json restart_json(const Restart& restart) {
   return object;
 }
 
-Json summary_json(const std::optional<SummaryFacts>& facts) {
-  if (!facts) return nullptr;
-  Json object = {{"model", text(facts->model)}, {"data", text(facts->data)},
-      {"parallel", text(facts->parallel)}, {"precision", text(facts->precision)},
-      {"world_size", count(facts->world_size)}, {"batch_size", count(facts->batch_size)},
-      {"steps", count(facts->steps)}, {"eval_metric", text(facts->eval_metric)},
-      {"best_epoch", count(facts->best_epoch)}};
-  put_number(object, "best_value", facts->best_value);
-  put_scores(object, "test_", facts->test);
-  put_scores(object, "best_test_", facts->best_test);
-  object["stopped_by"] = text(facts->stopped_by);
-  object["parameters_hash"] = text(facts->parameters_hash);
-  object["resumed_from"] = text(facts->resumed_from);
-  object["restarts"] = count(facts->restarts);
-  object["exit"] = count(facts->exit);
-  object["peak_memory_bytes"] = count(facts->peak_memory_bytes);
-  return object;
-}
-
 Json run_json(const RunReport& run) {
   Json object = {
       {"run", run.folder.path.string()}, {"epochs", Json::array()}, {"restarts", Json::array()}};
@@ -113,13 +83,14 @@ Json run_json(const RunReport& run) {
   for (const auto& restart : run.history.restarts) {
     object["restarts"].push_back(restart_json(restart));
   }
-  put_scores(object, "test_", run.history.test);
+  for (const ScoreName& score : kScores)
+    put_number(object, concat("test_", score.name), run.history.test.*score.value);
   put_number(object, "seconds", run.history.seconds);
   put_number(object, "samples_per_s", run.history.samples_per_s);
   object["left_out"] = run.folder.metrics.left_out;
   object["snapshots"] = run.folder.snapshots;
-  object["best_snapshot"] = count(run.folder.best_snapshot);
-  object["summary"] = summary_json(run.folder.summary);
+  object["best_snapshot"] = JsonWriter::json_of(run.folder.best_snapshot);
+  object["summary"] = JsonWriter::json_of(run.folder.summary);
   return object;
 }
 
