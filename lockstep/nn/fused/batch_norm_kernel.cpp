@@ -50,7 +50,7 @@ inline void each_chunk(std::int64_t channels, const Body& body) {
 
 /// Calls body with the first row and the number of rows of each block.
 template <typename Body>
-inline void each_block(const PixelRows& rows, RowRange range, const Body& body) {
+inline void each_block(const PixelRows& rows, Range range, const Body& body) {
   constexpr std::int64_t kValues = 16384, kFewest = 8, kMost = 256;
   const std::int64_t fitting = kValues / rows.channels;
   const std::int64_t size = fitting < kFewest ? kFewest : fitting > kMost ? kMost : fitting;
@@ -96,7 +96,7 @@ inline void sum_deviations(const T* block, std::int64_t rows, std::int64_t chann
 }
 
 template <typename T>
-inline void collect_of(const PixelRows& rows, const void* inputs, RowRange range,
+inline void collect_of(const PixelRows& rows, const void* inputs, Range range,
     const Moments& moments, float* scratch) {
   const std::int64_t channels = rows.channels, wide = padded(channels);
   float *const mean = scratch, *const deviations = scratch + wide,
@@ -129,7 +129,7 @@ inline Floats where_positive(Floats output, Floats value) {
 }
 
 template <typename T, bool kHasAddends, bool kRectifies>
-inline void normalise_of(const NormaliseJob& shared, RowRange range) {
+inline void normalise_of(const NormaliseJob& shared, Range range) {
   // A copy: the outputs could be the original, for all that the compiler knows. So below.
   const NormaliseJob job = shared;
   const std::int64_t channels = job.rows.channels;
@@ -170,7 +170,7 @@ inline void reduce_row(const ReduceJob& job, std::int64_t row, float* gradients,
 
 template <typename T, Passing kPassing>
 inline void reduce_of(
-    const ReduceJob& shared, RowRange range, const GradientSums& sums, float* scratch) {
+    const ReduceJob& shared, Range range, const GradientSums& sums, float* scratch) {
   const ReduceJob job = shared;
   const std::int64_t channels = job.rows.channels, wide = padded(channels);
   float *const gradients = scratch, *const products = scratch + wide;
@@ -188,7 +188,7 @@ inline void reduce_of(
 }
 
 template <typename T, bool kHavePassed>
-inline void differentiate_of(const InputGradientJob& shared, RowRange range) {
+inline void differentiate_of(const InputGradientJob& shared, Range range) {
   const InputGradientJob job = shared;
   const std::int64_t channels = job.rows.channels;
   for (std::int64_t row = range.begin; row < range.end; ++row) {
@@ -209,27 +209,27 @@ inline void differentiate_of(const InputGradientJob& shared, RowRange range) {
 }
 
 // The steps of BatchNormKernel, for values of either type.
-inline void collect(const PixelRows& rows, const void* inputs, RowRange range,
-    const Moments& moments, float* scratch) {
+inline void collect(const PixelRows& rows, const void* inputs, Range range, const Moments& moments,
+    float* scratch) {
   rows.element == Element::kFloat ? collect_of<float>(rows, inputs, range, moments, scratch)
                                   : collect_of<BFloat16>(rows, inputs, range, moments, scratch);
 }
 
 template <typename T>
-inline void normalise_any(const NormaliseJob& job, RowRange range) {
+inline void normalise_any(const NormaliseJob& job, Range range) {
   if (job.addends != nullptr) return normalise_of<T, true, true>(job, range);
   job.rectifies ? normalise_of<T, false, true>(job, range)
                 : normalise_of<T, false, false>(job, range);
 }
 
-inline void normalise(const NormaliseJob& job, RowRange range) {
+inline void normalise(const NormaliseJob& job, Range range) {
   job.rows.element == Element::kFloat ? normalise_any<float>(job, range)
                                       : normalise_any<BFloat16>(job, range);
 }
 
 template <typename T>
 inline void reduce_any(
-    const ReduceJob& job, RowRange range, const GradientSums& sums, float* scratch) {
+    const ReduceJob& job, Range range, const GradientSums& sums, float* scratch) {
   switch (job.passing) {
     case Passing::kAll:
       return reduce_of<T, Passing::kAll>(job, range, sums, scratch);
@@ -240,17 +240,17 @@ inline void reduce_any(
   }
 }
 
-inline void reduce(const ReduceJob& job, RowRange range, const GradientSums& sums, float* scratch) {
+inline void reduce(const ReduceJob& job, Range range, const GradientSums& sums, float* scratch) {
   job.rows.element == Element::kFloat ? reduce_any<float>(job, range, sums, scratch)
                                       : reduce_any<BFloat16>(job, range, sums, scratch);
 }
 
 template <typename T>
-inline void differentiate_any(const InputGradientJob& job, RowRange range) {
+inline void differentiate_any(const InputGradientJob& job, Range range) {
   job.have_passed ? differentiate_of<T, true>(job, range) : differentiate_of<T, false>(job, range);
 }
 
-inline void differentiate(const InputGradientJob& job, RowRange range) {
+inline void differentiate(const InputGradientJob& job, Range range) {
   job.rows.element == Element::kFloat ? differentiate_any<float>(job, range)
                                       : differentiate_any<BFloat16>(job, range);
 }

@@ -62,12 +62,8 @@ std::int64_t parts_of(std::int64_t rows) {
   return std::clamp<std::int64_t>(rows / kRowsOfAPart, 1, kMostParts);
 }
 
-RowRange part_at(std::int64_t part, std::int64_t parts, std::int64_t rows) {
+Range part_at(std::int64_t part, std::int64_t parts, std::int64_t rows) {
   return {rows * part / parts, rows * (part + 1) / parts};
-}
-
-void over_rows(std::int64_t rows, c10::function_ref<void(RowRange)> body) {
-  in_parallel(rows, [&](std::int64_t begin, std::int64_t end) { body({begin, end}); });
 }
 
 at::Tensor doubles(at::IntArrayRef sizes) { return at::empty(sizes, on_host(at::kDouble)); }
@@ -88,13 +84,13 @@ class PartialSums {
         parts_(parts_of(rows)),
         memory_(doubles({parts_, 2, channels})) {}
 
-  using Body = c10::function_ref<void(RowRange, double*, double*, float*)>;
+  using Body = c10::function_ref<void(Range, double*, double*, float*)>;
 
   void compute(Body body) {
     auto* const data = memory_.mutable_data_ptr<double>();
-    in_parallel(parts_, [&](std::int64_t begin, std::int64_t end) {
+    in_parallel(parts_, [&](Range parts) {
       auto scratch = at::empty({kernel_.scratch_floats(channels_)}, on_host(at::kFloat));
-      for (std::int64_t part = begin; part < end; ++part) {
+      for (std::int64_t part = parts.begin; part < parts.end; ++part) {
         double* const first = data + part * 2 * channels_;
         body(part_at(part, parts_, rows_), first, first + channels_,
             scratch.mutable_data_ptr<float>());
@@ -111,7 +107,7 @@ class PartialSums {
 
   std::int64_t parts() const { return parts_; }
   std::int64_t rows_of(std::int64_t part) const {
-    const RowRange range = part_at(part, parts_, rows_);
+    const Range range = part_at(part, parts_, rows_);
     return range.end - range.begin;
   }
   const double* first(std::int64_t part) const {
@@ -170,7 +166,7 @@ struct BatchNormPasses {
   BatchStatistics statistics() const {
     const std::int64_t channels = input.size(1);
     PartialSums sums(kernel, row_count(), channels);
-    sums.compute([&](RowRange range, double* mean, double* squares, float* scratch) {
+    sums.compute([&](Range range, double* mean, double* squares, float* scratch) {
       kernel.collect(rows(), input.const_data_ptr(), range, {mean, squares}, scratch);
     });
     auto mean = doubles({channels}).zero_(), squares = doubles({channels}).zero_();
@@ -191,7 +187,7 @@ struct BatchNormPasses {
         .scale = floats(affine.scale),
         .shift = floats(affine.shift),
         .outputs = output.mutable_data_ptr()};
-    over_rows(row_count(), [&](RowRange range) { kernel.normalise(job, range); });
+    in_parallel(row_count(), [&](Range range) { kernel.normalise(job, range); });
     return output;
   }
 
@@ -211,7 +207,7 @@ struct BatchNormPasses {
         .mean = floats(mean),
         .passed = has_addend ? passed.mutable_data_ptr() : nullptr};
     PartialSums parts(kernel, row_count(), input.size(1));
-    parts.compute([&](RowRange range, double* gradients, double* products, float* scratch) {
+    parts.compute([&](Range range, double* gradients, double* products, float* scratch) {
       kernel.reduce(reduced, range, {gradients, products}, scratch);
     });
     const auto sums = parts.total();
@@ -229,7 +225,7 @@ struct BatchNormPasses {
         .of_input = floats(factors.of_input),
         .constant = floats(factors.constant),
         .input_gradients = result.mutable_data_ptr()};
-    over_rows(row_count(), [&](RowRange range) { kernel.differentiate(job, range); });
+    in_parallel(row_count(), [&](Range range) { kernel.differentiate(job, range); });
     const auto weight = sums[1] * given.affine.inverse_deviation.to(at::kDouble);
     return {result, weight.to(at::kFloat), sums[0].to(at::kFloat), passed};
   }
