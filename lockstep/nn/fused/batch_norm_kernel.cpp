@@ -27,6 +27,7 @@ namespace lockstep::nn::fused {
 namespace {
 
 using simd::BFloat16;
+using simd::each_vector;
 using simd::Floats;
 using simd::kLanes;
 using simd::load;
@@ -37,16 +38,6 @@ inline std::int64_t padded(std::int64_t channels) {
 }
 
 inline std::int64_t batch_norm_scratch(std::int64_t channels) { return 3 * padded(channels); }
-
-inline void store_whole(float* to, Floats vector) { std::memcpy(to, &vector, sizeof(vector)); }
-
-/// Calls body with each vector's first channel, and how many channels are left from there.
-template <typename Body>
-inline void each_chunk(std::int64_t channels, const Body& body) {
-  std::int64_t channel = 0;
-  for (; channel + kLanes <= channels; channel += kLanes) body(channel, std::int64_t{kLanes});
-  if (channel < channels) body(channel, channels - channel);
-}
 
 /// Calls body with the first row and the number of rows of each block.
 template <typename Body>
@@ -69,15 +60,14 @@ inline void sum_block(const T* block, std::int64_t rows, std::int64_t channels, 
   std::int64_t row = 0;
   for (; row + 4 <= rows; row += 4) {
     const T* const first = block + row * channels;
-    each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+    each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
       const auto at = [&](int i) { return load(first + i * channels + channel, room); };
-      store_whole(sums + channel, load(sums + channel) + ((at(0) + at(1)) + (at(2) + at(3))));
+      store(sums + channel, load(sums + channel) + ((at(0) + at(1)) + (at(2) + at(3))));
     });
   }
   for (; row < rows; ++row) {
-    each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
-      store_whole(
-          sums + channel, load(sums + channel) + load(block + row * channels + channel, room));
+    each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
+      store(sums + channel, load(sums + channel) + load(block + row * channels + channel, room));
     });
   }
 }
@@ -87,10 +77,10 @@ template <typename T>
 inline void sum_deviations(const T* block, std::int64_t rows, std::int64_t channels,
     const float* mean, float* deviations, float* squares) {
   for (std::int64_t row = 0; row < rows; ++row) {
-    each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+    each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
       const Floats off = load(block + row * channels + channel, room) - load(mean + channel);
-      store_whole(deviations + channel, load(deviations + channel) + off);
-      store_whole(squares + channel, load(squares + channel) + off * off);
+      store(deviations + channel, load(deviations + channel) + off);
+      store(squares + channel, load(squares + channel) + off * off);
     });
   }
 }
@@ -135,7 +125,7 @@ inline void normalise_of(const NormaliseJob& shared, Range range) {
   const std::int64_t channels = job.rows.channels;
   for (std::int64_t row = range.begin; row < range.end; ++row) {
     const std::int64_t start = row * channels;
-    each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+    each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
       Floats value = load(static_cast<const T*>(job.inputs) + start + channel, room) *
                          load(job.scale + channel, room) +
                      load(job.shift + channel, room);
@@ -150,7 +140,7 @@ inline void normalise_of(const NormaliseJob& shared, Range range) {
 template <typename T, Passing kPassing>
 inline void reduce_row(const ReduceJob& job, std::int64_t row, float* gradients, float* products) {
   const std::int64_t channels = job.rows.channels, start = row * channels;
-  each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+  each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
     const Floats input = load(static_cast<const T*>(job.inputs) + start + channel, room);
     const Floats gradient = load(static_cast<const T*>(job.gradients) + start + channel, room);
     Floats passed = gradient;
@@ -162,8 +152,8 @@ inline void reduce_row(const ReduceJob& job, std::int64_t row, float* gradients,
       passed = where_positive(
           input * load(job.scale + channel, room) + load(job.shift + channel, room), gradient);
     }
-    store_whole(gradients + channel, load(gradients + channel) + passed);
-    store_whole(products + channel,
+    store(gradients + channel, load(gradients + channel) + passed);
+    store(products + channel,
         load(products + channel) + passed * (input - load(job.mean + channel, room)));
   });
 }
@@ -193,7 +183,7 @@ inline void differentiate_of(const InputGradientJob& shared, Range range) {
   const std::int64_t channels = job.rows.channels;
   for (std::int64_t row = range.begin; row < range.end; ++row) {
     const std::int64_t start = row * channels;
-    each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+    each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
       const Floats input = load(static_cast<const T*>(job.inputs) + start + channel, room);
       Floats gradient = load(static_cast<const T*>(job.gradients) + start + channel, room);
       if constexpr (!kHavePassed)
