@@ -39,6 +39,9 @@ class PixelScale {
   void to_bfloat16(const std::uint8_t* pixels, std::uint16_t* out, std::int64_t elements) const;
 
  private:
+  template <typename Out>
+  void convert_by(const std::vector<std::array<Out, 256>>& table, const std::uint8_t* pixels,
+      Out* out, std::int64_t elements) const;
   void fill_tables(float scale, float bias);
   void fill_block();
 

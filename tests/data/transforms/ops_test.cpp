@@ -244,7 +244,6 @@ std::map<std::string, Operation> operations() {
       {"solarize_add", step(AugmentOp::kSolarizeAdd)}, {"saturation", step(AugmentOp::kSaturation)},
       {"contrast", step(AugmentOp::kContrast)}, {"brightness", step(AugmentOp::kBrightness)},
       {"sharpness", step(AugmentOp::kSharpness)},
-      {"grey", [](const Image& image, const Arguments&) { return grey(image.view()); }},
       {"flip", [](const Image& image, const Arguments&) { return flip(image.view()); }},
       {"padded_crop", padded_crop}, {"evaluation", evaluation}};
   for (const auto& [name, kind] : {std::pair{"_bilinear", Interpolation::kBilinear},
