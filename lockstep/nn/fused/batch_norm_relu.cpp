@@ -68,10 +68,6 @@ Range part_at(std::int64_t part, std::int64_t parts, std::int64_t rows) {
 
 at::Tensor doubles(at::IntArrayRef sizes) { return at::empty(sizes, on_host(at::kDouble)); }
 
-at::Tensor channels_last(const at::Tensor& tensor) {
-  return tensor.contiguous(at::MemoryFormat::ChannelsLast);
-}
-
 const float* floats(const at::Tensor& tensor) { return tensor.const_data_ptr<float>(); }
 
 /// Two sums a channel of each part, [parts, 2, C].
@@ -194,7 +190,7 @@ struct BatchNormPasses {
   BatchNormGradients gradients(const BatchNormBackward& given) const {
     const bool has_addend = given.output.defined();
     const Passing by_relu = has_addend ? Passing::kByOutputs : Passing::kByInputs;
-    const auto gradient = channels_last(given.gradient);
+    const auto gradient = given.gradient.contiguous(at::MemoryFormat::ChannelsLast);
     auto passed = has_addend ? at::empty_like(input) : at::Tensor();
     const auto mean = given.mean.to(at::kFloat);
     const ReduceJob reduced{.rows = rows(),
@@ -260,10 +256,6 @@ bool is_value_a_channel(const at::Tensor& tensor, std::int64_t channels) {
   return tensor.defined() && tensor.is_cpu() && tensor.scalar_type() == at::kFloat &&
          tensor.dim() == 1 && tensor.size(0) == channels && tensor.is_contiguous() &&
          !tensor._fw_grad(0).defined();
-}
-
-bool have_running_statistics(const BatchNormArguments& given) {
-  return given.running_mean.defined() || given.running_var.defined();
 }
 
 /// The tensors that a backward needs, in the order in which they are saved.
@@ -383,7 +375,7 @@ std::span<const BatchNormKernel* const> batch_norm_kernels() {
 bool is_batch_norm_fused(const BatchNormArguments& given, const at::Tensor& addend) {
   if (!given.input.defined() || !is_layer_value(given.input)) return false;
   const std::int64_t channels = given.input.size(1);
-  const bool has_statistics = have_running_statistics(given);
+  const bool has_statistics = given.running_mean.defined() || given.running_var.defined();
   const bool fits =
       !addend.defined() || (is_layer_value(addend) && addend.sizes() == given.input.sizes() &&
                                addend.scalar_type() == given.input.scalar_type());
