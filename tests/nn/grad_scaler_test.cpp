@@ -88,12 +88,7 @@ TEST(GradScaler, DoesNotGrowToInfinityG2) {
 }
 
 TEST(GradScaler, HasPyTorchsDefaultsG5) {
-  const GradScalerState state = *GradScaler().state();
-  EXPECT_EQ(state.scale, 65536);
-  EXPECT_EQ(state.growth_factor, 2);
-  EXPECT_EQ(state.backoff_factor, 0.5);
-  EXPECT_EQ(state.growth_interval, 2000);
-  EXPECT_EQ(state.growth_tracker, 0);
+  EXPECT_EQ(GradScaler().state(), (GradScalerState{65536, 2, 0.5, 2000, 0}));
   expect_sequence({1, 0, 0, 1, 0}, {}, "Defaults");
 }
 
@@ -103,12 +98,7 @@ TEST(GradScaler, GoesOnFromASavedStateG5) {
   GradScaler loaded(
       GradScalerOptions().init_scale(6).growth_factor(7).backoff_factor(0.8).growth_interval(1));
   loaded.load(saved.state());
-  const GradScalerState state = *loaded.state();
-  EXPECT_EQ(state.scale, 3);
-  EXPECT_EQ(state.growth_factor, 4);
-  EXPECT_EQ(state.backoff_factor, 0.5);
-  EXPECT_EQ(state.growth_interval, 2);
-  EXPECT_EQ(state.growth_tracker, 0);
+  EXPECT_EQ(loaded.state(), (GradScalerState{3, 4, 0.5, 2, 0}));
 }
 
 // Saved between the two steps that the growth takes.

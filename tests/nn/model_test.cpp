@@ -73,14 +73,6 @@ TEST(Model, IsTheSameForTheSameSeed) {
   for (std::size_t i = 0; i < first.size(); ++i) EXPECT_TRUE(first[i].equal(second[i]));
 }
 
-TEST(Model, GivesOneRowOfLogitsAnImage) {
-  for (const char* name : {"mnist-small", "mnist-large"}) {
-    auto model = make_model(name, 7);
-    EXPECT_EQ(model(at::randn({3, 1, 28, 28})).sizes(), (std::vector<std::int64_t>{3, 7})) << name;
-  }
-  EXPECT_EQ(make_model("toy", 5)(at::randn({4, 10})).sizes(), (std::vector<std::int64_t>{4, 5}));
-}
-
 // The same net from LibTorch's parts in LibTorch's default layout.
 torch::Tensor small_by_hand(const Model& model, const torch::Tensor& images) {
   const auto p = model->named_parameters();

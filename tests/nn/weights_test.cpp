@@ -138,16 +138,10 @@ TEST_F(Weights, LeaveParametersWhatTheyAre) {
   EXPECT_TRUE(model->parameters()[1].requires_grad());
 }
 
-TEST_F(Weights, OfPythonsDdpLoseTheirPrefixW9) {
+TEST_F(Weights, OfPythonsDdpAndOfCompiledModulesLoseTheirPrefixesW9) {
   auto saved = make_model("toy", 5), model = make_model("toy", 5);
-  const auto report = load_weights(*model, written(copies(named_state(*saved), "module.")));
-  EXPECT_EQ(remarks_text(report), "  took 'module.' off every name\n");
-  expect_equal_state(*model, named_state(*saved));
-}
-
-TEST_F(Weights, OfCompiledModulesLoseTheirPrefixes) {
-  auto saved = make_model("toy", 5), model = make_model("toy", 5);
-  for (const std::string prefix : {"_orig_mod.", "module._orig_mod.", "_orig_mod.module."}) {
+  for (const std::string prefix :
+      {"module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."}) {
     const auto report = load_weights(*model, written(copies(named_state(*saved), prefix)));
     EXPECT_EQ(remarks_text(report), "  took '" + prefix + "' off every name\n");
     expect_equal_state(*model, named_state(*saved));

@@ -50,15 +50,11 @@ torch::nn::Conv2d module_of(const torch::nn::Conv2dOptions& options) {
   return module;
 }
 
-at::Tensor images_of(at::IntArrayRef sizes) {
-  return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
-}
-
 torch::nn::Conv2dOptions usual_options() { return torch::nn::Conv2dOptions(40, 48, 3).padding(1); }
 
 TEST_F(Convolution, OfAnUnchangedModuleIsOursInAScope) {
   auto module = module_of(usual_options());
-  const auto images = images_of({2, 40, 9, 9});
+  const auto images = drawn({2, 40, 9, 9});
   EXPECT_FALSE(is_own(module(images)));
   {
     const KernelScope scope(Kernels::kOwn);
@@ -101,7 +97,7 @@ TEST_F(Convolution, ComputesOnlyTheGradientsThatAreWanted) {
   const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
   module->weight.set_requires_grad(false);
-  const auto images = images_of({2, 40, 9, 9}).set_requires_grad(true);
+  const auto images = drawn({2, 40, 9, 9}).set_requires_grad(true);
   module(images).sum().backward();
   EXPECT_TRUE(images.grad().defined());
   EXPECT_FALSE(module->weight.grad().defined());
@@ -114,7 +110,7 @@ TEST_F(Convolution, DoesWithoutBias) {
   auto without = module_of(usual_options().bias(false));
   module->bias.detach().zero_();
   without->weight.set_data(module->weight.clone());
-  const auto images = images_of({2, 40, 9, 9});
+  const auto images = drawn({2, 40, 9, 9});
   const auto output = without(images);
   EXPECT_TRUE(is_own(output));
   EXPECT_TRUE(output.equal(module(images)));
@@ -126,7 +122,7 @@ TEST_F(Convolution, DoesWithoutBias) {
 TEST_F(Convolution, HasTheSameBitsWithoutGradients) {
   const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
-  const auto images = images_of({2, 40, 9, 9});
+  const auto images = drawn({2, 40, 9, 9});
   const auto recorded = module(images).detach();
   {
     const at::NoGradGuard guard;
@@ -141,7 +137,7 @@ TEST_F(Convolution, HasTheSameBitsWithoutGradients) {
 TEST_F(Convolution, HasSecondDerivativesAsLibTorch) {
   auto module = module_of(usual_options());
   for (const bool is_channels_last : {true, false}) {
-    const auto given = images_of({2, 40, 9, 9});
+    const auto given = drawn({2, 40, 9, 9});
     const auto images = (is_channels_last ? given : given.contiguous()).set_requires_grad(true);
     const std::vector<at::Tensor> wanted{images, module->weight, module->bias};
     const auto second = [&](Kernels who) {
@@ -166,7 +162,7 @@ TEST_F(Convolution, HasSecondDerivativesAsLibTorch) {
 TEST_F(Convolution, NoticesThatSavedImagesWereChanged) {
   const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
-  const auto images = images_of({2, 40, 9, 9}).contiguous();
+  const auto images = drawn({2, 40, 9, 9}).contiguous();
   const auto output = module(images);
   EXPECT_TRUE(is_own(output));
   images.add_(1);
@@ -176,7 +172,7 @@ TEST_F(Convolution, NoticesThatSavedImagesWereChanged) {
 TEST_F(Convolution, LeavesForwardModeToLibTorch) {
   auto module = module_of(usual_options());
   const auto level = static_cast<std::int64_t>(torch::autograd::forward_ad::enter_dual_level());
-  const auto input = at::_make_dual(images_of({2, 40, 9, 9}), images_of({2, 40, 9, 9}), level);
+  const auto input = at::_make_dual(drawn({2, 40, 9, 9}), drawn({2, 40, 9, 9}), level);
   const auto tangent = [&](Kernels who) {
     const KernelScope scope(who);
     return std::get<1>(at::_unpack_dual(module(input), level)).clone();
@@ -198,7 +194,7 @@ void expect_left_alone(
 }
 
 TEST_F(Convolution, LeavesOtherConvolutionsToLibTorch) {
-  const auto images = images_of({2, 40, 9, 9});
+  const auto images = drawn({2, 40, 9, 9});
   const auto usual = usual_options;
   expect_left_alone(usual().stride(2), images, "stride");
   expect_left_alone(usual().dilation(2), images, "dilation");
@@ -209,7 +205,7 @@ TEST_F(Convolution, LeavesOtherConvolutionsToLibTorch) {
   expect_left_alone(usual().padding_mode(torch::kCircular).stride(2), images, "circular");
   expect_left_alone(torch::nn::Conv2dOptions(40, 8, 5), images, "5x5");
   expect_left_alone(
-      torch::nn::Conv2dOptions(40, 8, 1), images_of({16, 40, 9, 9}), "1x1 of many images");
+      torch::nn::Conv2dOptions(40, 8, 1), drawn({16, 40, 9, 9}), "1x1 of many images");
   expect_left_alone(usual(), images[0].clone(), "one image without a batch");
   expect_left_alone(usual(), images.narrow(0, 0, 0), "no image");
 }
@@ -225,7 +221,7 @@ TEST_F(Convolution, LeavesOtherOrdersToLibTorch) {
 TEST_F(Convolution, ComputesInBf16UnderAutocast) {
   const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
-  const auto images = images_of({2, 40, 9, 9}).set_requires_grad(true);
+  const auto images = drawn({2, 40, 9, 9}).set_requires_grad(true);
   const auto exact = module(images);
   const Autocast autocast(at::kCPU);
   const auto output = module(images);
@@ -240,7 +236,7 @@ TEST_F(Convolution, ComputesInBf16UnderAutocast) {
 TEST_F(Convolution, LeavesOtherTypesToLibTorch) {
   const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
-  const auto images = images_of({2, 40, 9, 9});
+  const auto images = drawn({2, 40, 9, 9});
   EXPECT_THROW(module(images.to(at::kBFloat16)), c10::Error) << "weights of another type";
   for (const auto type : {at::kDouble, at::kHalf}) {
     module->to(type);
@@ -251,9 +247,9 @@ TEST_F(Convolution, LeavesOtherTypesToLibTorch) {
 TEST_F(Convolution, RefusesWhatLibTorchRefuses) {
   const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
-  EXPECT_THROW(module(images_of({2, 41, 9, 9})), c10::Error);
+  EXPECT_THROW(module(drawn({2, 41, 9, 9})), c10::Error);
   auto unpadded = module_of(usual_options().padding(0));
-  EXPECT_THROW(unpadded(images_of({2, 40, 2, 9})), c10::Error);
+  EXPECT_THROW(unpadded(drawn({2, 40, 2, 9})), c10::Error);
 }
 
 /// The result of a call, or the first line of what it throws.
@@ -277,8 +273,8 @@ TEST_F(Convolution, TakesEveryListAsLibTorchDoes) {
   const std::vector<std::vector<std::int64_t>> lists{
       {}, {1}, {1, 1}, {1, 1, 1}, {0}, {-1}, {-1, 0}};
   for (const std::int64_t kernel : {1, 2, 3}) {
-    const auto images = images_of({2, 40, kernel + 1, kernel + 1});
-    const auto weight = images_of({24, 40, kernel, kernel});
+    const auto images = drawn({2, 40, kernel + 1, kernel + 1});
+    const auto weight = drawn({24, 40, kernel, kernel});
     for (const auto& stride : lists) {
       for (const auto& padding : lists) {
         for (const auto& dilation : lists) {
@@ -302,7 +298,7 @@ TEST_F(Convolution, TakesEveryListAsLibTorchDoes) {
 TEST_F(Convolution, ByDefaultChoosesByShape) {
   const KernelScope scope(Kernels::kAuto);
   auto stem = module_of(torch::nn::Conv2dOptions(3, 48, 3).padding(1));
-  EXPECT_FALSE(is_own(stem(images_of({8, 3, 16, 16}))));
+  EXPECT_FALSE(is_own(stem(drawn({8, 3, 16, 16}))));
 }
 
 using simd::InstructionSet;
@@ -358,20 +354,19 @@ TEST(ConvolutionChoice, OfKernelsIsThatOfTheInstructions) {
   for (const char* name : {"plain", "avx2", "avx512"}) {
     ::setenv("LOCKSTEP_SIMD", name, 1);
     const std::size_t some = static_cast<std::size_t>(simd::instructions_in_use()) + 1;
-    EXPECT_STREQ(winograd_builds().back()->name, name);
-    EXPECT_EQ(winograd_builds().size(), some);
-    EXPECT_EQ(fused::batch_norm_kernels().size(), some);
-    EXPECT_EQ(fused::conv_relu_pool_kernels().size(), some);
+    const auto expect_ends = [&](auto builds) {
+      EXPECT_STREQ(builds.back()->name, name);
+      EXPECT_EQ(builds.size(), some);
+    };
+    expect_ends(winograd_builds());
+    expect_ends(fused::batch_norm_kernels());
+    expect_ends(fused::conv_relu_pool_kernels());
     if (some == all) break;
   }
   ::unsetenv("LOCKSTEP_SIMD");
 }
 
 // 1x1 convolutions of few images: the same results with rows counted as images, by oneDNN.
-
-at::Tensor drawn(at::IntArrayRef sizes) {
-  return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
-}
 
 TEST(Pointwise, AnImageIsCutIntoTheFewestPartsThatAreEnough) {
   EXPECT_EQ(parts_of_image(8, 56), 2);

@@ -39,6 +39,10 @@ Outcome outcome_of(const WinogradKernel& kernel, const Given& given, std::int64_
       winograd_weight_gradient(kernel, given.images, given.gradient, given.weight, padding)};
 }
 
+bool has_same_bits(const Outcome& a, const Outcome& b) {
+  return a.output.equal(b.output) && a.images.equal(b.images) && a.weight.equal(b.weight);
+}
+
 void expect_agrees(const WinogradKernel& kernel, const TestShape& shape) {
   SCOPED_TRACE(::testing::Message() << kernel.name << ", tile " << kernel.tile << ": " << shape);
   const Given given(shape);
@@ -122,14 +126,10 @@ TEST(Winograd, TakesAnyLayout) {
   other.gradient = given.gradient.contiguous();
   for (const auto* kernel : all_kernels()) {
     const Outcome a = outcome_of(*kernel, given, 1), b = outcome_of(*kernel, other, 1);
-    EXPECT_TRUE(a.output.equal(b.output) && a.images.equal(b.images) && a.weight.equal(b.weight));
+    EXPECT_TRUE(has_same_bits(a, b));
     EXPECT_TRUE(a.output.is_contiguous(at::MemoryFormat::ChannelsLast));
     EXPECT_EQ(b.weight.strides(), other.weight.strides());
   }
-}
-
-bool has_same_bits(const Outcome& a, const Outcome& b) {
-  return a.output.equal(b.output) && a.images.equal(b.images) && a.weight.equal(b.weight);
 }
 
 // Shapes for one block and for many, and for both ways of summing the weights' gradient.
