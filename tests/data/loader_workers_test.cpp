@@ -218,14 +218,6 @@ TEST(LoaderWorkers, AreLeftInTheMiddleOfAnEpoch) {
   }
 }
 
-TEST(Loader, RefusesOptionsThatCannotBe) {
-  EXPECT_THROW(Loader(images(), kElevenIndices, 2, {.workers = -1}), InvalidArgument);
-  EXPECT_THROW(Loader(images(), kElevenIndices, 2, {.prefetch = 0}), InvalidArgument);
-  EXPECT_THROW(Loader(images(), kElevenIndices, 2, {.first_batch = 7}), InvalidArgument);
-  EXPECT_THROW(Loader(images(), kElevenIndices, 2, {.first_batch = -1}), InvalidArgument);
-  EXPECT_EQ(Loader(images(), kElevenIndices, 2, {.first_batch = 6}).begin(), std::default_sentinel);
-}
-
 TEST(SampleSubset, IsASetOfItsOwn) {
   const auto part =
       std::make_shared<data::SampleSubset>(transformed(), std::vector<std::int64_t>{8, 2, 5});
