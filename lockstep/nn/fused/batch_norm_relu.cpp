@@ -42,14 +42,19 @@ struct BatchNormAffine {
   at::Tensor scale, shift, inverse_deviation;
 };
 
-/// The start of the backward pass; `output` only if there was an addend.
-struct BatchNormBackward {
-  bool rectifies;
-  const at::Tensor& gradient;
-  const at::Tensor& weight;
+/// The tensors that a backward needs, in the order in which they are saved.
+struct SavedForBackward {
+  at::Tensor input, weight;
   BatchNormAffine affine;
-  const at::Tensor& mean;
-  const at::Tensor& output;
+  at::Tensor mean;    ///< double [C]
+  at::Tensor output;  ///< only if there was an addend
+
+  torch::autograd::variable_list list() const {
+    return {input, weight, affine.scale, affine.shift, affine.inverse_deviation, mean, output};
+  }
+  static SavedForBackward of(const torch::autograd::variable_list& saved) {
+    return {saved[0], saved[1], {saved[2], saved[3], saved[4]}, saved[5], saved[6]};
+  }
 };
 
 struct BatchNormGradients {
@@ -134,13 +139,13 @@ struct InputGradientFactors {
   at::Tensor of_gradient, of_input, constant;
 };
 
-InputGradientFactors factors_of(const BatchNormBackward& given, const at::Tensor& gradients,
+InputGradientFactors factors_of(const SavedForBackward& saved, const at::Tensor& gradients,
     const at::Tensor& products, const at::Tensor& rounded_mean, std::int64_t count) {
-  const auto inverse = given.affine.inverse_deviation.to(at::kDouble);
-  const auto scale = given.weight.to(at::kDouble) * inverse;
+  const auto inverse = saved.affine.inverse_deviation.to(at::kDouble);
+  const auto scale = saved.weight.to(at::kDouble) * inverse;
   const auto of_input = -scale * inverse.square() * products / static_cast<double>(count);
   const auto constant =
-      -scale * gradients / static_cast<double>(count) - of_input * (given.mean - rounded_mean);
+      -scale * gradients / static_cast<double>(count) - of_input * (saved.mean - rounded_mean);
   return {scale.to(at::kFloat), of_input.to(at::kFloat), constant.to(at::kFloat)};
 }
 
@@ -187,19 +192,20 @@ struct BatchNormPasses {
     return output;
   }
 
-  BatchNormGradients gradients(const BatchNormBackward& given) const {
-    const bool has_addend = given.output.defined();
+  BatchNormGradients gradients(
+      const SavedForBackward& saved, const at::Tensor& given, bool rectifies) const {
+    const bool has_addend = saved.output.defined();
     const Passing by_relu = has_addend ? Passing::kByOutputs : Passing::kByInputs;
-    const auto gradient = given.gradient.contiguous(at::MemoryFormat::ChannelsLast);
+    const auto gradient = given.contiguous(at::MemoryFormat::ChannelsLast);
     auto passed = has_addend ? at::empty_like(input) : at::Tensor();
-    const auto mean = given.mean.to(at::kFloat);
+    const auto mean = saved.mean.to(at::kFloat);
     const ReduceJob reduced{.rows = rows(),
-        .passing = given.rectifies ? by_relu : Passing::kAll,
+        .passing = rectifies ? by_relu : Passing::kAll,
         .inputs = input.const_data_ptr(),
         .gradients = gradient.const_data_ptr(),
-        .outputs = has_addend ? given.output.const_data_ptr() : nullptr,
-        .scale = floats(given.affine.scale),
-        .shift = floats(given.affine.shift),
+        .outputs = has_addend ? saved.output.const_data_ptr() : nullptr,
+        .scale = floats(saved.affine.scale),
+        .shift = floats(saved.affine.shift),
         .mean = floats(mean),
         .passed = has_addend ? passed.mutable_data_ptr() : nullptr};
     PartialSums parts(kernel, row_count(), input.size(1));
@@ -207,22 +213,22 @@ struct BatchNormPasses {
       kernel.reduce(reduced, range, {gradients, products}, scratch);
     });
     const auto sums = parts.total();
-    sums[1] -= sums[0] * (given.mean - mean);  // what the float is off by
-    const auto factors = factors_of(given, sums[0], sums[1], mean, row_count());
+    sums[1] -= sums[0] * (saved.mean - mean);  // what the float is off by
+    const auto factors = factors_of(saved, sums[0], sums[1], mean, row_count());
     auto result = at::empty_like(input);
     const InputGradientJob job{.rows = rows(),
         .inputs = input.const_data_ptr(),
         .gradients = has_addend ? passed.const_data_ptr() : gradient.const_data_ptr(),
-        .have_passed = has_addend || !given.rectifies,
-        .scale = floats(given.affine.scale),
-        .shift = floats(given.affine.shift),
+        .have_passed = has_addend || !rectifies,
+        .scale = floats(saved.affine.scale),
+        .shift = floats(saved.affine.shift),
         .mean = floats(mean),
         .of_gradient = floats(factors.of_gradient),
         .of_input = floats(factors.of_input),
         .constant = floats(factors.constant),
         .input_gradients = result.mutable_data_ptr()};
     in_parallel(row_count(), [&](Range range) { kernel.differentiate(job, range); });
-    const auto weight = sums[1] * given.affine.inverse_deviation.to(at::kDouble);
+    const auto weight = sums[1] * saved.affine.inverse_deviation.to(at::kDouble);
     return {result, weight.to(at::kFloat), sums[0].to(at::kFloat), passed};
   }
 
@@ -257,21 +263,6 @@ bool is_value_a_channel(const at::Tensor& tensor, std::int64_t channels) {
          tensor.dim() == 1 && tensor.size(0) == channels && tensor.is_contiguous() &&
          !tensor._fw_grad(0).defined();
 }
-
-/// The tensors that a backward needs, in the order in which they are saved.
-struct SavedForBackward {
-  at::Tensor input, weight;
-  BatchNormAffine affine;
-  at::Tensor mean;    ///< double [C]
-  at::Tensor output;  ///< only if there was an addend
-
-  torch::autograd::variable_list list() const {
-    return {input, weight, affine.scale, affine.shift, affine.inverse_deviation, mean, output};
-  }
-  static SavedForBackward of(const torch::autograd::variable_list& saved) {
-    return {saved[0], saved[1], {saved[2], saved[3], saved[4]}, saved[5], saved[6]};
-  }
-};
 
 // Positive where ReLU lets a value pass.
 at::Tensor before_relu(const SavedForBackward& saved) {
@@ -328,13 +319,7 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
       const SavedForBackward& saved, const at::Tensor& gradient, bool rectifies) {
     const auto& kernel =
         *reinterpret_cast<const BatchNormKernel*>(context.saved_data["kernel"].toInt());
-    const BatchNormPasses passes{kernel, saved.input};
-    return passes.gradients({.rectifies = rectifies,
-        .gradient = gradient,
-        .weight = saved.weight,
-        .affine = saved.affine,
-        .mean = saved.mean,
-        .output = saved.output});
+    return BatchNormPasses{kernel, saved.input}.gradients(saved, gradient, rectifies);
   }
 };
 
