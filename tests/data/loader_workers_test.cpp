@@ -305,6 +305,7 @@ TEST(BatchQueue, ThrowsWhatAPreparationThrewWhenItsTurnComes) {
   EXPECT_THROW(queue.next(batch), std::out_of_range);
   expect_numbers(queue, 3, 8);
   EXPECT_THROW(queue.next(batch), InvalidArgument);
+  EXPECT_THROW(BatchQueue(prepare_unevenly, {.end = 1, .workers = 0}), InvalidArgument);
 }
 
 TEST(BatchQueue, UsesTheMemoryThatComesBack) {
@@ -336,10 +337,6 @@ TEST(BatchQueue, EndsWithBatchesLeftAndWorkersWaiting) {
     if (i % 2 == 0) expect_numbers(queue, 0, 2);
   }
   EXPECT_EQ(inside, 0);
-}
-
-TEST(BatchQueue, RefusesToHaveNoWorker) {
-  EXPECT_THROW(BatchQueue(prepare_unevenly, {.end = 1, .workers = 0}), InvalidArgument);
 }
 
 }  // namespace

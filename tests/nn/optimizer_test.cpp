@@ -31,6 +31,7 @@
 namespace lockstep::nn {
 namespace {
 
+using lockstep::testing::message_of;
 using ::testing::DoubleNear;
 using ::testing::HasSubstr;
 using ::testing::Pointwise;
@@ -290,7 +291,7 @@ TEST(Optimizer, RefusesAParameterInTwoGroups) {
   Adam optimizer(std::vector<at::Tensor>{parameter}, AdamOptions(0.1));
   optimizer.add_param_group(torch::optim::OptimizerParamGroup({parameter}));
   parameter.mutable_grad() = at::ones({3}, at::kDouble);
-  EXPECT_THAT(testing::message_of<InvalidArgument>([&] { optimizer.step(); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { optimizer.step(); }),
       HasSubstr("a parameter of shape [3] is in the param groups 0 and 1"));
 }
 
@@ -299,7 +300,7 @@ std::string sparse_refusal(const Options& options) {
   const auto parameter = parameter_of_ones({5, 2});
   Optimizer optimizer(std::vector<at::Tensor>{parameter}, options);
   parameter.mutable_grad() = at::ones({5, 2}, at::kDouble).to_sparse(1);
-  return testing::message_of<InvalidArgument>([&] { optimizer.step(); });
+  return message_of<InvalidArgument>([&] { optimizer.step(); });
 }
 
 TEST(Optimizer, SaysWhichDoNotTakeSparseGradients) {

@@ -24,9 +24,12 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/models/model.h"
+#include "lockstep/nn/named_state.h"
 
 namespace lockstep::nn {
 namespace {
+
+using lockstep::testing::message_of;
 
 /// Stands for a tensor: its 2-norm, and the sum of its elements times factors from a formula.
 struct Sums {
@@ -43,13 +46,6 @@ struct Reference {
   std::vector<TensorSums> tensors;         // of the state dictionary, in its order
   std::vector<double> evaluated, trained;  // logits
 };
-
-/// Returns parameters and buffers by their names.
-torch::OrderedDict<std::string, torch::Tensor> state_of(const Model& model) {
-  auto tensors = model->named_parameters();
-  tensors.update(model->named_buffers());
-  return tensors;
-}
 
 // SplitMix64, its upper 53 bits: value() of the script.
 double value(std::uint64_t tensor, std::uint64_t index) {
@@ -137,7 +133,7 @@ Reference read_reference(const std::string& model) {
 /// Gives the model the weights with which the script computed; they come from a formula.
 void fill(Model& model, const Reference& reference) {
   const at::NoGradGuard no_grad;
-  auto tensors = state_of(model);
+  auto tensors = named_state(*model);
   for (std::size_t i = 0; i < reference.tensors.size(); ++i) {
     const auto& name = reference.tensors[i].name;
     fill_tensor(tensors[name], i, name);
@@ -181,7 +177,7 @@ double distance(const torch::Tensor& logits, const std::vector<double>& theirs) 
 
 /// Expects torchvision's names, shapes and order.
 void expect_alike(const Model& model, const Reference& reference) {
-  const auto tensors = state_of(model);
+  const auto tensors = named_state(*model);
   const auto parameters = model->named_parameters();
   EXPECT_EQ(tensors.size(), reference.tensors.size());
   std::vector<std::string> order;
@@ -195,7 +191,7 @@ void expect_alike(const Model& model, const Reference& reference) {
 
 /// Expects what torchvision's constructor makes of the same seed.
 void expect_seed0(const Model& model, const Reference& reference) {
-  const auto tensors = state_of(model);
+  const auto tensors = named_state(*model);
   for (const auto& expected : reference.tensors) {
     expect_near(sums(tensors[expected.name]), expected.seed0, 1e-6, expected.name);
   }
@@ -229,7 +225,7 @@ void expect_channels_last(Model& model, const torch::Tensor& images) {
 
 void expect_refuses_other_images(Model& model, const std::string& name) {
   for (const auto& images : {at::randn({2, 1, 32, 32}), at::randn({3, 32, 32})}) {
-    EXPECT_EQ(lockstep::testing::message_of<InvalidArgument>([&] { model(images); }),
+    EXPECT_EQ(message_of<InvalidArgument>([&] { model(images); }),
         concat(name, ": takes images of [N, 3, height, width], not ", images.sizes()));
   }
 }

@@ -32,6 +32,8 @@
 namespace lockstep::nn {
 namespace {
 
+using lockstep::testing::message_of;
+
 /// A folder for files of weights.
 class Weights : public ::testing::Test {
  protected:
@@ -170,7 +172,7 @@ TEST_F(Weights, ThatAreTiedInTheModelMustBeEqualInTheFile) {
   both.insert("b", at::full({2, 3}, 7.0));
   EXPECT_EQ(load_weights(net, written(both)).loaded, 2);
   both["b"].fill_(8);
-  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { load_weights(net, written(both)); }),
+  EXPECT_THAT(message_of<DataError>([&] { load_weights(net, written(both)); }),
       HasSubstr("one tensor in the model, two in the file: b, a"));
   EXPECT_TRUE(net.a.eq(7).all().item<bool>()) << "nothing was loaded";
 }
@@ -213,8 +215,7 @@ TEST_F(Weights, OfTheOptimizerThatCppSavedAreNotTensorsAlone) {
   torch::nn::Linear net(2, 3);
   torch::optim::SGD optimizer(net->parameters(), 0.1);
   torch::save(optimizer, file("optimizer.pt"));
-  EXPECT_THAT(
-      lockstep::testing::message_of<DataError>([&] { load_weights(*net, file("optimizer.pt")); }),
+  EXPECT_THAT(message_of<DataError>([&] { load_weights(*net, file("optimizer.pt")); }),
       HasSubstr("values are not tensors"));
 }
 
@@ -230,8 +231,7 @@ TEST_F(Weights, WithThePrefixOnSomeNamesOnlyAreRefused) {
   auto model = make_model("toy", 5);
   auto mixed = copies(named_state(*model), "module.");
   mixed.insert("extra", at::ones({1}));
-  EXPECT_THAT(
-      lockstep::testing::message_of<DataError>([&] { load_weights(*model, written(mixed)); }),
+  EXPECT_THAT(message_of<DataError>([&] { load_weights(*model, written(mixed)); }),
       HasSubstr("missing in the file: net1.weight"));
 }
 
@@ -352,7 +352,7 @@ TEST_F(WeightsThatDiffer, EveryDifferenceIsListedAndNothingLoadedW5) {
   other.insert("net2.bias", at::ones({5}, at::kLong));
   other.insert("net3.bias", at::ones({1}));
   const std::string path = written(other);
-  EXPECT_EQ(lockstep::testing::message_of<DataError>([&] { load_weights(*model, path); }),
+  EXPECT_EQ(message_of<DataError>([&] { load_weights(*model, path); }),
       "load_weights: " + path +
           ": the weights do not fit the model; nothing was loaded:\n"
           "  missing in the file: net2.weight\n"
@@ -368,8 +368,7 @@ TEST_F(WeightsThatDiffer, L4TheFirstTenAreNamedAndTheOthersCounted) {
   auto model = make_model("toy", 5);
   NamedTensors other("Tensor");
   for (int i = 0; i < 1000; ++i) other.insert(concat("t", i), at::zeros({1}));
-  const auto message =
-      lockstep::testing::message_of<DataError>([&] { load_weights(*model, written(other)); });
+  const auto message = message_of<DataError>([&] { load_weights(*model, written(other)); });
   EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 12) << message;
   EXPECT_THAT(message, HasSubstr("\n  missing in the file: net2.bias\n  not in the model: t0\n"));
   EXPECT_THAT(message, HasSubstr("\n  not in the model: t5\n  ... and 994 more\nchoose"));
@@ -404,7 +403,7 @@ TEST_F(WeightsThatDiffer, OfANewHeadAreRefusedIfMoreDiffersW5) {
     load_weights(*model, written(other), options);
   };
   const auto message = [&](const torch::Tensor& weight) {
-    return lockstep::testing::message_of<DataError>([&] { load(weight); });
+    return message_of<DataError>([&] { load(weight); });
   };
   EXPECT_THAT(message(at::ones({7, 11})), HasSubstr("other: net2.weight: here [5, 10] float32"));
   EXPECT_THAT(message(at::ones({7, 10, 1})), HasSubstr("other: net2.weight"));

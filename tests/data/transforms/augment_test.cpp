@@ -18,6 +18,7 @@
 namespace lockstep::data {
 namespace {
 
+using lockstep::testing::message_of;
 using ::testing::HasSubstr;
 using testing::image_of;
 
@@ -39,7 +40,7 @@ Numbers applied(const AugmentOptions& options, const Image& image, const SampleK
 }
 
 std::string refusal(const AugmentOptions& options, const Image& image) {
-  return lockstep::testing::message_of<InvalidArgument>([&] { applied(options, image, {}); });
+  return message_of<InvalidArgument>([&] { applied(options, image, {}); });
 }
 
 // Every part one after the other, each with its own stream.
@@ -196,7 +197,7 @@ TEST(Augment, RefusesImagesThatDoNotFit) {
 }
 
 std::string refusal(const AugmentOptions& options) {
-  return lockstep::testing::message_of<InvalidArgument>([&] { make_train_transform(options); });
+  return message_of<InvalidArgument>([&] { make_train_transform(options); });
 }
 
 TEST(AugmentOptions, OfTimmAreThoseOfCreateTransform) {

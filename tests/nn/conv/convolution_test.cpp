@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <thread>
@@ -303,13 +304,36 @@ TEST_F(Convolution, ByDefaultChoosesByShape) {
 
 using simd::InstructionSet;
 
-TEST(ConvolutionChoice, TakesOursWhereItIsFaster) {
-  for (const auto isa : {InstructionSet::kAvx2, InstructionSet::kAvx512}) {
-    EXPECT_TRUE(is_own_faster({64, 64, 64, 32, 32}, isa, Multiplier::kFloat));
-    EXPECT_TRUE(is_own_faster({4, 512, 512, 14, 14}, isa, Multiplier::kFloat));
-    EXPECT_TRUE(is_own_faster({16, 512, 512, 7, 7}, isa, Multiplier::kFloat));
-    EXPECT_TRUE(is_own_faster({128, 256, 256, 2, 2}, isa, Multiplier::kFloat));
-  }
+struct Choice {
+  ConvolutionShape shape;
+  InstructionSet ours;
+  Multiplier theirs;
+  bool is_ours;
+  const char* why;
+};
+
+TEST(ConvolutionChoice, IsTheFaster) {
+  constexpr auto kPlain = InstructionSet::kPlain, kAvx2 = InstructionSet::kAvx2,
+                 kAvx512 = InstructionSet::kAvx512;
+  constexpr auto kFloat = Multiplier::kFloat, kBf16 = Multiplier::kAvx512Bf16;
+  constexpr ConvolutionShape kUsual{64, 64, 64, 32, 32}, kFew{4, 512, 512, 14, 14},
+      kSmall{16, 512, 512, 7, 7}, kTiny{128, 256, 256, 2, 2};
+  for (const auto& [shape, ours, theirs, is_ours, why] : std::initializer_list<Choice>{
+           {kUsual, kAvx2, kFloat, true, "usual"}, {kUsual, kAvx512, kFloat, true, "usual"},
+           {kFew, kAvx2, kFloat, true, "few images"}, {kFew, kAvx512, kFloat, true, "few images"},
+           {kSmall, kAvx2, kFloat, true, "7 x 7"}, {kSmall, kAvx512, kFloat, true, "7 x 7"},
+           {kTiny, kAvx2, kFloat, true, "2 x 2"}, {kTiny, kAvx512, kFloat, true, "2 x 2"},
+           {{64, 3, 64, 32, 32}, kAvx512, kFloat, false, "a stem"},
+           {{64, 64, 3, 32, 32}, kAvx512, kFloat, false, "few outputs"},
+           {{64, 512, 512, 1, 1}, kAvx512, kFloat, false, "single pixels"},
+           {{1, 512, 512, 7, 7}, kAvx512, kFloat, false, "few tiles"},
+           {kUsual, kPlain, kFloat, false, "no vectors"},
+           {kUsual, kAvx512, kBf16, true, "usual in bf16"},
+           {kFew, kAvx512, kBf16, false, "few tiles in bf16"},
+           {kTiny, kAvx512, kBf16, false, "tiles of 2 x 2 in bf16"},
+           {kUsual, kAvx512, Multiplier::kAmx, false, "AMX"},
+           {kFew, kAvx2, Multiplier::kConverted, true, "bf16 as floats"}})
+    EXPECT_EQ(is_own_faster(shape, ours, theirs), is_ours) << why;
 }
 
 TEST(ConvolutionChoice, TakesTheTileWithFewerProducts) {
@@ -318,29 +342,6 @@ TEST(ConvolutionChoice, TakesTheTileWithFewerProducts) {
   EXPECT_EQ(fitting_tile({1, 8, 8, 3, 3}), 4);
   EXPECT_EQ(fitting_tile({1, 8, 8, 5, 5}), 4) << "as many products, fewer sums";
   EXPECT_EQ(fitting_tile({1, 8, 8, 32, 32}), 4);
-}
-
-TEST(ConvolutionChoice, LeavesTheRestToOneDnn) {
-  EXPECT_FALSE(is_own_faster({64, 3, 64, 32, 32}, InstructionSet::kAvx512, Multiplier::kFloat))
-      << "a stem";
-  EXPECT_FALSE(is_own_faster({64, 64, 3, 32, 32}, InstructionSet::kAvx512, Multiplier::kFloat))
-      << "few outputs";
-  EXPECT_FALSE(is_own_faster({64, 512, 512, 1, 1}, InstructionSet::kAvx512, Multiplier::kFloat))
-      << "single pixels";
-  EXPECT_FALSE(is_own_faster({1, 512, 512, 7, 7}, InstructionSet::kAvx512, Multiplier::kFloat))
-      << "few tiles";
-  EXPECT_FALSE(is_own_faster({64, 64, 64, 32, 32}, InstructionSet::kPlain, Multiplier::kFloat))
-      << "no vectors";
-}
-
-TEST(ConvolutionChoice, InBf16ComparesWithWhatOneDnnHas) {
-  const ConvolutionShape usual{64, 64, 64, 32, 32}, few{4, 512, 512, 14, 14};
-  EXPECT_TRUE(is_own_faster(usual, InstructionSet::kAvx512, Multiplier::kAvx512Bf16));
-  EXPECT_FALSE(is_own_faster(few, InstructionSet::kAvx512, Multiplier::kAvx512Bf16)) << "few tiles";
-  EXPECT_FALSE(
-      is_own_faster({128, 256, 256, 2, 2}, InstructionSet::kAvx512, Multiplier::kAvx512Bf16));
-  EXPECT_FALSE(is_own_faster(usual, InstructionSet::kAvx512, Multiplier::kAmx));
-  EXPECT_TRUE(is_own_faster(few, InstructionSet::kAvx2, Multiplier::kConverted));
 }
 
 TEST(ConvolutionChoice, ReadsWhatMultipliesBf16) {
