@@ -49,6 +49,10 @@ class Weights : public ::testing::Test {
     return file();
   }
 
+  static std::string refusal(torch::nn::Module& module, const std::string& path) {
+    return message_of<DataError>([&] { load_weights(module, path); });
+  }
+
   testing::TemporaryFolder folder_;
 };
 
@@ -172,8 +176,8 @@ TEST_F(Weights, ThatAreTiedInTheModelMustBeEqualInTheFile) {
   both.insert("b", at::full({2, 3}, 7.0));
   EXPECT_EQ(load_weights(net, written(both)).loaded, 2);
   both["b"].fill_(8);
-  EXPECT_THAT(message_of<DataError>([&] { load_weights(net, written(both)); }),
-      HasSubstr("one tensor in the model, two in the file: b, a"));
+  EXPECT_THAT(
+      refusal(net, written(both)), HasSubstr("one tensor in the model, two in the file: b, a"));
   EXPECT_TRUE(net.a.eq(7).all().item<bool>()) << "nothing was loaded";
 }
 
@@ -215,8 +219,7 @@ TEST_F(Weights, OfTheOptimizerThatCppSavedAreNotTensorsAlone) {
   torch::nn::Linear net(2, 3);
   torch::optim::SGD optimizer(net->parameters(), 0.1);
   torch::save(optimizer, file("optimizer.pt"));
-  EXPECT_THAT(message_of<DataError>([&] { load_weights(*net, file("optimizer.pt")); }),
-      HasSubstr("values are not tensors"));
+  EXPECT_THAT(refusal(*net, file("optimizer.pt")), HasSubstr("values are not tensors"));
 }
 
 TEST_F(Weights, OfAChildCalledModuleKeepTheirNames) {
@@ -231,8 +234,7 @@ TEST_F(Weights, WithThePrefixOnSomeNamesOnlyAreRefused) {
   auto model = make_model("toy", 5);
   auto mixed = copies(named_state(*model), "module.");
   mixed.insert("extra", at::ones({1}));
-  EXPECT_THAT(message_of<DataError>([&] { load_weights(*model, written(mixed)); }),
-      HasSubstr("missing in the file: net1.weight"));
+  EXPECT_THAT(refusal(*model, written(mixed)), HasSubstr("missing in the file: net1.weight"));
 }
 
 TEST_F(Weights, AreConvertedBetweenFloatsAndThisIsSaid) {
@@ -352,7 +354,7 @@ TEST_F(WeightsThatDiffer, EveryDifferenceIsListedAndNothingLoadedW5) {
   other.insert("net2.bias", at::ones({5}, at::kLong));
   other.insert("net3.bias", at::ones({1}));
   const std::string path = written(other);
-  EXPECT_EQ(message_of<DataError>([&] { load_weights(*model, path); }),
+  EXPECT_EQ(refusal(*model, path),
       "load_weights: " + path +
           ": the weights do not fit the model; nothing was loaded:\n"
           "  missing in the file: net2.weight\n"
@@ -368,7 +370,7 @@ TEST_F(WeightsThatDiffer, L4TheFirstTenAreNamedAndTheOthersCounted) {
   auto model = make_model("toy", 5);
   NamedTensors other("Tensor");
   for (int i = 0; i < 1000; ++i) other.insert(concat("t", i), at::zeros({1}));
-  const auto message = message_of<DataError>([&] { load_weights(*model, written(other)); });
+  const auto message = refusal(*model, written(other));
   EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 12) << message;
   EXPECT_THAT(message, HasSubstr("\n  missing in the file: net2.bias\n  not in the model: t0\n"));
   EXPECT_THAT(message, HasSubstr("\n  not in the model: t5\n  ... and 994 more\nchoose"));
