@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <random>
 #include <vector>
 
 #include <ATen/ops/conv2d.h>
@@ -13,6 +14,10 @@ namespace lockstep::nn::conv {
 /// Draws a tensor that is channels-last.
 inline at::Tensor drawn(at::IntArrayRef sizes) {
   return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+inline std::int64_t between(std::mt19937& generator, std::int64_t least, std::int64_t most) {
+  return std::uniform_int_distribution<std::int64_t>(least, most)(generator);
 }
 
 /// A 3x3 convolution of stride 1.

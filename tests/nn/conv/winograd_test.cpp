@@ -1,7 +1,6 @@
 #include "lockstep/nn/conv/winograd.h"
 
 #include <optional>
-#include <random>
 
 #include "tests/nn/conv/reference.h"
 #include <ATen/Parallel.h>
@@ -76,17 +75,14 @@ TEST(Winograd, AgreesWithDoublePrecisionOnDrawnShapes) {
   const Threads one(1);
   torch::manual_seed(2);
   std::mt19937 generator(3);
-  const auto drawn = [&](int least, int most) {
-    return std::uniform_int_distribution<std::int64_t>(least, most)(generator);
-  };
   const auto kernels = all_kernels();
   for (int round = 0; round < 2000; ++round) {
-    const std::int64_t padding = drawn(0, 1), least = 3 - 2 * static_cast<int>(padding);
-    const TestShape shape{.images = drawn(1, 3),
-        .inputs = drawn(1, 40),
-        .outputs = drawn(1, 40),
-        .height = drawn(static_cast<int>(least), 14),
-        .width = drawn(static_cast<int>(least), 14),
+    const std::int64_t padding = between(generator, 0, 1), least = 3 - 2 * padding;
+    const TestShape shape{.images = between(generator, 1, 3),
+        .inputs = between(generator, 1, 40),
+        .outputs = between(generator, 1, 40),
+        .height = between(generator, least, 14),
+        .width = between(generator, least, 14),
         .padding = padding};
     expect_agrees(*kernels[static_cast<std::size_t>(round) % kernels.size()], shape);
     if (::testing::Test::HasFailure()) return;
