@@ -5,8 +5,9 @@
 #include <cstdlib>
 #include <vector>
 
+#include "bench/synthetic/pattern.h"
 #include "lockstep/core/error.h"
-#include "lockstep/data/pattern.h"
+#include "lockstep/data/split_mix.h"
 
 // Note [Synthetic classes]
 // ~~~~~~~~~~~~~~~~~~~~~~~~
@@ -33,7 +34,7 @@ std::int64_t luminance(const Colour& colour) {
   return (77 * colour[0] + 150 * colour[1] + 29 * colour[2]) >> 8;
 }
 
-Colour draw_colour(SyntheticStream& stream) {
+Colour draw_colour(SplitMix& stream) {
   return {stream.between(0, 255), stream.between(0, 255), stream.between(0, 255)};
 }
 
@@ -52,7 +53,7 @@ struct Figure {
 
   /// Returns how much of the pixel at a place it covers, 0 to kFull: its edge is one pixel wide.
   std::int64_t cover(Point place, std::int64_t pixel) const {
-    const std::int64_t away = shape_distance(shape, placement(place)) * radius / kUnit;
+    const std::int64_t away = shape_at(shape).distance(placement(place)) * radius / kUnit;
     return std::clamp<std::int64_t>(kFull / 2 - away * kFull / pixel, 0, kFull);
   }
 };
@@ -68,13 +69,13 @@ struct Scene {
   std::int64_t noise;
 };
 
-Point draw_place(SyntheticStream& stream, Point extent, std::int64_t margin) {
+Point draw_place(SplitMix& stream, Point extent, std::int64_t margin) {
   return {stream.between(std::min(margin, extent.x / 2), std::max(extent.x - margin, extent.x / 2)),
       stream.between(std::min(margin, extent.y / 2), std::max(extent.y - margin, extent.y / 2))};
 }
 
 /// Draws a colour that is clearly brighter or darker than the background.
-Colour draw_figure_colour(SyntheticStream& stream, std::int64_t background) {
+Colour draw_figure_colour(SplitMix& stream, std::int64_t background) {
   while (true) {
     const Colour colour = draw_colour(stream);
     if (std::abs(luminance(colour) - background) >= kLeastContrast) return colour;
@@ -82,7 +83,7 @@ Colour draw_figure_colour(SyntheticStream& stream, std::int64_t background) {
 }
 
 // One draw a statement, here and below: C++ leaves open in which order arguments are computed.
-Figure draw_figure(SyntheticStream& stream, std::int64_t shape, std::int64_t background,
+Figure draw_figure(SplitMix& stream, std::int64_t shape, std::int64_t background,
     std::array<std::int64_t, 2> radii, Point extent) {
   const Colour colour = draw_figure_colour(stream, background);
   const std::int64_t radius = stream.between(radii[0], radii[1]);
@@ -92,7 +93,7 @@ Figure draw_figure(SyntheticStream& stream, std::int64_t shape, std::int64_t bac
 }
 
 /// Draws the two colours of the background, neither equal nor far apart.
-std::array<Colour, 2> draw_background(SyntheticStream& stream) {
+std::array<Colour, 2> draw_background(SplitMix& stream) {
   while (true) {
     const Colour first = draw_colour(stream);
     const Colour second = draw_colour(stream);
@@ -101,7 +102,7 @@ std::array<Colour, 2> draw_background(SyntheticStream& stream) {
   }
 }
 
-Scene draw_scene(SyntheticStream& stream, const SyntheticClass& kind, Point extent) {
+Scene draw_scene(SplitMix& stream, const SyntheticClass& kind, Point extent) {
   const std::int64_t texture = kind.first_texture + stream.between(0, kind.textures - 1);
   const Point origin = draw_place(stream, extent, 0);
   const std::int64_t period = stream.between(kSide / 8, kSide * 2 / 7);
@@ -121,7 +122,7 @@ Scene draw_scene(SyntheticStream& stream, const SyntheticClass& kind, Point exte
 
 Colour colour_at(const Scene& scene, Point place, std::int64_t pixel) {
   const std::int64_t value =
-      texture_value(scene.texture, scene.texture_placement(place), scene.salt);
+      texture_at(scene.texture).value(scene.texture_placement(place), scene.salt);
   Colour colour = between(scene.dark, scene.bright, value);
   for (const Figure& figure : scene.figures) {
     const std::int64_t cover = figure.cover(place, pixel);
@@ -132,21 +133,21 @@ Colour colour_at(const Scene& scene, Point place, std::int64_t pixel) {
   return colour;
 }
 
-std::uint8_t with_noise(std::int64_t value, std::int64_t noise, SyntheticStream& stream) {
+std::uint8_t with_noise(std::int64_t value, std::int64_t noise, SplitMix& stream) {
   return static_cast<std::uint8_t>(
       std::clamp<std::int64_t>(value + stream.between(-noise, noise), 0, 255));
 }
 
 std::uint64_t seed_of(const SyntheticKey& key) {
-  const std::uint64_t split = SyntheticStream::mix(key.seed * 2 + (key.train ? 1 : 0));
-  return SyntheticStream::mix(split ^ static_cast<std::uint64_t>(key.index));
+  const std::uint64_t split = SplitMix::mix(key.seed * 2 + (key.train ? 1 : 0));
+  return SplitMix::mix(split ^ static_cast<std::uint64_t>(key.index));
 }
 
 }  // namespace
 
 std::string SyntheticClass::name() const {
-  if (textures == kTextures) return shape_name(shape);
-  return concat(shape_name(shape), "-", texture_name(first_texture));
+  if (textures == kTextures) return shape_at(shape).name;
+  return concat(shape_at(shape).name, "-", texture_at(first_texture).name);
 }
 
 SyntheticClass synthetic_class(std::int64_t label, std::int64_t classes) {
@@ -164,7 +165,7 @@ Image synthetic_image(
   check(channels == 1 || channels == 3, "synthetic: channels must be 1 or 3: ", channels);
   Image image = Image::of_size(size, channels);
   const std::int64_t pixel = std::max<std::int64_t>(kSide / std::min(size.width, size.height), 1);
-  SyntheticStream stream(seed_of(key));
+  SplitMix stream(seed_of(key));
   const Scene scene = draw_scene(stream, kind, {size.width * pixel, size.height * pixel});
   std::uint8_t* out = image.pixels.data();
   for (std::int64_t y = 0; y < size.height; ++y) {

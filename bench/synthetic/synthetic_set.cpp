@@ -8,10 +8,11 @@
 #include <span>
 #include <zlib.h>
 
+#include "bench/synthetic/pattern.h"
 #include "bench/synthetic/synthetic.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
-#include "lockstep/data/pattern.h"
+#include "lockstep/data/split_mix.h"
 #include "lockstep/formats/cifar.h"
 #include "lockstep/formats/idx.h"
 #include "lockstep/formats/image/image.h"
@@ -163,8 +164,8 @@ std::vector<std::string> coarse_names() {
   std::vector<std::string> names;
   for (std::int64_t shape = 0; shape < kShapes; ++shape) {
     for (const std::int64_t half : {0, 5}) {
-      names.push_back(std::string(shape_name(shape)) + "-" + texture_name(half) + "-to-" +
-                      texture_name(half + 4));
+      names.push_back(std::string(shape_at(shape).name) + "-" + texture_at(half).name + "-to-" +
+                      texture_at(half + 4).name);
     }
   }
   return names;
@@ -206,13 +207,13 @@ void write_mnist_part(const fs::path& folder, const SetPlan& plan, bool train) {
 constexpr std::int64_t kEachPng = 8;
 
 /// Draws a size as photographs have them: the shorter side 160 to 320, the other up to half longer.
-ImageSize draw_size(SyntheticStream& stream) {
+ImageSize draw_size(SplitMix& stream) {
   const std::int64_t shorter = stream.between(160, 320);
   const std::int64_t longer = shorter * stream.between(100, 150) / 100;
   return stream.between(0, 2) == 0 ? ImageSize{shorter, longer} : ImageSize{longer, shorter};
 }
 
-JpegOptions draw_jpeg_options(SyntheticStream& stream) {
+JpegOptions draw_jpeg_options(SplitMix& stream) {
   JpegOptions options;
   options.quality = static_cast<int>(stream.between(80, 95));
   options.horizontal_subsampling = static_cast<int>(stream.between(1, 2));
@@ -232,8 +233,8 @@ std::string file_name(std::int64_t index, bool png) {
 void write_image(const fs::path& folder, std::int64_t index, bool train, const SetPlan& plan) {
   const SyntheticClass kind = synthetic_class(index % plan.classes, plan.classes);
   const SyntheticKey key{.seed = plan.seed, .train = train, .index = index};
-  SyntheticStream stream(
-      SyntheticStream::mix(plan.seed) ^ static_cast<std::uint64_t>(2 * index + (train ? 1 : 0)));
+  SplitMix stream(
+      SplitMix::mix(plan.seed) ^ static_cast<std::uint64_t>(2 * index + (train ? 1 : 0)));
   const ImageSize drawn = draw_size(stream);
   const Image image = synthetic_image(kind, key, plan.size.value_or(drawn), 3);
   const bool png = index / plan.classes % kEachPng == kEachPng - 1;

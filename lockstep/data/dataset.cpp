@@ -46,8 +46,8 @@ struct Version {
   std::vector<fs::path> python_files;  // of the version that is not read
 };
 
-Version version10() {
-  return {.name = "cifar10",
+const Version& version_of(bool hundred) {
+  static const Version kTen{.name = "cifar10",
       .title = "CIFAR-10",
       .variant = CifarVariant::kCifar10,
       .classes = 10,
@@ -56,10 +56,7 @@ Version version10() {
           "data_batch_5.bin"},
       .test = {"test_batch.bin"},
       .python_files = {"data_batch_1", "cifar-10-batches-py"}};
-}
-
-Version version100() {
-  return {.name = "cifar100",
+  static const Version kHundred{.name = "cifar100",
       .title = "CIFAR-100",
       .variant = CifarVariant::kCifar100,
       .classes = 100,
@@ -67,6 +64,7 @@ Version version100() {
       .train = {"train.bin"},
       .test = {"test.bin"},
       .python_files = {"train", "cifar-100-python"}};
+  return hundred ? kHundred : kTen;
 }
 
 bool is_there(const fs::path& path) {
@@ -76,15 +74,13 @@ bool is_there(const fs::path& path) {
 }
 
 bool has_any(const fs::path& directory, const std::vector<fs::path>& names) {
-  for (const auto& name : names) {
-    if (is_there(directory / name)) return true;
-  }
-  return false;
+  return std::ranges::any_of(
+      names, [&](const fs::path& name) { return is_there(directory / name); });
 }
 
 /// Guesses why a file is missing.
 std::string advice(const fs::path& directory, const Version& wanted) {
-  const Version other = wanted.variant == CifarVariant::kCifar10 ? version100() : version10();
+  const Version& other = version_of(wanted.variant == CifarVariant::kCifar10);
   if (has_any(directory, other.train) || is_there(directory / other.inner_folder)) {
     return concat("the folder holds ", other.title, ", not ", wanted.title);
   }
@@ -95,23 +91,13 @@ std::string advice(const fs::path& directory, const Version& wanted) {
   return concat("name the folder in which the binary version of ", wanted.title, " was unpacked");
 }
 
-std::vector<fs::path> files_of(const fs::path& directory, bool train, const Version& version) {
-  const fs::path inner = directory / version.inner_folder;
-  std::vector<fs::path> paths = train ? version.train : version.test;
-  for (fs::path& path : paths) path = (is_there(inner) ? inner : directory) / path;
-  return paths;
-}
-
-std::vector<fs::path> found_files(const fs::path& directory, bool train, const Version& version) {
-  auto paths = files_of(directory, train, version);
+InMemoryImages read_cifar_set(const fs::path& directory, bool train, bool hundred) {
+  const Version& version = version_of(hundred);
+  const auto paths = cifar_files(directory, train, hundred);
   for (const fs::path& path : paths) {
     if (!is_there(path)) refuse_at(path.string(), 0, "no such file; ", advice(directory, version));
   }
-  return paths;
-}
-
-InMemoryImages read_cifar_set(const fs::path& directory, bool train, const Version& version) {
-  CifarImages images = read_cifar(found_files(directory, train, version), version.variant);
+  CifarImages images = read_cifar(paths, version.variant);
   return InMemoryImages({.name = version.name,
       .shape = {.channels = 3, .height = kCifarSide, .width = kCifarSide},
       .classes = version.classes,
@@ -184,15 +170,19 @@ InMemoryImages InMemoryImages::repeated(std::int64_t times) const {
 }
 
 std::vector<fs::path> cifar_files(const fs::path& directory, bool train, bool hundred) {
-  return files_of(directory, train, hundred ? version100() : version10());
+  const Version& version = version_of(hundred);
+  const fs::path inner = directory / version.inner_folder;
+  std::vector<fs::path> paths = train ? version.train : version.test;
+  for (fs::path& path : paths) path = (is_there(inner) ? inner : directory) / path;
+  return paths;
 }
 
 InMemoryImages cifar10(const fs::path& directory, bool train) {
-  return read_cifar_set(directory, train, version10());
+  return read_cifar_set(directory, train, false);
 }
 
 InMemoryImages cifar100(const fs::path& directory, bool train) {
-  return read_cifar_set(directory, train, version100());
+  return read_cifar_set(directory, train, true);
 }
 
 InMemoryImages fashion_mnist(const fs::path& directory, bool train) {

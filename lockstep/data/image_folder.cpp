@@ -52,6 +52,11 @@ template <typename... Parts>
   throw DataError(concat(printable_path(path.native()), ": ", reason...));
 }
 
+// In nanoseconds since 1970.
+std::int64_t modified_at(const struct stat& status) {
+  return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+}
+
 bool is_hidden(const std::string& name) { return name.starts_with('.'); }
 
 // With its dot, in lower case; empty for none.
@@ -207,9 +212,8 @@ class Scanner {
     }
     if (!S_ISREG(status.st_mode)) refuse(list_.directory / path, "a regular file is needed");
     list_.paths += path;
-    list_.files.push_back({.path_end = list_.paths.size(),
-        .size = status.st_size,
-        .modified = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec});
+    list_.files.push_back(
+        {.path_end = list_.paths.size(), .size = status.st_size, .modified = modified_at(status)});
   }
 
   struct stat status_of(const std::string& path) const {
@@ -240,31 +244,26 @@ class Scanner {
 
 using File = ImageFolderList::File;
 
-template <typename... Parts>
-[[noreturn]] void fail(const std::string& name, const Parts&... reason) {
-  throw DataError(concat(name, ": ", reason...));
-}
-
-FileDescriptor open_without_links(const fs::path& path, const std::string& name) {
+FileDescriptor open_without_links(const fs::path& path) {
   // Without O_NONBLOCK the opening of a FIFO waits for a writer, perhaps for ever.
   FileDescriptor file(
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW));
   if (file) return file;
   const int code = errno;
   if (code == ENOENT || code == ENOTDIR || code == ELOOP || code == ENXIO) {
-    fail(name, "is gone since the folder was scanned: ", std::generic_category().message(code),
+    refuse(path, "is gone since the folder was scanned: ", std::generic_category().message(code),
         "; do not change a data set while it is read");
   }
-  throw_errno("open", name);
+  throw_errno("open", printable_path(path.native()));
 }
 
-void check_unchanged(int descriptor, const File& found, const std::string& name) {
+void check_unchanged(int descriptor, const File& found, const fs::path& path) {
   struct stat status {};
-  if (::fstat(descriptor, &status) != 0) throw_errno("fstat", name);
-  const std::int64_t modified =
-      std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
-  if (S_ISREG(status.st_mode) && status.st_size == found.size && modified == found.modified) return;
-  fail(name, "was changed since the folder was scanned: ", found.size, " bytes then, ",
+  if (::fstat(descriptor, &status) != 0) throw_errno("fstat", printable_path(path.native()));
+  if (S_ISREG(status.st_mode) && status.st_size == found.size &&
+      modified_at(status) == found.modified)
+    return;
+  refuse(path, "was changed since the folder was scanned: ", found.size, " bytes then, ",
       status.st_size, " now; do not change a data set while it is read");
 }
 
@@ -282,9 +281,8 @@ void check_only_parts(const fs::path& directory) {
   for (const auto& entry : fs::directory_iterator(directory)) {
     const std::string name = entry.path().filename().native();
     if (name.starts_with('.') || is_part_name(name) || !entry.is_directory()) continue;
-    throw DataError(
-        concat(printable_path(directory.native()), ": the folder ", printable_path(name),
-            " is next to the folder train; a set has either parts (train, val, test) or classes"));
+    refuse(directory, "the folder ", printable_path(name),
+        " is next to the folder train; a set has either parts (train, val, test) or classes");
   }
 }
 
@@ -301,9 +299,8 @@ std::optional<ImageFolder> open_part(
   const auto [missing, extra] =
       std::mismatch(expected.begin(), expected.end(), found.begin(), found.end());
   const bool is_extra = missing == expected.end() || (extra != found.end() && *extra < *missing);
-  throw DataError(concat(printable_path(path.native()), ": the classes must be those of ", kTrain,
-      ": ", printable_path(is_extra ? *extra : *missing),
-      is_extra ? " is not there" : " is missing"));
+  refuse(path, "the classes must be those of ", kTrain, ": ",
+      printable_path(is_extra ? *extra : *missing), is_extra ? " is not there" : " is missing");
 }
 
 std::optional<ImageFolder> open_validation(
@@ -312,8 +309,9 @@ std::optional<ImageFolder> open_validation(
   for (const char* name : kValidation) {
     auto part = open_part(directory, name, train, chosen);
     if (part && validation) {
-      throw DataError(concat(printable_path(directory.native()), ": two folders to validate with: ",
-          validation->directory().filename().native(), " and ", name));
+      refuse(directory,
+          "two folders to validate with: ", validation->directory().filename().native(), " and ",
+          name);
     }
     if (part) validation = std::move(part);
   }
@@ -399,17 +397,17 @@ std::vector<std::uint8_t> ImageFolder::open(std::int64_t index) const {
 }
 
 void ImageFolder::open(std::int64_t index, std::vector<std::uint8_t>& bytes) const {
-  const std::string name = this->name(index);
+  const fs::path path = this->path(index);
   const File& found = list_->files[static_cast<std::size_t>(index)];
   if (found.size > kMaximumFileBytes) {
-    fail(name, "the file has ", found.size, " bytes, more than the limit of ", kMaximumFileBytes);
+    refuse(path, "the file has ", found.size, " bytes, more than the limit of ", kMaximumFileBytes);
   }
-  InputFile file(open_without_links(path(index), name), name);
-  check_unchanged(file.descriptor(), found, name);
+  InputFile file(open_without_links(path), printable_path(path.native()));
+  check_unchanged(file.descriptor(), found, path);
   bytes.resize(static_cast<std::size_t>(found.size));
   const std::size_t filled = file.read(bytes);
-  if (filled < bytes.size()) fail(name, "offset ", filled, ": the file ends while it is read");
-  check_unchanged(file.descriptor(), found, name);
+  if (filled < bytes.size()) refuse(path, "offset ", filled, ": the file ends while it is read");
+  check_unchanged(file.descriptor(), found, path);
 }
 
 ImageFolders open_image_folders(

@@ -18,8 +18,8 @@ struct OtherFiles {
 
   OtherFiles& operator+=(const OtherFiles& more);
 
-  /// Says how many have which ending, those of which there are most first: `20 .webp, 9 .bmp`;
-  /// empty where all are hidden.
+  /// Counts the files by their ending, the most frequent first: `20 .webp, 9 .bmp`; empty where
+  /// all are hidden.
   std::string endings_text() const;
 };
 

@@ -36,8 +36,8 @@ class MemoryBudget {
 
 /// The decoded images of a set that are kept, each until the end, while a budget has room.
 ///
-/// Which images are kept depends on who comes first; what an image is does not. Many threads may
-/// ask at once.
+/// Which images are kept depends on the order of the calls; what an image holds does not. Many
+/// threads may call at once.
 ///
 ///     DecodedImages images(std::make_shared<MemoryBudget>(std::int64_t{2} << 30));
 ///     auto cat = images.kept(7);

@@ -25,8 +25,8 @@ class DeviceImages;
 /// A queue of numbered batches that threads prepare, a bounded number ahead, and that are handed
 /// out in order.
 ///
-/// Which thread prepares a batch depends on chance; what is in it must not. The memory that next()
-/// takes back serves a later batch.
+/// Any thread may prepare a batch, so its content must not depend on the thread. The memory of a
+/// batch that next() takes back is reused for a later one.
 class BatchQueue {
  public:
   /// A function that fills a batch, using its memory if that fits. Called from several threads.

@@ -32,8 +32,8 @@ class Samples {
   virtual std::int64_t size() const = 0;
   virtual std::int64_t classes() const = 0;
 
-  /// Returns what the images are like that come out; where inputs are named, how many numbers a
-  /// sample has, in a row.
+  /// Returns the shape of the images that are read; of a set that names its inputs, a row of all
+  /// numbers of a sample.
   virtual ImageShape shape() const = 0;
 
   /// Returns the tensors that a sample consists of, where the set names them; none: it is an image.
@@ -52,8 +52,8 @@ class Samples {
   /// outside [0, size()).
   virtual void read(std::span<const SampleKey> keys, const Batch& out) const = 0;
 
-  /// Returns this set, in which nothing but these samples stands in for one that cannot be read: so
-  /// the parts of a split stay apart. Null if nothing ever stands in.
+  /// Returns this set with these samples as the only replacements of unreadable ones, so that the
+  /// parts of a split stay apart. Null if the set never replaces a sample.
   virtual std::shared_ptr<const Samples> within(std::span<const std::int64_t> indices) const;
 
   /// Returns the image in memory that this sample is, but for its scale, in every epoch; none where

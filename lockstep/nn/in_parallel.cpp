@@ -9,8 +9,7 @@ namespace lockstep::nn {
 
 // LibTorch's loops over elements are compiled with its OpenMP: ours goes over bytes that are never
 // touched, one for each index.
-void in_parallel(
-    std::int64_t count, c10::function_ref<void(std::int64_t begin, std::int64_t end)> body) {
+void in_parallel(std::int64_t count, c10::function_ref<void(Range range)> body) {
   if (count <= 0) return;
   auto bytes = at::empty({count}, on_host(at::kByte));
   const char* const first = static_cast<const char*>(bytes.const_data_ptr());
@@ -18,7 +17,7 @@ void in_parallel(
   loop.for_each(
       [&](char** data, const std::int64_t*, std::int64_t size, std::int64_t rows) {
         const std::int64_t begin = *data - first;
-        body(begin, begin + size * rows);
+        body({begin, begin + size * rows});
       },
       1);
 }

@@ -4,15 +4,16 @@
 
 #include <c10/util/FunctionRef.h>
 
+#include "lockstep/nn/kernel_types.h"
+
 namespace lockstep::nn {
 
-/// Calls body with ranges [begin, end) that together are [0, count), on LibTorch's threads: as
+/// Calls body with ranges that together are [0, count), on LibTorch's threads: as
 /// many as at::get_num_threads(), on this one alone inside of another parallel loop. What body
 /// throws is thrown here.
 ///
 /// at::parallel_for does so only in sources that are compiled with OpenMP, and by that compiler's
 /// OpenMP: elsewhere it silently runs on one thread.
-void in_parallel(
-    std::int64_t count, c10::function_ref<void(std::int64_t begin, std::int64_t end)> body);
+void in_parallel(std::int64_t count, c10::function_ref<void(Range range)> body);
 
 }  // namespace lockstep::nn

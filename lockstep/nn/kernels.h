@@ -6,16 +6,16 @@
 
 namespace lockstep::nn {
 
-/// Who computes convolutions, and batch norm with the ReLU behind it, on the CPU: LibTorch, or
-/// kernels of our own, everywhere that they can or where they are faster.
+/// The implementation of convolutions, and of batch norm with the ReLU behind it, on the CPU:
+/// LibTorch's, or our own kernels, wherever they can be used or only where they are faster.
 enum class Kernels { kAuto, kOwn, kLibTorch };
 constexpr auto names_of(Kernels) {
   return std::array{EnumName{Kernels::kAuto, "auto"}, EnumName{Kernels::kOwn, "own"},
       EnumName{Kernels::kLibTorch, "libtorch"}};
 }
 
-/// Lets layers of this process that run on the CPU, of any module, in any thread, be computed by
-/// `who` while it exists; of several the newest counts. Without any it is LibTorch.
+/// A scope in which `who` computes the CPU layers of this process, in any module and thread. The
+/// newest scope counts; without any it is LibTorch.
 class [[nodiscard]] KernelScope {
  public:
   explicit KernelScope(Kernels who);

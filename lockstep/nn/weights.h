@@ -49,8 +49,8 @@ struct WeightsReport {
 /// others; nothing if the file fits.
 std::string differences_text(const WeightsReport& report);
 
-/// Lists what the caller may not expect, ten lines of a kind: a prefix taken off, values kept,
-/// types converted, NaN met. Nothing if the file was taken as it is.
+/// Lists what may surprise the caller, at most ten lines of a kind: a removed prefix, kept values,
+/// converted types, NaN. Nothing if the file was taken as it is.
 std::string remarks_text(const WeightsReport& report);
 
 /// The differences between file and model that are allowed.

@@ -93,6 +93,8 @@ inline Bytes narrowed(Ints vector, const std::uint8_t*) {
   return __builtin_convertvector(vector, Bytes);
 }
 
+inline void store(float* to, Floats vector) { std::memcpy(to, &vector, sizeof(vector)); }
+
 // Stores all lanes when there is room; what lies behind is then overwritten later by its own row.
 template <typename T, typename Vector>
 inline void store(T* to, Vector vector, std::int64_t room) {
@@ -120,6 +122,14 @@ inline float to_float(BFloat16 value) {
   float result;
   std::memcpy(&result, &bits, sizeof(result));
   return result;
+}
+
+// Calls body with the first place of each vector, and how many places are left from there.
+template <typename Body>
+inline void each_vector(std::int64_t count, const Body& body) {
+  std::int64_t place = 0;
+  for (; place + kLanes <= count; place += kLanes) body(place, std::int64_t{kLanes});
+  if (place < count) body(place, count - place);
 }
 
 }  // namespace

@@ -120,8 +120,8 @@ void HostCopy::copy_from_host() {
       tasks.push_back({base + piece.offset + at, from + at, bytes});
     }
   }
-  nn::in_parallel(std::ssize(tasks), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t task = begin; task < end; ++task) {
+  nn::in_parallel(std::ssize(tasks), [&](nn::Range some) {
+    for (std::int64_t task = some.begin; task < some.end; ++task) {
       const auto& [to, from, bytes] = tasks[static_cast<std::size_t>(task)];
       std::memcpy(to, from, bytes);
     }

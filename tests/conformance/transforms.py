@@ -97,7 +97,6 @@ OPERATIONS = {
     "contrast": auto_augment.contrast,
     "brightness": auto_augment.brightness,
     "sharpness": auto_augment.sharpness,
-    "grey": lambda picture: picture.convert("L"),
     "flip": functional.hflip,
     "padded_crop": padded_crop,
     "evaluation": evaluation,
@@ -124,7 +123,6 @@ ARGUMENTS = {
     "contrast": [(factor,) for factor in FACTORS],
     "brightness": [(factor,) for factor in FACTORS],
     "sharpness": [(factor,) for factor in FACTORS],
-    "grey": [()],
     "rotate": [(angle,) for angle in (-30, -27.3, -0.01, 0, 1e-9, 3, 24.75, 30, 45, 90, 180, 200.5)],
     "shear": [(factor,) for factor in (-0.3, -0.2713, 0, 0.01, 0.25, 0.3)],
     "translate": [(share,) for share in (-0.45, -0.4, -0.25, -0.0333, 0, 0.1, 0.40625, 0.45, 1.5)],
@@ -153,7 +151,6 @@ def cases():
     for box in ((0, 0, 20, 30), (10, 5, 54, 35), (63, 39, 1, 1), (0, 0, 64, 40), (7, 3, 32, 32)):
         yield "resized_crop_bicubic", 64, 40, 3, (*box, 32, 32)
         yield "resized_crop_bilinear", 64, 40, 3, (*box, 32, 32)
-    yield "grey", 640, 400, 3, ()
     yield "rotate_bicubic", 120, 112, 3, (-26.1,)
     yield "shear_x_bicubic", 120, 112, 3, (0.28,)
     yield "shear_y_bicubic", 120, 112, 3, (-0.26,)

@@ -195,7 +195,7 @@ TEST(CifarSet, RefusesWhatIsNoFile) {
 }
 
 TEST(Mnist, FindsItsFilesPlainOrCompressed) {
-  const lockstep::testing::TemporaryFolder directory;
+  const TemporaryFolder directory;
   directory.write("train-images-idx3-ubyte", idx_bytes({2, 1, 2}, {1, 2, 3, 4}));
   directory.write("train-labels-idx1-ubyte.gz", gzip(idx_bytes({2}, {7, 9})));
   directory.write("t10k-images-idx3-ubyte.gz", gzip(idx_bytes({1, 1, 2}, {5, 6})));
@@ -213,28 +213,28 @@ TEST(Mnist, FindsItsFilesPlainOrCompressed) {
 }
 
 TEST(Mnist, SaysWhatToDoWhenItsFilesAreMissing) {
-  const lockstep::testing::TemporaryFolder directory;
+  const TemporaryFolder directory;
   const auto absent = directory.path() / "absent";
-  EXPECT_EQ(lockstep::testing::message_of<DataError>([&] { fashion_mnist(absent); }),
+  EXPECT_EQ(message_of<DataError>([&] { fashion_mnist(absent); }),
       (absent / "train-images-idx3-ubyte").string() +
           "[.gz]: offset 0: no such file; apt install dataset-fashion-mnist, or name its folder");
-  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { mnist(absent, false); }),
+  EXPECT_THAT(message_of<DataError>([&] { mnist(absent, false); }),
       HasSubstr("t10k-images-idx3-ubyte[.gz]: offset 0: no such file"));
   directory.write("train-images-idx3-ubyte", idx_bytes({1, 1, 1}, {1}));
-  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { mnist(directory.path()); }),
+  EXPECT_THAT(message_of<DataError>([&] { mnist(directory.path()); }),
       HasSubstr("train-labels-idx1-ubyte[.gz]"));
 }
 
 TEST(Mnist, NamesTheFileThatIsWrong) {
-  const lockstep::testing::TemporaryFolder directory;
+  const TemporaryFolder directory;
   directory.write("train-images-idx3-ubyte", idx_bytes({1, 1, 1}, {1}));
   directory.write("train-labels-idx1-ubyte", idx_bytes({1}, {10}));
-  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { mnist(directory.path()); }),
+  EXPECT_THAT(message_of<DataError>([&] { mnist(directory.path()); }),
       HasSubstr("label out of range (>= 10) at index 0: 10"));
   std::filesystem::remove(directory.path() / "train-images-idx3-ubyte");
   std::filesystem::create_symlink(
       "train-images-idx3-ubyte", directory.path() / "train-images-idx3-ubyte");
-  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { mnist(directory.path()); }),
+  EXPECT_THAT(message_of<DataError>([&] { mnist(directory.path()); }),
       HasSubstr("Too many levels of symbolic links"));
 }
 

@@ -1,5 +1,6 @@
 #include "lockstep/data/image_folder.h"
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <gmock/gmock.h>
@@ -22,6 +23,27 @@ using testing::ClassFolders;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// A message behind the path with which it begins.
+template <typename Call>
+std::string complaint(const std::string& path, const Call& call) {
+  const auto message = message_of<DataError>(call);
+  EXPECT_THAT(message, StartsWith(path));
+  return message.substr(std::min(path.size(), message.size()));
+}
+
+std::string refusal(const ClassFolders& folders) {
+  return complaint(folders.path(), [&] { ImageFolder{folders.path()}; });
+}
+
+std::string refusal_of_parts(const ClassFolders& folders) {
+  return complaint(folders.path(), [&] { open_image_folders(folders.path()); });
+}
+
+std::string refusal_to_read(const ImageFolder& folder, std::int64_t index) {
+  return complaint(folder.name(index), [&] { folder.open(index); });
+}
 
 std::vector<std::string> paths(const ImageFolder& folder) {
   std::vector<std::string> all;
@@ -129,25 +151,22 @@ TEST(ImageFolder, RefusesOtherIndices) {
 }
 
 TEST(ImageFolder, RefusesFoldersWithoutClasses) {
-  const ClassFolders none({"1.jpg"});
-  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{none.path()}; }),
-      none.path().string() + ": no class folder; each class is a folder of images");
-  const ClassFolders one({"cats/1.jpg"});
-  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{one.path()}; }),
-      one.path().string() + ": only one class folder, cats; at least two are needed");
-  const ClassFolders empty({"cats/1.jpg", "dogs/readme.txt", "dogs/2.webp", "eels/1.jpg"});
-  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{empty.path()}; }),
-      (empty.path() / "dogs").string() +
-          ": the class has no JPEG or PNG file, but 2 others; remove the folder or convert them");
+  EXPECT_EQ(
+      refusal(ClassFolders({"1.jpg"})), ": no class folder; each class is a folder of images");
+  EXPECT_EQ(refusal(ClassFolders({"cats/1.jpg"})),
+      ": only one class folder, cats; at least two are needed");
+  EXPECT_EQ(refusal(ClassFolders({"cats/1.jpg", "dogs/readme.txt", "dogs/2.webp", "eels/1.jpg"})),
+      "/dogs: the class has no JPEG or PNG file, but 2 others; remove the folder or convert them");
 }
 
 TEST(ImageFolder, RefusesWhatIsNoFolder) {
   const ClassFolders folders({"file"});
-  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{folders.path() / "absent"}; }),
-      (folders.path() / "absent").string() +
-          ": cannot be opened: No such file or directory; check the path");
-  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{folders.path() / "file"}; }),
-      (folders.path() / "file").string() + ": a folder of class folders is needed");
+  const auto refusal_below = [&](const fs::path& path) {
+    return complaint(path, [&] { ImageFolder{path}; });
+  };
+  EXPECT_EQ(refusal_below(folders.path() / "absent"),
+      ": cannot be opened: No such file or directory; check the path");
+  EXPECT_EQ(refusal_below(folders.path() / "file"), ": a folder of class folders is needed");
 }
 
 TEST(ImageFolder, FollowsLinksToFilesInside) {
@@ -164,18 +183,17 @@ TEST(ImageFolder, RefusesLinksThatLeaveIt) {
   const ClassFolders outside({"a/secret.jpg"});
   const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
   const fs::path link = folders.path() / "b/0.jpg";
-  fs::create_symlink(outside.path() / "a/secret.jpg", link);
-  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{folders.path()}; }),
-      link.string() + ": a link that leaves the folder, to " +
-          (outside.path() / "a/secret.jpg").string() + "; copy the file here");
+  const fs::path secret = outside.path() / "a/secret.jpg";
+  fs::create_symlink(secret, link);
+  EXPECT_EQ(refusal(folders),
+      "/b/0.jpg: a link that leaves the folder, to " + secret.string() + "; copy the file here");
   // A folder whose name only begins alike is another.
   fs::remove(link);
   const fs::path neighbour = folders.path().string() + "x";
   fs::create_directory(neighbour);
   std::ofstream{neighbour / "1.jpg"}.close();
   fs::create_symlink(neighbour / "1.jpg", link);
-  EXPECT_THAT(message_of<DataError>([&] { ImageFolder{folders.path()}; }),
-      HasSubstr("a link that leaves the folder"));
+  EXPECT_THAT(refusal(folders), HasSubstr("a link that leaves the folder"));
   fs::remove_all(neighbour);
 }
 
@@ -183,35 +201,32 @@ TEST(ImageFolder, RefusesLinksThatLeadNowhere) {
   const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
   const fs::path link = folders.path() / "b/0.jpg";
   fs::create_symlink("absent.jpg", link);
-  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{folders.path()}; }),
-      link.string() + ": a link that leads to no file: No such file or directory; remove it");
+  EXPECT_EQ(refusal(folders),
+      "/b/0.jpg: a link that leads to no file: No such file or directory; remove it");
   fs::remove(link);
   fs::create_symlink("0.jpg", link);
-  EXPECT_THAT(message_of<DataError>([&] { ImageFolder{folders.path()}; }),
-      HasSubstr("levels of symbolic links"));
+  EXPECT_THAT(refusal(folders), HasSubstr("levels of symbolic links"));
 }
 
 TEST(ImageFolder, RefusesLinksToFolders) {
   const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
   fs::create_directory_symlink("..", folders.path() / "b/loop");
-  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{folders.path()}; }),
-      (folders.path() / "b/loop").string() +
-          ": a link to a folder is not followed; put the folder itself there");
+  EXPECT_EQ(
+      refusal(folders), "/b/loop: a link to a folder is not followed; put the folder itself there");
 }
 
 TEST(ImageFolder, RefusesWhatIsNoRegularFile) {
   const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
   ASSERT_EQ(::mkfifo((folders.path() / "b/0.jpg").c_str(), 0600), 0);
-  EXPECT_EQ(message_of<DataError>([&] { ImageFolder{folders.path()}; }),
-      (folders.path() / "b/0.jpg").string() + ": a regular file is needed");
+  EXPECT_EQ(refusal(folders), "/b/0.jpg: a regular file is needed");
 }
 
 TEST(ImageFolder, RefusesFilesBeyondItsLimit) {
   const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
   fs::resize_file(folders.path() / "b/1.jpg", (256 << 20) + 1);  // a hole, no bytes on disk
   const ImageFolder folder(folders.path());
-  EXPECT_EQ(message_of<DataError>([&] { folder.open(1); }),
-      folder.name(1) + ": the file has 268435457 bytes, more than the limit of 268435456");
+  EXPECT_EQ(refusal_to_read(folder, 1),
+      ": the file has 268435457 bytes, more than the limit of 268435456");
 }
 
 TEST(ImageFolder, ShowsNamesThatAreNoTextEscaped) {
@@ -220,8 +235,7 @@ TEST(ImageFolder, ShowsNamesThatAreNoTextEscaped) {
   EXPECT_THAT(folder.class_names(), ElementsAre("a", "b\n"));
   EXPECT_THAT(folder.name(1), EndsWith("/b\\n/\\xff.jpg"));
   fs::remove(folder.path(1));
-  EXPECT_THAT(
-      message_of<DataError>([&] { folder.open(1); }), HasSubstr("/b\\n/\\xff.jpg: is gone"));
+  EXPECT_THAT(refusal_to_read(folder, 1), StartsWith(": is gone"));
 }
 
 /// Takes root's right to read everything from the calling thread, as long as it lives.
@@ -303,34 +317,27 @@ TEST(ImageFolders, HaveTheClassesThatAreNamedInEachPart) {
 }
 
 TEST(ImageFolders, RefusesPartsWithOtherClasses) {
-  const ClassFolders missing(
-      {"train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "val/a/1.jpg", "val/c/1.jpg"});
-  EXPECT_EQ(message_of<DataError>([&] { open_image_folders(missing.path()); }),
-      (missing.path() / "val").string() + ": the classes must be those of train: b is missing");
-  const ClassFolders extra(
-      {"train/a/1.jpg", "train/c/1.jpg", "test/a/1.jpg", "test/b/1.jpg", "test/c/1.jpg"});
-  EXPECT_EQ(message_of<DataError>([&] { open_image_folders(extra.path()); }),
-      (extra.path() / "test").string() + ": the classes must be those of train: b is not there");
-  const ClassFolders last(
-      {"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg", "val/b/1.jpg", "val/d/1.jpg"});
-  EXPECT_EQ(message_of<DataError>([&] { open_image_folders(last.path()); }),
-      (last.path() / "val").string() + ": the classes must be those of train: d is not there");
-  const ClassFolders fewer(
-      {"train/a/1.jpg", "train/b/1.jpg", "train/d/1.jpg", "val/a/1.jpg", "val/b/1.jpg"});
-  EXPECT_EQ(message_of<DataError>([&] { open_image_folders(fewer.path()); }),
-      (fewer.path() / "val").string() + ": the classes must be those of train: d is missing");
+  EXPECT_EQ(refusal_of_parts(ClassFolders(
+                {"train/a/1.jpg", "train/b/1.jpg", "train/c/1.jpg", "val/a/1.jpg", "val/c/1.jpg"})),
+      "/val: the classes must be those of train: b is missing");
+  EXPECT_EQ(refusal_of_parts(ClassFolders({"train/a/1.jpg", "train/c/1.jpg", "test/a/1.jpg",
+                "test/b/1.jpg", "test/c/1.jpg"})),
+      "/test: the classes must be those of train: b is not there");
+  EXPECT_EQ(refusal_of_parts(ClassFolders(
+                {"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg", "val/b/1.jpg", "val/d/1.jpg"})),
+      "/val: the classes must be those of train: d is not there");
+  EXPECT_EQ(refusal_of_parts(ClassFolders(
+                {"train/a/1.jpg", "train/b/1.jpg", "train/d/1.jpg", "val/a/1.jpg", "val/b/1.jpg"})),
+      "/val: the classes must be those of train: d is missing");
 }
 
 TEST(ImageFolders, RefusesLayoutsWithTwoMeanings) {
-  const ClassFolders both({"train/a/1.jpg", "train/b/1.jpg", "plane/1.jpg"});
-  EXPECT_EQ(message_of<DataError>([&] { open_image_folders(both.path()); }),
-      both.path().string() +
-          ": the folder plane is next to the folder train; a set has either parts (train, val, "
-          "test) or classes");
-  const ClassFolders twice({"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg", "val/b/1.jpg",
-      "valid/a/1.jpg", "valid/b/1.jpg"});
-  EXPECT_EQ(message_of<DataError>([&] { open_image_folders(twice.path()); }),
-      twice.path().string() + ": two folders to validate with: val and valid");
+  EXPECT_EQ(refusal_of_parts(ClassFolders({"train/a/1.jpg", "train/b/1.jpg", "plane/1.jpg"})),
+      ": the folder plane is next to the folder train; a set has either parts (train, val, test) "
+      "or classes");
+  EXPECT_EQ(refusal_of_parts(ClassFolders({"train/a/1.jpg", "train/b/1.jpg", "val/a/1.jpg",
+                "val/b/1.jpg", "valid/a/1.jpg", "valid/b/1.jpg"})),
+      ": two folders to validate with: val and valid");
 }
 
 // What happens to a file between the scan and its reading.
@@ -338,13 +345,13 @@ TEST(ImageFolder, SeesThatAFileIsGone) {
   const ClassFolders folders({"a/1.jpg", "b/1.jpg"});
   const ImageFolder folder(folders.path());
   fs::remove(folder.path(0));
-  const std::string reason = folder.name(0) + ": is gone since the folder was scanned: ";
-  const std::string advice = "; do not change a data set while it is read";
-  EXPECT_EQ(message_of<DataError>([&] { folder.open(0); }),
-      reason + "No such file or directory" + advice);
+  EXPECT_EQ(refusal_to_read(folder, 0),
+      ": is gone since the folder was scanned: No such file or directory; do not change a data set "
+      "while it is read");
   fs::create_symlink(folder.path(1), folder.path(0));
-  EXPECT_EQ(message_of<DataError>([&] { folder.open(0); }),
-      reason + "Too many levels of symbolic links" + advice);
+  EXPECT_EQ(refusal_to_read(folder, 0),
+      ": is gone since the folder was scanned: Too many levels of symbolic links; do not change a "
+      "data set while it is read");
 }
 
 TEST(ImageFolder, SeesThatAFileWasChanged) {
@@ -354,13 +361,12 @@ TEST(ImageFolder, SeesThatAFileWasChanged) {
   const auto time = fs::last_write_time(folder.path(0));
   folders.write("a/1.jpg", "after it");
   fs::last_write_time(folder.path(0), time);
-  EXPECT_EQ(message_of<DataError>([&] { folder.open(0); }),
-      folder.name(0) +
-          ": was changed since the folder was scanned: 6 bytes then, 8 now; do not change a data "
-          "set while it is read");
+  EXPECT_EQ(refusal_to_read(folder, 0),
+      ": was changed since the folder was scanned: 6 bytes then, 8 now; do not change a data set "
+      "while it is read");
   folders.write("a/1.jpg", "before");
   fs::last_write_time(folder.path(0), time + std::chrono::nanoseconds(1));
-  EXPECT_THAT(message_of<DataError>([&] { folder.open(0); }), HasSubstr("6 bytes then, 6 now"));
+  EXPECT_THAT(refusal_to_read(folder, 0), HasSubstr("6 bytes then, 6 now"));
   fs::last_write_time(folder.path(0), time);
   EXPECT_EQ(folder.open(0), testing::bytes_of("before"));
 }
@@ -373,8 +379,7 @@ TEST(ImageFolder, SeesThatAFileIsNoFileAnyMore) {
   fs::remove(folder.path(0));
   ASSERT_EQ(::mkfifo(folder.path(0).c_str(), 0600), 0);
   fs::last_write_time(folder.path(0), time);
-  EXPECT_THAT(
-      message_of<DataError>([&] { folder.open(0); }), HasSubstr("was changed since the folder"));
+  EXPECT_THAT(refusal_to_read(folder, 0), HasSubstr("was changed since the folder"));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 namespace lockstep::data {
 namespace {
 
+using lockstep::testing::message_of;
 using ::testing::HasSubstr;
 
 constexpr int kSide = 4;
@@ -75,7 +76,7 @@ TEST_F(FolderSamplesTest, AreReadAndScaled) {
 TEST_F(FolderSamplesTest, ThatAreBadEndTheWalkByName) {
   make({"cat/30.png"});
   const Loader loader(samples(OnBadImage::kFail), kAll, 3);
-  const auto message = lockstep::testing::message_of<DataError>([&] { loader.begin(); });
+  const auto message = message_of<DataError>([&] { loader.begin(); });
   EXPECT_THAT(message, HasSubstr("cat/30.png"));
   // It has its name once: the loader adds none.
   EXPECT_THAT(message, ::testing::Not(HasSubstr("loader: ")));
@@ -125,8 +126,7 @@ TEST_F(FolderSamplesTest, OfAPartOfWhichNoneCanBeReadEndTheWalk) {
   const auto part = std::make_shared<SampleSubset>(
       samples(OnBadImage::kReplace), std::vector<std::int64_t>{1, 2});
   const Loader loader(part, {0, 1}, 2);
-  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { loader.begin(); }),
-      HasSubstr("of this part of 2"));
+  EXPECT_THAT(message_of<DataError>([&] { loader.begin(); }), HasSubstr("of this part of 2"));
 }
 
 TEST_F(FolderSamplesTest, ThatAreBadCountForNothingWhenIgnored) {
@@ -239,7 +239,7 @@ TEST_F(KeptSamplesTest, TakeNoMoreThanTheirBudget) {
   EXPECT_EQ(budget->left(), 0);
   for (const std::int64_t i : {0, 3, 11}) std::filesystem::remove(path(i));
   EXPECT_NO_THROW(Loader(kept, {0, 3}, 2).begin());
-  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { Loader(kept, {11}, 1).begin(); }),
+  EXPECT_THAT(message_of<DataError>([&] { Loader(kept, {11}, 1).begin(); }),
       ::testing::HasSubstr("111.jpg"));
 }
 

@@ -1,5 +1,6 @@
 #include "lockstep/data/loader.h"
 
+#include <functional>
 #include <gtest/gtest.h>
 #include <memory>
 #include <set>
@@ -87,16 +88,6 @@ TEST(Gather, OfOneChannelMakesAConvolutionAnswerChannelsLast) {
     EXPECT_TRUE(answer.is_contiguous(torch::MemoryFormat::ChannelsLast)) << answer.strides();
     EXPECT_FALSE(answer.is_contiguous()) << answer.strides();
   }
-}
-
-TEST(Gather, IntoUsesTheMemoryThatItIsGiven) {
-  const auto images = images_of(3);
-  const std::vector<std::int64_t> indices{4, 5};
-  const auto out = empty_images(2, images.shape(), torch::kFloat, true);
-  const void* memory = out.data_ptr();
-  gather_images_into(out, images, indices, PixelScale(3));
-  EXPECT_EQ(out.data_ptr(), memory);
-  EXPECT_TRUE(torch::allclose(out, expected(images, indices), 0, 1e-7));
 }
 
 TEST(Gather, GivesEachChannelAPlaneWhereTheOutputHasThem) {
@@ -217,63 +208,37 @@ TEST(Loader, GivesImagesInPlanesUnlessAskedForChannelsLast) {
   }
 }
 
-TEST(Loader, GivesImagesWhoseMapsCanBeViewedFlat) {
-  const auto weight = torch::ones({10, 1, 1, 1});
-  for (auto& batch : Loader(digits(), kSevenIndices, 2)) {
-    const auto maps = torch::max_pool2d(torch::conv2d(batch.input(), weight), 2);
-    ASSERT_NO_THROW(maps.view({-1, 40}));
-    EXPECT_TRUE(torch::equal(maps.view({-1, 40}), maps.reshape({-1, 40})));
-  }
-}
-
 TEST(Loader, UsesTheMemoryOfABatchThatNobodyHolds) {
   std::set<const void*> memory;
   for (auto& batch : Loader(digits(), kSevenIndices, 1)) memory.insert(batch.input().data_ptr());
   EXPECT_EQ(memory.size(), 1U);
 }
 
+// What someone may hold of a batch. Unlike a view, an alias of its storage does not keep the tensor
+// that it came from.
 TEST(Loader, LeavesABatchAloneThatSomeoneHolds) {
-  std::vector<Batch> held;
-  for (auto& batch : Loader(digits(), kSevenIndices, 2)) held.push_back(batch);
-  ASSERT_EQ(held.size(), 4U);
-  EXPECT_TRUE(torch::equal(held[0].input(), images_at({3, 1})));
-  EXPECT_TRUE(torch::equal(held[1].input(), images_at({4, 1})));
-  EXPECT_TRUE(
-      torch::equal(held[0].target(), gather_labels(digits(), std::vector<std::int64_t>{3, 1})));
-}
-
-TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsAView) {
-  std::vector<torch::Tensor> views;
-  std::vector<torch::Tensor> targets;
-  for (auto& batch : Loader(digits(), kSevenIndices, 1)) {
-    views.push_back(batch.input().flatten(1));
-    targets.push_back(batch.target().view({1, 1}));
-  }
-  for (std::size_t i = 0; i < views.size(); ++i) {
-    EXPECT_TRUE(torch::equal(views[i], images_at({kSevenIndices[i]}).flatten(1))) << i;
-    EXPECT_EQ(targets[i].item<std::int64_t>(), digits().label(kSevenIndices[i])) << i;
-  }
-}
-
-TEST(Loader, LeavesABatchAloneWhoseStorageSomeoneHolds) {
-  // Unlike a view, such an alias does not keep the tensor that it came from.
-  std::vector<torch::Tensor> images;
-  std::vector<torch::Tensor> targets;
-  for (auto& batch : Loader(digits(), kSevenIndices, 1)) {
-    images.push_back(batch.input().variable_data());
-    targets.push_back(batch.target().variable_data());
-  }
-  for (std::size_t i = 0; i < images.size(); ++i) {
-    EXPECT_TRUE(torch::equal(images[i], images_at({kSevenIndices[i]}))) << i;
-    EXPECT_EQ(targets[i].item<std::int64_t>(), digits().label(kSevenIndices[i])) << i;
-  }
-}
-
-TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsTheTargets) {
-  std::vector<torch::Tensor> targets;
-  for (auto& batch : Loader(digits(), kSevenIndices, 1)) targets.push_back(batch.target());
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    EXPECT_EQ(targets[i].item<std::int64_t>(), digits().label(kSevenIndices[i])) << i;
+  const std::vector<std::function<Batch(const Batch&)>> holders{
+      [](const Batch& batch) { return batch; },
+      [](const Batch& batch) -> Batch {
+        return {batch.input().flatten(1), batch.target().view({1, 1})};
+      },
+      [](const Batch& batch) -> Batch {
+        return {batch.input().variable_data(), batch.target().variable_data()};
+      },
+      [](const Batch& batch) -> Batch {
+        return {{}, batch.target()};
+      }};
+  for (std::size_t holder = 0; holder < holders.size(); ++holder) {
+    std::vector<Batch> held;
+    for (auto& batch : Loader(digits(), kSevenIndices, 1)) held.push_back(holders[holder](batch));
+    ASSERT_EQ(held.size(), 7U);
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      const auto expected_images = images_at({kSevenIndices[i]});
+      EXPECT_EQ(held[i].target().item<std::int64_t>(), digits().label(kSevenIndices[i])) << holder;
+      if (held[i].input().defined()) {
+        EXPECT_TRUE(torch::equal(held[i].input().flatten(1), expected_images.flatten(1))) << holder;
+      }
+    }
   }
 }
 
@@ -389,6 +354,11 @@ TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsALaterInput) {
 
 TEST(Loader, RefusesWhatCannotBe) {
   EXPECT_THROW(Loader(digits(), kSevenIndices, 0), InvalidArgument);
+  EXPECT_THROW(Loader(digits(), kSevenIndices, 2, {.first_batch = 5}), InvalidArgument);
+  EXPECT_THROW(Loader(digits(), kSevenIndices, 2, {.first_batch = -1}), InvalidArgument);
+  EXPECT_THROW(Loader(digits(), kSevenIndices, 2, {.workers = -1}), InvalidArgument);
+  EXPECT_THROW(Loader(digits(), kSevenIndices, 2, {.prefetch = 0}), InvalidArgument);
+  EXPECT_EQ(Loader(digits(), kSevenIndices, 2, {.first_batch = 4}).begin(), std::default_sentinel);
   EXPECT_THROW(Loader(digits(), kSevenIndices, 2, {.dtype = torch::kDouble}), InvalidArgument);
   EXPECT_THROW(Loader(digits(), {0, 10}, 2).begin(), InvalidArgument);
 }

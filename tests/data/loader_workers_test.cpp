@@ -218,14 +218,6 @@ TEST(LoaderWorkers, AreLeftInTheMiddleOfAnEpoch) {
   }
 }
 
-TEST(Loader, RefusesOptionsThatCannotBe) {
-  EXPECT_THROW(Loader(images(), kElevenIndices, 2, {.workers = -1}), InvalidArgument);
-  EXPECT_THROW(Loader(images(), kElevenIndices, 2, {.prefetch = 0}), InvalidArgument);
-  EXPECT_THROW(Loader(images(), kElevenIndices, 2, {.first_batch = 7}), InvalidArgument);
-  EXPECT_THROW(Loader(images(), kElevenIndices, 2, {.first_batch = -1}), InvalidArgument);
-  EXPECT_EQ(Loader(images(), kElevenIndices, 2, {.first_batch = 6}).begin(), std::default_sentinel);
-}
-
 TEST(SampleSubset, IsASetOfItsOwn) {
   const auto part =
       std::make_shared<data::SampleSubset>(transformed(), std::vector<std::int64_t>{8, 2, 5});
@@ -313,6 +305,7 @@ TEST(BatchQueue, ThrowsWhatAPreparationThrewWhenItsTurnComes) {
   EXPECT_THROW(queue.next(batch), std::out_of_range);
   expect_numbers(queue, 3, 8);
   EXPECT_THROW(queue.next(batch), InvalidArgument);
+  EXPECT_THROW(BatchQueue(prepare_unevenly, {.end = 1, .workers = 0}), InvalidArgument);
 }
 
 TEST(BatchQueue, UsesTheMemoryThatComesBack) {
@@ -344,10 +337,6 @@ TEST(BatchQueue, EndsWithBatchesLeftAndWorkersWaiting) {
     if (i % 2 == 0) expect_numbers(queue, 0, 2);
   }
   EXPECT_EQ(inside, 0);
-}
-
-TEST(BatchQueue, RefusesToHaveNoWorker) {
-  EXPECT_THROW(BatchQueue(prepare_unevenly, {.end = 1, .workers = 0}), InvalidArgument);
 }
 
 }  // namespace

@@ -40,20 +40,22 @@ std::vector<std::uint8_t> bytes_of(std::int64_t elements) {
   return bytes;
 }
 
-std::vector<float> floats(const PixelScale& scale, const std::vector<std::uint8_t>& bytes) {
-  std::vector<float> out(bytes.size() + 1, 99);
-  scale.to_float(bytes.data(), out.data(), std::ssize(bytes));
+template <typename Out>
+std::vector<Out> converted(const PixelScale& scale, const std::vector<std::uint8_t>& bytes,
+    void (PixelScale::*convert)(const std::uint8_t*, Out*, std::int64_t) const) {
+  std::vector<Out> out(bytes.size() + 1, 99);
+  (scale.*convert)(bytes.data(), out.data(), std::ssize(bytes));
   EXPECT_EQ(out.back(), 99) << "wrote beyond the end";
   out.pop_back();
   return out;
 }
 
+std::vector<float> floats(const PixelScale& scale, const std::vector<std::uint8_t>& bytes) {
+  return converted(scale, bytes, &PixelScale::to_float);
+}
+
 std::vector<std::uint16_t> halves(const PixelScale& scale, const std::vector<std::uint8_t>& bytes) {
-  std::vector<std::uint16_t> out(bytes.size() + 1, 99);
-  scale.to_bfloat16(bytes.data(), out.data(), std::ssize(bytes));
-  EXPECT_EQ(out.back(), 99) << "wrote beyond the end";
-  out.pop_back();
-  return out;
+  return converted(scale, bytes, &PixelScale::to_bfloat16);
 }
 
 TEST(PixelScale, FollowsTheFormula) {
@@ -145,14 +147,10 @@ TEST(PixelsOf, AreThoseOfWhichTheScaleMadeTheNumbers) {
   for (const Normalization& normalization : {Normalization{}, imagenet_normalization(),
            Normalization{{0.4914F, 0.4822F, 0.4465F}, {0.2470F, 0.2435F, 0.2616F}}}) {
     const auto pixels = every_level(3);
-    std::vector<float> numbers(pixels.size());
-    PixelScale(3, normalization).to_float(pixels.data(), numbers.data(), std::ssize(pixels));
-    EXPECT_EQ(pixels_of(numbers, 3, normalization), pixels);
+    EXPECT_EQ(pixels_of(floats(PixelScale(3, normalization), pixels), 3, normalization), pixels);
   }
-  const auto grey = every_level(1);
-  std::vector<float> numbers(grey.size());
-  PixelScale(1, {{0.2860F}, {0.3530F}}).to_float(grey.data(), numbers.data(), std::ssize(grey));
-  EXPECT_EQ(pixels_of(numbers, 1, {{0.2860F}, {0.3530F}}), grey);
+  const Normalization grey{{0.2860F}, {0.3530F}};
+  EXPECT_EQ(pixels_of(floats(PixelScale(1, grey), every_level(1)), 1, grey), every_level(1));
 }
 
 TEST(PixelsOf, WhatNoPixelHasBecomesTheNearest) {

@@ -39,6 +39,8 @@
 namespace lockstep::nn {
 namespace {
 
+using lockstep::testing::message_of;
+
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 /// One parameter of two numbers with an optimizer, and a gradient that is set by hand.
@@ -88,12 +90,7 @@ TEST(GradScaler, DoesNotGrowToInfinityG2) {
 }
 
 TEST(GradScaler, HasPyTorchsDefaultsG5) {
-  const GradScalerState state = *GradScaler().state();
-  EXPECT_EQ(state.scale, 65536);
-  EXPECT_EQ(state.growth_factor, 2);
-  EXPECT_EQ(state.backoff_factor, 0.5);
-  EXPECT_EQ(state.growth_interval, 2000);
-  EXPECT_EQ(state.growth_tracker, 0);
+  EXPECT_EQ(GradScaler().state(), (GradScalerState{65536, 2, 0.5, 2000, 0}));
   expect_sequence({1, 0, 0, 1, 0}, {}, "Defaults");
 }
 
@@ -103,12 +100,7 @@ TEST(GradScaler, GoesOnFromASavedStateG5) {
   GradScaler loaded(
       GradScalerOptions().init_scale(6).growth_factor(7).backoff_factor(0.8).growth_interval(1));
   loaded.load(saved.state());
-  const GradScalerState state = *loaded.state();
-  EXPECT_EQ(state.scale, 3);
-  EXPECT_EQ(state.growth_factor, 4);
-  EXPECT_EQ(state.backoff_factor, 0.5);
-  EXPECT_EQ(state.growth_interval, 2);
-  EXPECT_EQ(state.growth_tracker, 0);
+  EXPECT_EQ(loaded.state(), (GradScalerState{3, 4, 0.5, 2, 0}));
 }
 
 // Saved between the two steps that the growth takes.
@@ -134,7 +126,7 @@ TEST(GradScaler, RefusesImpossibleStates) {
   const auto message = [&](auto change) {
     GradScalerState state = good;
     change(state);
-    return lockstep::testing::message_of<InvalidArgument>([&] { scaler.load(state); });
+    return message_of<InvalidArgument>([&] { scaler.load(state); });
   };
   EXPECT_THAT(message([](auto& state) { state.scale = 0; }), HasSubstr("the scale must be"));
   EXPECT_THAT(message([](auto& state) { state.scale = 1e39; }), HasSubstr("the scale must be"));
@@ -143,8 +135,8 @@ TEST(GradScaler, RefusesImpossibleStates) {
   EXPECT_THAT(message([](auto& state) { state.growth_interval = 0; }), HasSubstr("interval"));
   EXPECT_THAT(message([](auto& state) { state.growth_tracker = -1; }), HasSubstr("tracker"));
   EXPECT_THAT(message([](auto& state) { state.growth_tracker = 2001; }), HasSubstr("tracker"));
-  EXPECT_THAT(lockstep::testing::message_of<InvalidArgument>([&] { scaler.load(std::nullopt); }),
-      HasSubstr("not enabled"));
+  EXPECT_THAT(
+      message_of<InvalidArgument>([&] { scaler.load(std::nullopt); }), HasSubstr("not enabled"));
   EXPECT_EQ(scaler.scale_factor(), good.scale);
 }
 
@@ -243,7 +235,7 @@ TEST(GradScaler, AllRanksFailWhenNobodyHasScaledG11) {
     OneParameter net;
     GradScaler scaler({}, world);
     net.set_gradient(1);
-    EXPECT_THAT(lockstep::testing::message_of<InvalidArgument>([&] { scaler.step(net.optimizer); }),
+    EXPECT_THAT(message_of<InvalidArgument>([&] { scaler.step(net.optimizer); }),
         HasSubstr("called before scale()"));
   });
 }
@@ -304,7 +296,7 @@ using torch::optim::SGD;
 
 TEST(GradScaler, RefusesImpossibleOptionsG9) {
   const auto message = [](const GradScalerOptions& options) {
-    return lockstep::testing::message_of<InvalidArgument>([&] { GradScaler scaler(options); });
+    return message_of<InvalidArgument>([&] { GradScaler scaler(options); });
   };
   EXPECT_EQ(message(GradScalerOptions().growth_factor(1)),
       "GradScaler: the growth factor must be above 1: 1");
@@ -331,8 +323,7 @@ class GradScalerMisuse : public ::testing::Test {
 TEST_F(GradScalerMisuse, UnscaleTwiceG9) {
   begin(2);
   scaler_.unscale_(net_.optimizer);
-  EXPECT_EQ(
-      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.unscale_(net_.optimizer); }),
+  EXPECT_EQ(message_of<InvalidArgument>([&] { scaler_.unscale_(net_.optimizer); }),
       "GradScaler: unscale_() was called twice for one optimizer since the last update()");
   EXPECT_EQ(net_.parameter.grad()[1].item<double>(), 2.0 / 65536);
   EXPECT_TRUE(scaler_.step(net_.optimizer));
@@ -344,34 +335,33 @@ TEST_F(GradScalerMisuse, UnscaleTwiceG9) {
 TEST_F(GradScalerMisuse, UnscaleAfterStepG9) {
   begin();
   scaler_.step(net_.optimizer);
-  EXPECT_EQ(
-      lockstep::testing::message_of<InvalidArgument>([&] { scaler_.unscale_(net_.optimizer); }),
+  EXPECT_EQ(message_of<InvalidArgument>([&] { scaler_.unscale_(net_.optimizer); }),
       "GradScaler: unscale_() was called after step(); it belongs between backward() and step()");
 }
 
 TEST_F(GradScalerMisuse, StepTwiceG9) {
   begin();
   scaler_.step(net_.optimizer);
-  EXPECT_EQ(lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(net_.optimizer); }),
+  EXPECT_EQ(message_of<InvalidArgument>([&] { scaler_.step(net_.optimizer); }),
       "GradScaler: step() was called twice for one optimizer since the last update()");
   EXPECT_EQ(net_.moved(), 1.0 / 65536);
 }
 
 TEST_F(GradScalerMisuse, StepOrUpdateBeforeScaleG9) {
   net_.set_gradient(1);
-  EXPECT_THAT(lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(net_.optimizer); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { scaler_.step(net_.optimizer); }),
       HasSubstr("unscale_() or step() was called before scale()"));
   EXPECT_EQ(net_.moved(), 0);
   EXPECT_EQ(net_.parameter.grad()[0].item<double>(), 1);
-  EXPECT_THAT(lockstep::testing::message_of<InvalidArgument>([&] { scaler_.update(); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { scaler_.update(); }),
       HasSubstr("update() was called before any step()"));
 }
 
 TEST_F(GradScalerMisuse, NoGradientsG9) {
   scale_something(scaler_);
-  EXPECT_THAT(lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(net_.optimizer); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { scaler_.step(net_.optimizer); }),
       HasSubstr("step() found no gradient of this optimizer's parameters"));
-  EXPECT_THAT(lockstep::testing::message_of<InvalidArgument>([&] { scaler_.update(); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { scaler_.update(); }),
       HasSubstr("update() was called before any step()"));
 }
 
@@ -396,7 +386,7 @@ TEST_F(GradScalerMisuse, HalfGradientsG9) {
   SGD optimizer({net_.parameter, half}, 1.0);
   begin(65536);
   half.mutable_grad() = at::ones({3}, at::kHalf);
-  EXPECT_EQ(lockstep::testing::message_of<InvalidArgument>([&] { scaler_.step(optimizer); }),
+  EXPECT_EQ(message_of<InvalidArgument>([&] { scaler_.step(optimizer); }),
       "GradScaler: unscale_() and step() take no float16 gradients, such as one of [3]; keep the "
       "parameters in float32 and compute under Autocast");
   EXPECT_EQ(net_.parameter.grad()[1].item<double>(), 65536);
@@ -405,8 +395,8 @@ TEST_F(GradScalerMisuse, HalfGradientsG9) {
 TEST_F(GradScalerMisuse, AScaleThatCannotBe) {
   begin();
   scaler_.step(net_.optimizer);
-  EXPECT_THAT(lockstep::testing::message_of<InvalidArgument>([&] { scaler_.update(0); }),
-      HasSubstr("the scale must be"));
+  EXPECT_THAT(
+      message_of<InvalidArgument>([&] { scaler_.update(0); }), HasSubstr("the scale must be"));
   scaler_.update(1024);
   EXPECT_EQ(scaler_.scale_factor(), 1024);
   EXPECT_EQ(scaler_.state()->growth_tracker, 0);

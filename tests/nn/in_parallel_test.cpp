@@ -25,10 +25,10 @@ TEST_F(InParallel, UsesAllThreadsForEachIndexOnce) {
   std::mutex mutex;
   std::set<std::thread::id> threads;
   std::vector<int> visits(7);
-  in_parallel(7, [&](std::int64_t begin, std::int64_t end) {
+  in_parallel(7, [&](Range range) {
     const std::lock_guard lock(mutex);
     threads.insert(std::this_thread::get_id());
-    for (std::int64_t index = begin; index < end; ++index)
+    for (std::int64_t index = range.begin; index < range.end; ++index)
       ++visits.at(static_cast<std::size_t>(index));
   });
   EXPECT_EQ(threads.size(), 3U);
@@ -36,26 +36,25 @@ TEST_F(InParallel, UsesAllThreadsForEachIndexOnce) {
 }
 
 TEST_F(InParallel, IsSerialInsideOfAnother) {
-  in_parallel(3, [](std::int64_t, std::int64_t) {
+  in_parallel(3, [](Range) {
     const auto self = std::this_thread::get_id();
-    in_parallel(5, [&](std::int64_t begin, std::int64_t end) {
+    in_parallel(5, [&](Range range) {
       EXPECT_EQ(std::this_thread::get_id(), self);
-      EXPECT_EQ(end - begin, 5);
+      EXPECT_EQ(range.end - range.begin, 5);
     });
   });
 }
 
 TEST_F(InParallel, HandlesNothingAndOne) {
   int calls = 0;
-  in_parallel(0, [&](std::int64_t, std::int64_t) { ++calls; });
+  in_parallel(0, [&](Range) { ++calls; });
   EXPECT_EQ(calls, 0);
-  in_parallel(1, [&](std::int64_t begin, std::int64_t end) { calls += begin == 0 && end == 1; });
+  in_parallel(1, [&](Range range) { calls += range.begin == 0 && range.end == 1; });
   EXPECT_EQ(calls, 1);
 }
 
 TEST_F(InParallel, PassesOnWhatIsThrown) {
-  EXPECT_THROW(in_parallel(3, [](std::int64_t, std::int64_t) { throw std::runtime_error("x"); }),
-      std::runtime_error);
+  EXPECT_THROW(in_parallel(3, [](Range) { throw std::runtime_error("x"); }), std::runtime_error);
 }
 
 }  // namespace

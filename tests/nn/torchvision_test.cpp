@@ -24,9 +24,12 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/models/model.h"
+#include "lockstep/nn/named_state.h"
 
 namespace lockstep::nn {
 namespace {
+
+using lockstep::testing::message_of;
 
 /// Stands for a tensor: its 2-norm, and the sum of its elements times factors from a formula.
 struct Sums {
@@ -43,14 +46,6 @@ struct Reference {
   std::vector<TensorSums> tensors;         // of the state dictionary, in its order
   std::vector<double> evaluated, trained;  // logits
 };
-
-/// Returns the script's images, [4, 3, 64, 64] in double, and what stands for their loss's
-/// gradient.
-torch::Tensor reference_images();
-torch::Tensor reference_gradient();
-
-/// Returns parameters and buffers by their names.
-torch::OrderedDict<std::string, torch::Tensor> state_of(const Model& model);
 
 // SplitMix64, its upper 53 bits: value() of the script.
 double value(std::uint64_t tensor, std::uint64_t index) {
@@ -138,24 +133,19 @@ Reference read_reference(const std::string& model) {
 /// Gives the model the weights with which the script computed; they come from a formula.
 void fill(Model& model, const Reference& reference) {
   const at::NoGradGuard no_grad;
-  auto tensors = state_of(model);
+  auto tensors = named_state(*model);
   for (std::size_t i = 0; i < reference.tensors.size(); ++i) {
     const auto& name = reference.tensors[i].name;
     fill_tensor(tensors[name], i, name);
   }
 }
 
+/// Returns the script's images, and what stands for their loss's gradient.
 torch::Tensor reference_images() {
   return formula<double>(kImages, {4, 3, 64, 64}, 2, -1, at::kDouble);
 }
 
 torch::Tensor reference_gradient() { return formula<double>(kScores, {4, 10}, 2, -1, at::kDouble); }
-
-torch::OrderedDict<std::string, torch::Tensor> state_of(const Model& model) {
-  auto tensors = model->named_parameters();
-  tensors.update(model->named_buffers());
-  return tensors;
-}
 
 /// Returns a shape as the script writes it: `64x3x7x7`, `scalar`.
 std::string shape_text(const torch::Tensor& tensor) {
@@ -187,7 +177,7 @@ double distance(const torch::Tensor& logits, const std::vector<double>& theirs) 
 
 /// Expects torchvision's names, shapes and order.
 void expect_alike(const Model& model, const Reference& reference) {
-  const auto tensors = state_of(model);
+  const auto tensors = named_state(*model);
   const auto parameters = model->named_parameters();
   EXPECT_EQ(tensors.size(), reference.tensors.size());
   std::vector<std::string> order;
@@ -201,7 +191,7 @@ void expect_alike(const Model& model, const Reference& reference) {
 
 /// Expects what torchvision's constructor makes of the same seed.
 void expect_seed0(const Model& model, const Reference& reference) {
-  const auto tensors = state_of(model);
+  const auto tensors = named_state(*model);
   for (const auto& expected : reference.tensors) {
     expect_near(sums(tensors[expected.name]), expected.seed0, 1e-6, expected.name);
   }
@@ -214,6 +204,29 @@ void expect_trained(const Model& model, const Reference& reference) {
     const auto* parameter = parameters.find(expected.name);
     const auto after = parameter != nullptr ? parameter->grad() : buffers[expected.name];
     expect_near(sums(after), expected.after, 1e-10, expected.name);
+  }
+}
+
+/// Expects channels-last weights and maps, in whatever order the images come.
+void expect_channels_last(Model& model, const torch::Tensor& images) {
+  const auto layers = model->layers();
+  auto maps = images;
+  for (std::size_t i = 0; i < layer_index(layers, "flatten"); ++i) {
+    auto layer = layers[i].value();
+    maps = layer.forward(maps);
+    EXPECT_TRUE(maps.is_contiguous(at::MemoryFormat::ChannelsLast)) << layers[i].key();
+  }
+  for (const auto& item : model->named_parameters()) {
+    if (item.value().dim() != 4) continue;
+    EXPECT_TRUE(item.value().is_contiguous(at::MemoryFormat::ChannelsLast)) << item.key();
+  }
+  EXPECT_TRUE(model(images).equal(model(images.contiguous(at::MemoryFormat::ChannelsLast))));
+}
+
+void expect_refuses_other_images(Model& model, const std::string& name) {
+  for (const auto& images : {at::randn({2, 1, 32, 32}), at::randn({3, 32, 32})}) {
+    EXPECT_EQ(message_of<InvalidArgument>([&] { model(images); }),
+        concat(name, ": takes images of [N, 3, height, width], not ", images.sizes()));
   }
 }
 
@@ -236,16 +249,10 @@ class ResNet : public ::testing::TestWithParam<std::string> {
 
 TEST_P(ResNet, HasTorchvisionsNamesShapesAndOrder) { expect_alike(model_, theirs_); }
 
+// torchvision has no ResNet with CIFAR's stem: its convolutions are drawn from Kaiming's fan out.
 TEST_P(ResNet, StartsWithTorchvisionsWeightsForTheSameSeed) {
-  // torchvision has no ResNet with CIFAR's stem.
-  if (GetParam() == "resnet18-cifar") {
-    EXPECT_EQ(model_->named_parameters()["conv1.weight"].size(2), 3);
-    return;
-  }
-  expect_seed0(model_, theirs_);
-}
-
-TEST_P(ResNet, DrawsConvolutionsFromKaimingsFanOut) {
+  if (GetParam() != "resnet18-cifar") return expect_seed0(model_, theirs_);
+  EXPECT_EQ(model_->named_parameters()["conv1.weight"].size(2), 3);
   for (const auto& item : model_->named_parameters()) {
     const auto& weight = item.value();
     if (weight.dim() != 4) continue;
@@ -273,27 +280,10 @@ TEST_P(ResNet, TrainsAsTorchvision) {
 }
 
 TEST_P(ResNet, KeepsWeightsAndMapsChannelsLast) {
-  const auto images = images_for(GetParam(), 2);
-  const auto layers = model_->layers();
-  auto maps = images;
-  for (std::size_t i = 0; i < layer_index(layers, "flatten"); ++i) {
-    auto layer = layers[i].value();
-    maps = layer.forward(maps);
-    EXPECT_TRUE(maps.is_contiguous(at::MemoryFormat::ChannelsLast)) << layers[i].key();
-  }
-  for (const auto& item : model_->named_parameters()) {
-    if (item.value().dim() != 4) continue;
-    EXPECT_TRUE(item.value().is_contiguous(at::MemoryFormat::ChannelsLast)) << item.key();
-  }
-  EXPECT_TRUE(model_(images).equal(model_(images.contiguous(at::MemoryFormat::ChannelsLast))));
+  expect_channels_last(model_, images_for(GetParam(), 2));
 }
 
-TEST_P(ResNet, RefusesOtherImages) {
-  for (const auto& images : {at::randn({2, 1, 32, 32}), at::randn({3, 32, 32})}) {
-    EXPECT_EQ(lockstep::testing::message_of<InvalidArgument>([&] { model_(images); }),
-        concat(GetParam(), ": takes images of [N, 3, height, width], not ", images.sizes()));
-  }
-}
+TEST_P(ResNet, RefusesOtherImages) { expect_refuses_other_images(model_, GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Torchvision, ResNet,
     ::testing::Values("resnet18", "resnet18-cifar", "resnet34", "resnet50"),
@@ -310,7 +300,6 @@ TEST(Bottleneck, HalvesTheMapsInItsSecondConvolution) {
   }
 }
 
-// torchvision's numbers are those of tests/conformance/models.py, which says how they are made.
 // These nets are large (up to 0.6 GB), so that one test looks at several things.
 
 using ::testing::ElementsAre;
@@ -367,19 +356,7 @@ TEST(VggNet, KeepsWeightsAndMapsChannelsLast) {
   auto model = make_model("vgg11-bn", 2);
   model->eval();
   const at::NoGradGuard no_grad;
-  const auto images = images_for("vgg11-bn", 2);
-  const auto layers = model->layers();
-  auto maps = images;
-  for (std::size_t i = 0; i < layer_index(layers, "flatten"); ++i) {
-    auto layer = layers[i].value();
-    maps = layer.forward(maps);
-    EXPECT_TRUE(maps.is_contiguous(at::MemoryFormat::ChannelsLast)) << layers[i].key();
-  }
-  for (const auto& item : model->named_parameters()) {
-    if (item.value().dim() != 4) continue;
-    EXPECT_TRUE(item.value().is_contiguous(at::MemoryFormat::ChannelsLast)) << item.key();
-  }
-  EXPECT_TRUE(model(images).equal(model(images.contiguous(at::MemoryFormat::ChannelsLast))));
+  expect_channels_last(model, images_for("vgg11-bn", 2));
 }
 
 TEST(VggNet, DropsHalfOfTheHiddenUnitsInTrainingOnly) {
@@ -398,10 +375,7 @@ TEST(VggNet, DropsHalfOfTheHiddenUnitsInTrainingOnly) {
 
 TEST(VggNet, RefusesOtherImages) {
   auto model = make_model("vgg11", 2);
-  EXPECT_EQ(lockstep::testing::message_of<InvalidArgument>([&] {
-    model(at::randn({2, 1, 32, 32}));
-  }),
-      "vgg11: takes images of [N, 3, height, width], not [2, 1, 32, 32]");
+  expect_refuses_other_images(model, "vgg11");
 }
 
 }  // namespace

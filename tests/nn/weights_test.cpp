@@ -32,6 +32,8 @@
 namespace lockstep::nn {
 namespace {
 
+using lockstep::testing::message_of;
+
 /// A folder for files of weights.
 class Weights : public ::testing::Test {
  protected:
@@ -45,6 +47,10 @@ class Weights : public ::testing::Test {
   std::string written(const NamedTensors& state) const {
     save_weights(state, file());
     return file();
+  }
+
+  static std::string refusal(torch::nn::Module& module, const std::string& path) {
+    return message_of<DataError>([&] { load_weights(module, path); });
   }
 
   testing::TemporaryFolder folder_;
@@ -138,16 +144,10 @@ TEST_F(Weights, LeaveParametersWhatTheyAre) {
   EXPECT_TRUE(model->parameters()[1].requires_grad());
 }
 
-TEST_F(Weights, OfPythonsDdpLoseTheirPrefixW9) {
+TEST_F(Weights, OfPythonsDdpAndOfCompiledModulesLoseTheirPrefixesW9) {
   auto saved = make_model("toy", 5), model = make_model("toy", 5);
-  const auto report = load_weights(*model, written(copies(named_state(*saved), "module.")));
-  EXPECT_EQ(remarks_text(report), "  took 'module.' off every name\n");
-  expect_equal_state(*model, named_state(*saved));
-}
-
-TEST_F(Weights, OfCompiledModulesLoseTheirPrefixes) {
-  auto saved = make_model("toy", 5), model = make_model("toy", 5);
-  for (const std::string prefix : {"_orig_mod.", "module._orig_mod.", "_orig_mod.module."}) {
+  for (const std::string prefix :
+      {"module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."}) {
     const auto report = load_weights(*model, written(copies(named_state(*saved), prefix)));
     EXPECT_EQ(remarks_text(report), "  took '" + prefix + "' off every name\n");
     expect_equal_state(*model, named_state(*saved));
@@ -176,8 +176,8 @@ TEST_F(Weights, ThatAreTiedInTheModelMustBeEqualInTheFile) {
   both.insert("b", at::full({2, 3}, 7.0));
   EXPECT_EQ(load_weights(net, written(both)).loaded, 2);
   both["b"].fill_(8);
-  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { load_weights(net, written(both)); }),
-      HasSubstr("one tensor in the model, two in the file: b, a"));
+  EXPECT_THAT(
+      refusal(net, written(both)), HasSubstr("one tensor in the model, two in the file: b, a"));
   EXPECT_TRUE(net.a.eq(7).all().item<bool>()) << "nothing was loaded";
 }
 
@@ -219,9 +219,7 @@ TEST_F(Weights, OfTheOptimizerThatCppSavedAreNotTensorsAlone) {
   torch::nn::Linear net(2, 3);
   torch::optim::SGD optimizer(net->parameters(), 0.1);
   torch::save(optimizer, file("optimizer.pt"));
-  EXPECT_THAT(
-      lockstep::testing::message_of<DataError>([&] { load_weights(*net, file("optimizer.pt")); }),
-      HasSubstr("values are not tensors"));
+  EXPECT_THAT(refusal(*net, file("optimizer.pt")), HasSubstr("values are not tensors"));
 }
 
 TEST_F(Weights, OfAChildCalledModuleKeepTheirNames) {
@@ -236,9 +234,7 @@ TEST_F(Weights, WithThePrefixOnSomeNamesOnlyAreRefused) {
   auto model = make_model("toy", 5);
   auto mixed = copies(named_state(*model), "module.");
   mixed.insert("extra", at::ones({1}));
-  EXPECT_THAT(
-      lockstep::testing::message_of<DataError>([&] { load_weights(*model, written(mixed)); }),
-      HasSubstr("missing in the file: net1.weight"));
+  EXPECT_THAT(refusal(*model, written(mixed)), HasSubstr("missing in the file: net1.weight"));
 }
 
 TEST_F(Weights, AreConvertedBetweenFloatsAndThisIsSaid) {
@@ -358,7 +354,7 @@ TEST_F(WeightsThatDiffer, EveryDifferenceIsListedAndNothingLoadedW5) {
   other.insert("net2.bias", at::ones({5}, at::kLong));
   other.insert("net3.bias", at::ones({1}));
   const std::string path = written(other);
-  EXPECT_EQ(lockstep::testing::message_of<DataError>([&] { load_weights(*model, path); }),
+  EXPECT_EQ(refusal(*model, path),
       "load_weights: " + path +
           ": the weights do not fit the model; nothing was loaded:\n"
           "  missing in the file: net2.weight\n"
@@ -374,8 +370,7 @@ TEST_F(WeightsThatDiffer, L4TheFirstTenAreNamedAndTheOthersCounted) {
   auto model = make_model("toy", 5);
   NamedTensors other("Tensor");
   for (int i = 0; i < 1000; ++i) other.insert(concat("t", i), at::zeros({1}));
-  const auto message =
-      lockstep::testing::message_of<DataError>([&] { load_weights(*model, written(other)); });
+  const auto message = refusal(*model, written(other));
   EXPECT_EQ(std::count(message.begin(), message.end(), '\n'), 12) << message;
   EXPECT_THAT(message, HasSubstr("\n  missing in the file: net2.bias\n  not in the model: t0\n"));
   EXPECT_THAT(message, HasSubstr("\n  not in the model: t5\n  ... and 994 more\nchoose"));
@@ -410,7 +405,7 @@ TEST_F(WeightsThatDiffer, OfANewHeadAreRefusedIfMoreDiffersW5) {
     load_weights(*model, written(other), options);
   };
   const auto message = [&](const torch::Tensor& weight) {
-    return lockstep::testing::message_of<DataError>([&] { load(weight); });
+    return message_of<DataError>([&] { load(weight); });
   };
   EXPECT_THAT(message(at::ones({7, 11})), HasSubstr("other: net2.weight: here [5, 10] float32"));
   EXPECT_THAT(message(at::ones({7, 10, 1})), HasSubstr("other: net2.weight"));

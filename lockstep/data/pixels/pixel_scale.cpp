@@ -60,14 +60,6 @@ template <typename Out>
 }
 #endif
 
-template <typename Out>
-void convert_by([[maybe_unused]] simd::InstructionSet instructions,
-    [[maybe_unused]] const PixelRun& run, [[maybe_unused]] Out* out) {
-#if defined(__x86_64__)
-  instructions == simd::InstructionSet::kAvx512 ? convert_avx512(run, out) : convert_avx2(run, out);
-#endif
-}
-
 constexpr std::size_t kBlockPixels = 256;
 
 void check_values(const char* what, const std::vector<float>& values, std::int64_t channels) {
@@ -131,21 +123,25 @@ void PixelScale::fill_block() {
   }
 }
 
+template <typename Out>
+void PixelScale::convert_by(const std::vector<std::array<Out, 256>>& table,
+    const std::uint8_t* pixels, Out* out, std::int64_t elements) const {
+#if defined(__x86_64__)
+  const PixelRun run{
+      pixels, static_cast<std::size_t>(elements), scale_.data(), bias_.data(), scale_.size()};
+  if (instructions_ == simd::InstructionSet::kAvx512) return convert_avx512(run, out);
+  if (instructions_ == simd::InstructionSet::kAvx2) return convert_avx2(run, out);
+#endif
+  convert_by_table(table, pixels, out, elements);
+}
+
 void PixelScale::to_float(const std::uint8_t* pixels, float* out, std::int64_t elements) const {
-  if (instructions_ == simd::InstructionSet::kPlain)
-    return convert_by_table(float_table_, pixels, out, elements);
-  convert_by(instructions_,
-      {pixels, static_cast<std::size_t>(elements), scale_.data(), bias_.data(), scale_.size()},
-      out);
+  convert_by(float_table_, pixels, out, elements);
 }
 
 void PixelScale::to_bfloat16(
     const std::uint8_t* pixels, std::uint16_t* out, std::int64_t elements) const {
-  if (instructions_ == simd::InstructionSet::kPlain)
-    return convert_by_table(bfloat16_table_, pixels, out, elements);
-  convert_by(instructions_,
-      {pixels, static_cast<std::size_t>(elements), scale_.data(), bias_.data(), scale_.size()},
-      out);
+  convert_by(bfloat16_table_, pixels, out, elements);
 }
 
 std::vector<std::uint8_t> pixels_of(

@@ -39,6 +39,9 @@ class PixelScale {
   void to_bfloat16(const std::uint8_t* pixels, std::uint16_t* out, std::int64_t elements) const;
 
  private:
+  template <typename Out>
+  void convert_by(const std::vector<std::array<Out, 256>>& table, const std::uint8_t* pixels,
+      Out* out, std::int64_t elements) const;
   void fill_tables(float scale, float bias);
   void fill_block();
 
@@ -51,8 +54,8 @@ class PixelScale {
   std::vector<std::array<std::uint16_t, 256>> bfloat16_table_;
 };
 
-/// Returns the pixels of which PixelScale made these numbers, channels together. Numbers that no
-/// pixel has, as random erasing writes them, become the nearest.
+/// Returns the pixels from which PixelScale made these numbers, channels together. A number that
+/// belongs to no pixel, as those of random erasing, becomes the nearest pixel.
 std::vector<std::uint8_t> pixels_of(
     std::span<const float> numbers, std::int64_t channels, const Normalization& normalization);
 

@@ -45,25 +45,6 @@ void check_erasing(const RandomErasing& erasing) {
   check(erasing.count > 0, "AugmentOptions: erased rectangles must be counted: ", erasing.count);
 }
 
-AugmentOptions crop_flip_options(ImageSize output) {
-  AugmentOptions options{.output = output, .interpolation = Interpolation::kBilinear, .flip = 0.5};
-  options.crop = is_small(output) ? CropMode::kPadded : CropMode::kResized;
-  return options;
-}
-
-AugmentOptions timm_options(ImageSize output) {
-  return {.output = output,
-      .crop = CropMode::kResized,
-      .flip = 0.5,
-      .rand_augment = "rand-m9-mstd0.5-inc1",
-      .colour_jitter = {0.4, 0.4, 0.4},
-      .erasing = {.probability = 0.25}};
-}
-
-AugmentOptions centre_options(ImageSize output) {
-  return {.output = output, .centre_fraction = is_small(output) ? 1 : 0.875};
-}
-
 // timm fills what an affine map leaves open with the mean colour.
 std::array<std::uint8_t, 3> mean_colour(const Normalization& normalization) {
   std::array<std::uint8_t, 3> colour{};
@@ -194,10 +175,24 @@ Normalization imagenet_normalization() {
 
 AugmentOptions augment_options(
     AugmentKind kind, ImageSize output, const Normalization& normalization) {
-  AugmentOptions options = kind == AugmentKind::kTimm       ? timm_options(output)
-                           : kind == AugmentKind::kCropFlip ? crop_flip_options(output)
-                                                            : centre_options(output);
-  options.normalization = normalization;
+  AugmentOptions options{.output = output, .normalization = normalization};
+  switch (kind) {
+    case AugmentKind::kNone:
+      options.centre_fraction = is_small(output) ? 1 : 0.875;
+      break;
+    case AugmentKind::kCropFlip:
+      options.crop = is_small(output) ? CropMode::kPadded : CropMode::kResized;
+      options.interpolation = Interpolation::kBilinear;
+      options.flip = 0.5;
+      break;
+    case AugmentKind::kTimm:
+      options.crop = CropMode::kResized;
+      options.flip = 0.5;
+      options.rand_augment = "rand-m9-mstd0.5-inc1";
+      options.colour_jitter = {0.4, 0.4, 0.4};
+      options.erasing.probability = 0.25;
+      break;
+  }
   return options;
 }
 

@@ -55,8 +55,7 @@ struct AugmentOptions {
 AugmentOptions augment_options(AugmentKind kind, ImageSize output,
     const Normalization& normalization = imagenet_normalization());
 
-/// Throws InvalidArgument for options that cannot be; what RandAugment's string says is not looked
-/// at.
+/// Throws InvalidArgument for options out of range; RandAugment's string is not checked here.
 void check_options(const AugmentOptions& options);
 
 /// Makes the transform of training; options that cannot be are an InvalidArgument.

@@ -85,9 +85,6 @@ void read_section(std::string_view section, std::string_view config, RandAugment
   }
 }
 
-// Whole numbers that Python's int() gives.
-double truncated(double x) { return std::trunc(x); }
-
 double factor_argument(double level, bool increasing, double sign) {
   if (!increasing) return level * 1.8 + 0.1;
   return std::max(0.1, 1 + sign * (level * .9));
@@ -164,13 +161,13 @@ double augment_argument(AugmentOp op, double magnitude, bool increasing, bool ne
     case AugmentOp::kRotate:
       return sign * (level * 30);
     case AugmentOp::kPosterize:
-      return increasing ? 4 - truncated(level * 4) : truncated(level * 4);
+      return increasing ? 4 - std::trunc(level * 4) : std::trunc(level * 4);
     case AugmentOp::kSolarize: {
-      const double threshold = std::min(256., truncated(level * 256));
+      const double threshold = std::min(256., std::trunc(level * 256));
       return increasing ? 256 - threshold : threshold;
     }
     case AugmentOp::kSolarizeAdd:
-      return std::min(128., truncated(level * 110));
+      return std::min(128., std::trunc(level * 110));
     case AugmentOp::kSaturation:
     case AugmentOp::kContrast:
     case AugmentOp::kBrightness:

@@ -5,17 +5,13 @@
 #include <numbers>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/split_mix.h"
 
 namespace lockstep::data {
 namespace {
 
-// Spreads every bit over all: the finaliser of SplitMix64.
-std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15;
-  x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9;
-  x = (x ^ x >> 27) * 0x94D049BB133111EB;
-  return x ^ x >> 31;
-}
+// Spreads every bit over all.
+std::uint64_t mixed(std::uint64_t x) { return SplitMix(x).next(); }
 
 std::uint32_t low(std::uint64_t x) { return static_cast<std::uint32_t>(x); }
 std::uint32_t high(std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32); }

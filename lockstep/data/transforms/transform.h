@@ -24,10 +24,10 @@ class ImageTransform {
  public:
   virtual ~ImageTransform() = default;
 
-  /// Returns how large the images are that come out, whatever goes in.
+  /// Returns the size of the output, which is the same for every input.
   virtual ImageSize output() const = 0;
 
-  /// Returns which part of an image of that size apply() looks at: no other need be decoded.
+  /// Returns the part of an image of that size that apply() reads; the rest need not be decoded.
   virtual Box region(ImageSize size, const SampleKey& /*key*/) const {
     return {0, 0, size.width, size.height};
   }

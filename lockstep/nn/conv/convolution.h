@@ -46,8 +46,8 @@ at::Tensor dispatched_conv2d(const at::Tensor& images, const at::Tensor& weight,
 /// its output is [N, K, 1, 1]. See Note [Convolutions to a single pixel].
 at::Tensor single_pixel_conv2d(const ConvolutionCall& call);
 
-/// Returns into how many parts of rows an image is cut so that at least 16 parts come about; 1 if
-/// there are so many images, or no such number divides the height.
+/// Returns the number of parts to cut the rows of each image into, so that there are at least 16
+/// parts in all; 1 if there are 16 images already, or if no such number divides the height.
 std::int64_t parts_of_image(std::int64_t images, std::int64_t height);
 
 /// Views channels-last images [N, C, H, W] as [N * parts, C, H / parts, W].
@@ -72,8 +72,8 @@ Multiplier bf16_multiplier(const std::string& features);
 /// Returns which of our tiles, 2 or 4 pixels wide, needs fewer products.
 std::int64_t fitting_tile(const ConvolutionShape& shape);
 
-/// Says whether our convolution is faster than oneDNN's, forward and backward together, by what
-/// was measured on layers of 4 to 512 channels and 1 to 56 pixels (benchmarks/README.md).
+/// Returns whether our convolution is faster than oneDNN's, forward and backward together, as
+/// measured on layers of 4 to 512 channels and 1 to 56 pixels (benchmarks/README.md).
 ///
 /// The number of threads does not matter, so that a run can go on with another one: neither the
 /// choice nor the results of our convolutions depend on it.

@@ -138,11 +138,6 @@ Weights rotated(const Weights& from) {
   return to;
 }
 
-template <typename Body>
-void over_ranges(std::int64_t count, const Body& body) {
-  in_parallel(count, [&](std::int64_t begin, std::int64_t end) { body(Range{begin, end}); });
-}
-
 /// One convolution: the forward pass, or the input's gradient. Each thread computes blocks of tiles
 /// from the pixels to the result.
 struct ForwardPass {
@@ -155,12 +150,12 @@ struct ForwardPass {
 
   void run() const {
     const auto transformed = panel_planes(kernel, from.channels, to.channels);
-    over_ranges(panels_of(kernel, to.channels),
+    in_parallel(panels_of(kernel, to.channels),
         [&](Range panels) { kernel.transform_weights(weights, panels, transformed.planes); });
     const std::int64_t tiles = tiles_of(grid);
     const std::int64_t size =
         tiles_at_once(kernel, tiles, from.channels, to.channels, at::get_num_threads());
-    over_ranges((tiles + size - 1) / size,
+    in_parallel(divided_up(tiles, size),
         [&](Range blocks) { compute_blocks(blocks, size, transformed.planes); });
   }
 
@@ -243,9 +238,9 @@ struct WeightGradientPass {
     // The planes of all parts, one part after the other.
     const std::int64_t all = tiles_of(grid);
     const auto sums = panel_planes(kernel, images.channels, gradient.channels, plan.parts);
-    in_parallel(plan.parts, [&](std::int64_t begin, std::int64_t end) {
+    in_parallel(plan.parts, [&](Range parts) {
       const Block block(*this, plan.tiles);
-      for (std::int64_t part = begin; part < end; ++part)
+      for (std::int64_t part = parts.begin; part < parts.end; ++part)
         sum_part({all * part / plan.parts, all * (part + 1) / plan.parts}, block,
             part_of(kernel, sums.planes, part));
     });
@@ -257,13 +252,10 @@ struct WeightGradientPass {
     const Block block(*this, plan.tiles);
     for (std::int64_t first = 0; first < tiles_of(grid); first += plan.tiles) {
       const std::int64_t count = std::min(plan.tiles, tiles_of(grid) - first);
-      in_parallel(count, [&](std::int64_t begin, std::int64_t end) {
-        block.transform(first, {begin, end});
-      });
+      in_parallel(count, [&](Range tiles) { block.transform(first, tiles); });
       const Products products = block.products(count, sums.planes, first > 0);
-      in_parallel(kernel.planes * products.panels, [&](std::int64_t begin, std::int64_t end) {
-        kernel.accumulate(products, {begin, end});
-      });
+      in_parallel(
+          kernel.planes * products.panels, [&](Range some) { kernel.accumulate(products, some); });
     }
     finish(sums.planes, 1);
   }
@@ -278,10 +270,10 @@ struct WeightGradientPass {
   }
 
   void finish(const PanelPlanes& sums, std::int64_t parts) const {
-    in_parallel(panels_of(kernel, gradient.channels), [&](std::int64_t begin, std::int64_t end) {
+    in_parallel(panels_of(kernel, gradient.channels), [&](Range panels) {
       for (std::int64_t part = 1; part < parts; ++part)
-        add_panels(kernel, part_of(kernel, sums, part), {begin, end}, sums);
-      kernel.finish_weights(sums, {begin, end}, weights);
+        add_panels(kernel, part_of(kernel, sums, part), panels, sums);
+      kernel.finish_weights(sums, panels, weights);
     });
   }
 };

@@ -31,6 +31,7 @@ namespace {
 
 using simd::all;
 using simd::BFloat16;
+using simd::each_vector;
 using simd::Floats;
 using simd::kLanes;
 using simd::load;
@@ -43,8 +44,6 @@ using simd::store;
 
 constexpr std::int64_t kPanel = 2 * kLanes;
 constexpr int kMostRows = kLanes == 16 ? 14 : 6;
-
-inline void store_all(float* to, Floats vector) { std::memcpy(to, &vector, sizeof(vector)); }
 
 /// Calls body with the number of rows that it takes at once, as a type, until all are done.
 template <int kRows, typename Body>
@@ -66,8 +65,8 @@ template <int kRows>
 inline void store_rows(float* to, const Floats (&left)[kRows], const Floats (&right)[kRows]) {
 #pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row) {
-    store_all(to + row * kPanel, left[row]);
-    store_all(to + row * kPanel + kLanes, right[row]);
+    store(to + row * kPanel, left[row]);
+    store(to + row * kPanel + kLanes, right[row]);
   }
 }
 
@@ -305,16 +304,6 @@ inline void transform_square(const Load& from, const Transform& transform, const
   }
 }
 
-/// Calls body with each vector's first channel, and how many channels are left from there.
-template <typename Body>
-inline void each_vector(std::int64_t channels, const Body& body) {
-  std::int64_t channel = 0;
-  for (; channel + kLanes <= channels; channel += kLanes) {
-    body(channel, std::int64_t{kLanes});
-  }
-  if (channel < channels) body(channel, channels - channel);
-}
-
 template <typename Form, typename T>
 inline void transform_input_of(
     const TileBlock& block, const Pixels& from, Range tiles, const TilePlanes& to) {
@@ -327,7 +316,7 @@ inline void transform_input_of(
       transform_square<Form::kIn, Form::kIn>(
           [&](int y, int x) { return load(pixels.at[y][x] + channel, room); }, Form::input,
           [&](int y, int x, Floats value) {
-            store_all(row + (y * Form::kIn + x) * to.plane_stride + channel, value);
+            store(row + (y * Form::kIn + x) * to.plane_stride + channel, value);
           });
     });
   }
@@ -354,7 +343,7 @@ inline void transform_gradient_of(
             [&](int y, int x) { return load(pixels[tile].at[y][x] + channel, room); },
             Form::gradient,
             [&](int y, int x, Floats value) {
-              store_all(rows + tile * kPanel + (y * Form::kIn + x) * to.plane_stride, value);
+              store(rows + tile * kPanel + (y * Form::kIn + x) * to.plane_stride, value);
             });
       }
     });
@@ -500,7 +489,7 @@ inline void gather(const Weights& weights, const PatchPlace& place, WeightPatch&
         for (int row = 0; row < kLanes; ++row)
           rows[row] = load(first + row * weights.output_stride);
         transpose(rows);
-        for (int row = 0; row < kLanes; ++row) store_all(&patch.at[row][tap][output], rows[row]);
+        for (int row = 0; row < kLanes; ++row) store(&patch.at[row][tap][output], rows[row]);
       });
   if (is_done) return;
   each_weight(weights, place, [&](float weight, std::int64_t input, int tap, std::int64_t output) {
@@ -513,8 +502,7 @@ inline void scatter(const WeightPatch& patch, const PatchPlace& place, const Wei
     Floats rows[kLanes];
     for (int row = 0; row < kLanes; ++row) rows[row] = load(&patch.at[row][tap][output]);
     transpose(rows);
-    for (int row = 0; row < kLanes; ++row)
-      store_all(first + row * weights.output_stride, rows[row]);
+    for (int row = 0; row < kLanes; ++row) store(first + row * weights.output_stride, rows[row]);
   });
   if (is_done) return;
   each_weight(weights, place, [&](float& weight, std::int64_t input, int tap, std::int64_t output) {
@@ -547,7 +535,7 @@ inline void transform_weights(const Weights& weights, Range panels, const PanelP
         transform_square<3, Form::kIn>(
             [&](int y, int x) { return load(&patch.at[input][y * 3 + x][lane]); }, Form::weights,
             [&](int y, int x, Floats value) {
-              store_all(row + (y * Form::kIn + x) * to.plane_stride + lane, value);
+              store(row + (y * Form::kIn + x) * to.plane_stride + lane, value);
             });
       }
     }
@@ -566,9 +554,7 @@ inline void finish_weights(const PanelPlanes& from, Range panels, const Weights&
               return load(row + (y * Form::kIn + x) * from.plane_stride + lane);
             },
             Form::weights_gradient,
-            [&](int y, int x, Floats value) {
-              store_all(&patch.at[input][y * 3 + x][lane], value);
-            });
+            [&](int y, int x, Floats value) { store(&patch.at[input][y * 3 + x][lane], value); });
       }
     }
     scatter(patch, place, to);

@@ -27,6 +27,7 @@ namespace lockstep::nn::fused {
 namespace {
 
 using simd::BFloat16;
+using simd::each_vector;
 using simd::Floats;
 using simd::kLanes;
 using simd::load;
@@ -38,19 +39,9 @@ inline std::int64_t padded(std::int64_t channels) {
 
 inline std::int64_t batch_norm_scratch(std::int64_t channels) { return 3 * padded(channels); }
 
-inline void store_whole(float* to, Floats vector) { std::memcpy(to, &vector, sizeof(vector)); }
-
-/// Calls body with each vector's first channel, and how many channels are left from there.
-template <typename Body>
-inline void each_chunk(std::int64_t channels, const Body& body) {
-  std::int64_t channel = 0;
-  for (; channel + kLanes <= channels; channel += kLanes) body(channel, std::int64_t{kLanes});
-  if (channel < channels) body(channel, channels - channel);
-}
-
 /// Calls body with the first row and the number of rows of each block.
 template <typename Body>
-inline void each_block(const PixelRows& rows, RowRange range, const Body& body) {
+inline void each_block(const PixelRows& rows, Range range, const Body& body) {
   constexpr std::int64_t kValues = 16384, kFewest = 8, kMost = 256;
   const std::int64_t fitting = kValues / rows.channels;
   const std::int64_t size = fitting < kFewest ? kFewest : fitting > kMost ? kMost : fitting;
@@ -69,15 +60,14 @@ inline void sum_block(const T* block, std::int64_t rows, std::int64_t channels, 
   std::int64_t row = 0;
   for (; row + 4 <= rows; row += 4) {
     const T* const first = block + row * channels;
-    each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+    each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
       const auto at = [&](int i) { return load(first + i * channels + channel, room); };
-      store_whole(sums + channel, load(sums + channel) + ((at(0) + at(1)) + (at(2) + at(3))));
+      store(sums + channel, load(sums + channel) + ((at(0) + at(1)) + (at(2) + at(3))));
     });
   }
   for (; row < rows; ++row) {
-    each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
-      store_whole(
-          sums + channel, load(sums + channel) + load(block + row * channels + channel, room));
+    each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
+      store(sums + channel, load(sums + channel) + load(block + row * channels + channel, room));
     });
   }
 }
@@ -87,16 +77,16 @@ template <typename T>
 inline void sum_deviations(const T* block, std::int64_t rows, std::int64_t channels,
     const float* mean, float* deviations, float* squares) {
   for (std::int64_t row = 0; row < rows; ++row) {
-    each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+    each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
       const Floats off = load(block + row * channels + channel, room) - load(mean + channel);
-      store_whole(deviations + channel, load(deviations + channel) + off);
-      store_whole(squares + channel, load(squares + channel) + off * off);
+      store(deviations + channel, load(deviations + channel) + off);
+      store(squares + channel, load(squares + channel) + off * off);
     });
   }
 }
 
 template <typename T>
-inline void collect_of(const PixelRows& rows, const void* inputs, RowRange range,
+inline void collect_of(const PixelRows& rows, const void* inputs, Range range,
     const Moments& moments, float* scratch) {
   const std::int64_t channels = rows.channels, wide = padded(channels);
   float *const mean = scratch, *const deviations = scratch + wide,
@@ -129,13 +119,13 @@ inline Floats where_positive(Floats output, Floats value) {
 }
 
 template <typename T, bool kHasAddends, bool kRectifies>
-inline void normalise_of(const NormaliseJob& shared, RowRange range) {
+inline void normalise_of(const NormaliseJob& shared, Range range) {
   // A copy: the outputs could be the original, for all that the compiler knows. So below.
   const NormaliseJob job = shared;
   const std::int64_t channels = job.rows.channels;
   for (std::int64_t row = range.begin; row < range.end; ++row) {
     const std::int64_t start = row * channels;
-    each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+    each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
       Floats value = load(static_cast<const T*>(job.inputs) + start + channel, room) *
                          load(job.scale + channel, room) +
                      load(job.shift + channel, room);
@@ -150,7 +140,7 @@ inline void normalise_of(const NormaliseJob& shared, RowRange range) {
 template <typename T, Passing kPassing>
 inline void reduce_row(const ReduceJob& job, std::int64_t row, float* gradients, float* products) {
   const std::int64_t channels = job.rows.channels, start = row * channels;
-  each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+  each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
     const Floats input = load(static_cast<const T*>(job.inputs) + start + channel, room);
     const Floats gradient = load(static_cast<const T*>(job.gradients) + start + channel, room);
     Floats passed = gradient;
@@ -162,15 +152,15 @@ inline void reduce_row(const ReduceJob& job, std::int64_t row, float* gradients,
       passed = where_positive(
           input * load(job.scale + channel, room) + load(job.shift + channel, room), gradient);
     }
-    store_whole(gradients + channel, load(gradients + channel) + passed);
-    store_whole(products + channel,
+    store(gradients + channel, load(gradients + channel) + passed);
+    store(products + channel,
         load(products + channel) + passed * (input - load(job.mean + channel, room)));
   });
 }
 
 template <typename T, Passing kPassing>
 inline void reduce_of(
-    const ReduceJob& shared, RowRange range, const GradientSums& sums, float* scratch) {
+    const ReduceJob& shared, Range range, const GradientSums& sums, float* scratch) {
   const ReduceJob job = shared;
   const std::int64_t channels = job.rows.channels, wide = padded(channels);
   float *const gradients = scratch, *const products = scratch + wide;
@@ -188,12 +178,12 @@ inline void reduce_of(
 }
 
 template <typename T, bool kHavePassed>
-inline void differentiate_of(const InputGradientJob& shared, RowRange range) {
+inline void differentiate_of(const InputGradientJob& shared, Range range) {
   const InputGradientJob job = shared;
   const std::int64_t channels = job.rows.channels;
   for (std::int64_t row = range.begin; row < range.end; ++row) {
     const std::int64_t start = row * channels;
-    each_chunk(channels, [&](std::int64_t channel, std::int64_t room) {
+    each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
       const Floats input = load(static_cast<const T*>(job.inputs) + start + channel, room);
       Floats gradient = load(static_cast<const T*>(job.gradients) + start + channel, room);
       if constexpr (!kHavePassed)
@@ -209,27 +199,27 @@ inline void differentiate_of(const InputGradientJob& shared, RowRange range) {
 }
 
 // The steps of BatchNormKernel, for values of either type.
-inline void collect(const PixelRows& rows, const void* inputs, RowRange range,
-    const Moments& moments, float* scratch) {
+inline void collect(const PixelRows& rows, const void* inputs, Range range, const Moments& moments,
+    float* scratch) {
   rows.element == Element::kFloat ? collect_of<float>(rows, inputs, range, moments, scratch)
                                   : collect_of<BFloat16>(rows, inputs, range, moments, scratch);
 }
 
 template <typename T>
-inline void normalise_any(const NormaliseJob& job, RowRange range) {
+inline void normalise_any(const NormaliseJob& job, Range range) {
   if (job.addends != nullptr) return normalise_of<T, true, true>(job, range);
   job.rectifies ? normalise_of<T, false, true>(job, range)
                 : normalise_of<T, false, false>(job, range);
 }
 
-inline void normalise(const NormaliseJob& job, RowRange range) {
+inline void normalise(const NormaliseJob& job, Range range) {
   job.rows.element == Element::kFloat ? normalise_any<float>(job, range)
                                       : normalise_any<BFloat16>(job, range);
 }
 
 template <typename T>
 inline void reduce_any(
-    const ReduceJob& job, RowRange range, const GradientSums& sums, float* scratch) {
+    const ReduceJob& job, Range range, const GradientSums& sums, float* scratch) {
   switch (job.passing) {
     case Passing::kAll:
       return reduce_of<T, Passing::kAll>(job, range, sums, scratch);
@@ -240,17 +230,17 @@ inline void reduce_any(
   }
 }
 
-inline void reduce(const ReduceJob& job, RowRange range, const GradientSums& sums, float* scratch) {
+inline void reduce(const ReduceJob& job, Range range, const GradientSums& sums, float* scratch) {
   job.rows.element == Element::kFloat ? reduce_any<float>(job, range, sums, scratch)
                                       : reduce_any<BFloat16>(job, range, sums, scratch);
 }
 
 template <typename T>
-inline void differentiate_any(const InputGradientJob& job, RowRange range) {
+inline void differentiate_any(const InputGradientJob& job, Range range) {
   job.have_passed ? differentiate_of<T, true>(job, range) : differentiate_of<T, false>(job, range);
 }
 
-inline void differentiate(const InputGradientJob& job, RowRange range) {
+inline void differentiate(const InputGradientJob& job, Range range) {
   job.rows.element == Element::kFloat ? differentiate_any<float>(job, range)
                                       : differentiate_any<BFloat16>(job, range);
 }

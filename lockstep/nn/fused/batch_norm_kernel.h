@@ -1,12 +1,10 @@
 #pragma once
 
-// Included by sources that are compiled for one instruction set each: nothing here may come from a
-// header with inline functions, or such a function could end up with newer instructions in the
-// whole program.
+// Kernels include it: see Note [Kernels per instruction set].
 
 #include <cstdint>
 
-#include "lockstep/nn/element.h"
+#include "lockstep/nn/kernel_types.h"
 
 namespace lockstep::nn::fused {
 
@@ -15,10 +13,6 @@ namespace lockstep::nn::fused {
 struct PixelRows {
   Element element;
   std::int64_t channels;
-};
-
-struct RowRange {
-  std::int64_t begin, end;
 };
 
 /// Mean and sum of squared deviations from it, for each channel.
@@ -72,11 +66,11 @@ struct InputGradientJob {
 struct BatchNormKernel {
   const char* name;
   std::int64_t (*scratch_floats)(std::int64_t channels);
-  void (*collect)(const PixelRows& rows, const void* inputs, RowRange range, const Moments& moments,
+  void (*collect)(const PixelRows& rows, const void* inputs, Range range, const Moments& moments,
       float* scratch);
-  void (*normalise)(const NormaliseJob& job, RowRange range);
-  void (*reduce)(const ReduceJob& job, RowRange range, const GradientSums& sums, float* scratch);
-  void (*differentiate)(const InputGradientJob& job, RowRange range);
+  void (*normalise)(const NormaliseJob& job, Range range);
+  void (*reduce)(const ReduceJob& job, Range range, const GradientSums& sums, float* scratch);
+  void (*differentiate)(const InputGradientJob& job, Range range);
 };
 
 const BatchNormKernel& batch_norm_plain();

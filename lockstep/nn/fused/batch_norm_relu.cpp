@@ -42,14 +42,19 @@ struct BatchNormAffine {
   at::Tensor scale, shift, inverse_deviation;
 };
 
-/// The start of the backward pass; `output` only if there was an addend.
-struct BatchNormBackward {
-  bool rectifies;
-  const at::Tensor& gradient;
-  const at::Tensor& weight;
+/// The tensors that a backward needs, in the order in which they are saved.
+struct SavedForBackward {
+  at::Tensor input, weight;
   BatchNormAffine affine;
-  const at::Tensor& mean;
-  const at::Tensor& output;
+  at::Tensor mean;    ///< double [C]
+  at::Tensor output;  ///< only if there was an addend
+
+  torch::autograd::variable_list list() const {
+    return {input, weight, affine.scale, affine.shift, affine.inverse_deviation, mean, output};
+  }
+  static SavedForBackward of(const torch::autograd::variable_list& saved) {
+    return {saved[0], saved[1], {saved[2], saved[3], saved[4]}, saved[5], saved[6]};
+  }
 };
 
 struct BatchNormGradients {
@@ -62,19 +67,11 @@ std::int64_t parts_of(std::int64_t rows) {
   return std::clamp<std::int64_t>(rows / kRowsOfAPart, 1, kMostParts);
 }
 
-RowRange part_at(std::int64_t part, std::int64_t parts, std::int64_t rows) {
+Range part_at(std::int64_t part, std::int64_t parts, std::int64_t rows) {
   return {rows * part / parts, rows * (part + 1) / parts};
 }
 
-void over_rows(std::int64_t rows, c10::function_ref<void(RowRange)> body) {
-  in_parallel(rows, [&](std::int64_t begin, std::int64_t end) { body({begin, end}); });
-}
-
 at::Tensor doubles(at::IntArrayRef sizes) { return at::empty(sizes, on_host(at::kDouble)); }
-
-at::Tensor channels_last(const at::Tensor& tensor) {
-  return tensor.contiguous(at::MemoryFormat::ChannelsLast);
-}
 
 const float* floats(const at::Tensor& tensor) { return tensor.const_data_ptr<float>(); }
 
@@ -88,13 +85,13 @@ class PartialSums {
         parts_(parts_of(rows)),
         memory_(doubles({parts_, 2, channels})) {}
 
-  using Body = c10::function_ref<void(RowRange, double*, double*, float*)>;
+  using Body = c10::function_ref<void(Range, double*, double*, float*)>;
 
   void compute(Body body) {
     auto* const data = memory_.mutable_data_ptr<double>();
-    in_parallel(parts_, [&](std::int64_t begin, std::int64_t end) {
+    in_parallel(parts_, [&](Range parts) {
       auto scratch = at::empty({kernel_.scratch_floats(channels_)}, on_host(at::kFloat));
-      for (std::int64_t part = begin; part < end; ++part) {
+      for (std::int64_t part = parts.begin; part < parts.end; ++part) {
         double* const first = data + part * 2 * channels_;
         body(part_at(part, parts_, rows_), first, first + channels_,
             scratch.mutable_data_ptr<float>());
@@ -111,7 +108,7 @@ class PartialSums {
 
   std::int64_t parts() const { return parts_; }
   std::int64_t rows_of(std::int64_t part) const {
-    const RowRange range = part_at(part, parts_, rows_);
+    const Range range = part_at(part, parts_, rows_);
     return range.end - range.begin;
   }
   const double* first(std::int64_t part) const {
@@ -142,13 +139,13 @@ struct InputGradientFactors {
   at::Tensor of_gradient, of_input, constant;
 };
 
-InputGradientFactors factors_of(const BatchNormBackward& given, const at::Tensor& gradients,
+InputGradientFactors factors_of(const SavedForBackward& saved, const at::Tensor& gradients,
     const at::Tensor& products, const at::Tensor& rounded_mean, std::int64_t count) {
-  const auto inverse = given.affine.inverse_deviation.to(at::kDouble);
-  const auto scale = given.weight.to(at::kDouble) * inverse;
+  const auto inverse = saved.affine.inverse_deviation.to(at::kDouble);
+  const auto scale = saved.weight.to(at::kDouble) * inverse;
   const auto of_input = -scale * inverse.square() * products / static_cast<double>(count);
   const auto constant =
-      -scale * gradients / static_cast<double>(count) - of_input * (given.mean - rounded_mean);
+      -scale * gradients / static_cast<double>(count) - of_input * (saved.mean - rounded_mean);
   return {scale.to(at::kFloat), of_input.to(at::kFloat), constant.to(at::kFloat)};
 }
 
@@ -170,7 +167,7 @@ struct BatchNormPasses {
   BatchStatistics statistics() const {
     const std::int64_t channels = input.size(1);
     PartialSums sums(kernel, row_count(), channels);
-    sums.compute([&](RowRange range, double* mean, double* squares, float* scratch) {
+    sums.compute([&](Range range, double* mean, double* squares, float* scratch) {
       kernel.collect(rows(), input.const_data_ptr(), range, {mean, squares}, scratch);
     });
     auto mean = doubles({channels}).zero_(), squares = doubles({channels}).zero_();
@@ -191,46 +188,47 @@ struct BatchNormPasses {
         .scale = floats(affine.scale),
         .shift = floats(affine.shift),
         .outputs = output.mutable_data_ptr()};
-    over_rows(row_count(), [&](RowRange range) { kernel.normalise(job, range); });
+    in_parallel(row_count(), [&](Range range) { kernel.normalise(job, range); });
     return output;
   }
 
-  BatchNormGradients gradients(const BatchNormBackward& given) const {
-    const bool has_addend = given.output.defined();
+  BatchNormGradients gradients(
+      const SavedForBackward& saved, const at::Tensor& given, bool rectifies) const {
+    const bool has_addend = saved.output.defined();
     const Passing by_relu = has_addend ? Passing::kByOutputs : Passing::kByInputs;
-    const auto gradient = channels_last(given.gradient);
+    const auto gradient = given.contiguous(at::MemoryFormat::ChannelsLast);
     auto passed = has_addend ? at::empty_like(input) : at::Tensor();
-    const auto mean = given.mean.to(at::kFloat);
+    const auto mean = saved.mean.to(at::kFloat);
     const ReduceJob reduced{.rows = rows(),
-        .passing = given.rectifies ? by_relu : Passing::kAll,
+        .passing = rectifies ? by_relu : Passing::kAll,
         .inputs = input.const_data_ptr(),
         .gradients = gradient.const_data_ptr(),
-        .outputs = has_addend ? given.output.const_data_ptr() : nullptr,
-        .scale = floats(given.affine.scale),
-        .shift = floats(given.affine.shift),
+        .outputs = has_addend ? saved.output.const_data_ptr() : nullptr,
+        .scale = floats(saved.affine.scale),
+        .shift = floats(saved.affine.shift),
         .mean = floats(mean),
         .passed = has_addend ? passed.mutable_data_ptr() : nullptr};
     PartialSums parts(kernel, row_count(), input.size(1));
-    parts.compute([&](RowRange range, double* gradients, double* products, float* scratch) {
+    parts.compute([&](Range range, double* gradients, double* products, float* scratch) {
       kernel.reduce(reduced, range, {gradients, products}, scratch);
     });
     const auto sums = parts.total();
-    sums[1] -= sums[0] * (given.mean - mean);  // what the float is off by
-    const auto factors = factors_of(given, sums[0], sums[1], mean, row_count());
+    sums[1] -= sums[0] * (saved.mean - mean);  // what the float is off by
+    const auto factors = factors_of(saved, sums[0], sums[1], mean, row_count());
     auto result = at::empty_like(input);
     const InputGradientJob job{.rows = rows(),
         .inputs = input.const_data_ptr(),
         .gradients = has_addend ? passed.const_data_ptr() : gradient.const_data_ptr(),
-        .have_passed = has_addend || !given.rectifies,
-        .scale = floats(given.affine.scale),
-        .shift = floats(given.affine.shift),
+        .have_passed = has_addend || !rectifies,
+        .scale = floats(saved.affine.scale),
+        .shift = floats(saved.affine.shift),
         .mean = floats(mean),
         .of_gradient = floats(factors.of_gradient),
         .of_input = floats(factors.of_input),
         .constant = floats(factors.constant),
         .input_gradients = result.mutable_data_ptr()};
-    over_rows(row_count(), [&](RowRange range) { kernel.differentiate(job, range); });
-    const auto weight = sums[1] * given.affine.inverse_deviation.to(at::kDouble);
+    in_parallel(row_count(), [&](Range range) { kernel.differentiate(job, range); });
+    const auto weight = sums[1] * saved.affine.inverse_deviation.to(at::kDouble);
     return {result, weight.to(at::kFloat), sums[0].to(at::kFloat), passed};
   }
 
@@ -265,25 +263,6 @@ bool is_value_a_channel(const at::Tensor& tensor, std::int64_t channels) {
          tensor.dim() == 1 && tensor.size(0) == channels && tensor.is_contiguous() &&
          !tensor._fw_grad(0).defined();
 }
-
-bool have_running_statistics(const BatchNormArguments& given) {
-  return given.running_mean.defined() || given.running_var.defined();
-}
-
-/// The tensors that a backward needs, in the order in which they are saved.
-struct SavedForBackward {
-  at::Tensor input, weight;
-  BatchNormAffine affine;
-  at::Tensor mean;    ///< double [C]
-  at::Tensor output;  ///< only if there was an addend
-
-  torch::autograd::variable_list list() const {
-    return {input, weight, affine.scale, affine.shift, affine.inverse_deviation, mean, output};
-  }
-  static SavedForBackward of(const torch::autograd::variable_list& saved) {
-    return {saved[0], saved[1], {saved[2], saved[3], saved[4]}, saved[5], saved[6]};
-  }
-};
 
 // Positive where ReLU lets a value pass.
 at::Tensor before_relu(const SavedForBackward& saved) {
@@ -340,13 +319,7 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
       const SavedForBackward& saved, const at::Tensor& gradient, bool rectifies) {
     const auto& kernel =
         *reinterpret_cast<const BatchNormKernel*>(context.saved_data["kernel"].toInt());
-    const BatchNormPasses passes{kernel, saved.input};
-    return passes.gradients({.rectifies = rectifies,
-        .gradient = gradient,
-        .weight = saved.weight,
-        .affine = saved.affine,
-        .mean = saved.mean,
-        .output = saved.output});
+    return BatchNormPasses{kernel, saved.input}.gradients(saved, gradient, rectifies);
   }
 };
 
@@ -387,7 +360,7 @@ std::span<const BatchNormKernel* const> batch_norm_kernels() {
 bool is_batch_norm_fused(const BatchNormArguments& given, const at::Tensor& addend) {
   if (!given.input.defined() || !is_layer_value(given.input)) return false;
   const std::int64_t channels = given.input.size(1);
-  const bool has_statistics = have_running_statistics(given);
+  const bool has_statistics = given.running_mean.defined() || given.running_var.defined();
   const bool fits =
       !addend.defined() || (is_layer_value(addend) && addend.sizes() == given.input.sizes() &&
                                addend.scalar_type() == given.input.scalar_type());

@@ -51,8 +51,8 @@ char* at_image(at::Tensor& tensor, std::int64_t image) {
 template <typename Body>
 void for_each_part(std::int64_t images, const Body& body) {
   const std::int64_t parts = (images + kImagesAtOnce - 1) / kImagesAtOnce;
-  in_parallel(parts, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t part = begin; part < end; ++part) {
+  in_parallel(parts, [&](Range some) {
+    for (std::int64_t part = some.begin; part < some.end; ++part) {
       const std::int64_t first = part * kImagesAtOnce;
       body(part, first, std::min(kImagesAtOnce, images - first));
     }

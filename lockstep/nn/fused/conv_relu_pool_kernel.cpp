@@ -211,8 +211,7 @@ inline void backward_image(
     const Sums sums = channel_sums(job.shape, unpacked, gradients, job.codes + at);
     for (std::int64_t tap = 0; tap < kSums; ++tap) {
       float* total = totals + (channel * kSums + tap) * kLanes;
-      const Floats grown = load(total) + sums.of[tap];
-      std::memcpy(total, &grown, sizeof(grown));
+      store(total, load(total) + sums.of[tap]);
     }
   }
 }

@@ -1,12 +1,10 @@
 #pragma once
 
-// Included by sources that are compiled for one instruction set each: nothing here may come from a
-// header with inline functions, or such a function could end up with newer instructions in the
-// whole program.
+// Kernels include it: see Note [Kernels per instruction set].
 
 #include <cstdint>
 
-#include "lockstep/nn/element.h"
+#include "lockstep/nn/kernel_types.h"
 
 namespace lockstep::nn::fused {
 

@@ -108,15 +108,26 @@ class MnistBlockImpl final : public torch::nn::Conv2dImpl {
 };
 TORCH_MODULE(MnistBlock);
 
+/// A net that the number of classes alone makes.
+template <typename Net>
+class NetOfClasses : public CloneByArguments<Net, ModelImpl> {
+ public:
+  explicit NetOfClasses(std::int64_t classes) : classes_(classes) {}
+  std::tuple<std::int64_t> arguments() const { return {classes_}; }
+
+ private:
+  std::int64_t classes_;
+};
+
 /// The study's small net, 402,442 parameters with 10 classes. Takes [N, 1, 28, 28].
 ///
 ///     0 conv 1-32 3x3 padding 1, ReLU, pool 2   3 flatten   4 linear 6272-64, 5 ReLU   6 linear
 ///     64-classes
 ///
 /// Its layers: input and those numbers.
-class MnistSmallImpl final : public CloneByArguments<MnistSmallImpl, ModelImpl> {
+class MnistSmallImpl final : public NetOfClasses<MnistSmallImpl> {
  public:
-  explicit MnistSmallImpl(std::int64_t classes) : classes_(classes) {
+  explicit MnistSmallImpl(std::int64_t classes) : NetOfClasses(classes) {
     append("input", layer_of(checked_images));
     append_module("0", MnistBlock(1, 32));
     append("3", layer_of(flatten_layer));
@@ -124,11 +135,6 @@ class MnistSmallImpl final : public CloneByArguments<MnistSmallImpl, ModelImpl> 
     append("5", layer_of(relu_layer));
     append_module("6", torch::nn::Linear(64, classes));
   }
-
-  std::tuple<std::int64_t> arguments() const { return {classes_}; }
-
- private:
-  std::int64_t classes_;
 };
 
 /// The study's large net, 4,104,202 parameters with 10 classes. Takes [N, 1, 28, 28].
@@ -137,9 +143,9 @@ class MnistSmallImpl final : public CloneByArguments<MnistSmallImpl, ModelImpl> 
 ///     10 linear 4608-512, 11 ReLU   12 linear 512-512, 13 ReLU   14 linear 512-classes
 ///
 /// Its layers: input and those numbers.
-class MnistLargeImpl final : public CloneByArguments<MnistLargeImpl, ModelImpl> {
+class MnistLargeImpl final : public NetOfClasses<MnistLargeImpl> {
  public:
-  explicit MnistLargeImpl(std::int64_t classes) : classes_(classes) {
+  explicit MnistLargeImpl(std::int64_t classes) : NetOfClasses(classes) {
     append("input", layer_of(checked_images));
     append_module("0", MnistBlock(1, 128));
     append_module("3", MnistBlock(128, 256));
@@ -151,29 +157,19 @@ class MnistLargeImpl final : public CloneByArguments<MnistLargeImpl, ModelImpl> 
     append("13", layer_of(relu_layer));
     append_module("14", torch::nn::Linear(512, classes));
   }
-
-  std::tuple<std::int64_t> arguments() const { return {classes_}; }
-
- private:
-  std::int64_t classes_;
 };
 
 /// The net of PyTorch's DDP tutorial: linear 10-10, ReLU, linear 10-classes (5 there).
 ///
 /// Takes [N, 10] or anything that flattens to it. Its layers: input, net1, relu, net2.
-class ToyImpl final : public CloneByArguments<ToyImpl, ModelImpl> {
+class ToyImpl final : public NetOfClasses<ToyImpl> {
  public:
-  explicit ToyImpl(std::int64_t classes) : classes_(classes) {
+  explicit ToyImpl(std::int64_t classes) : NetOfClasses(classes) {
     append("input", layer_of(checked_rows));
     append_module("net1", torch::nn::Linear(10, 10));
     append("relu", layer_of(relu_layer));
     append_module("net2", torch::nn::Linear(10, classes));
   }
-
-  std::tuple<std::int64_t> arguments() const { return {classes_}; }
-
- private:
-  std::int64_t classes_;
 };
 
 template <typename Impl>

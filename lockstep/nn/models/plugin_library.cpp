@@ -161,14 +161,9 @@ torch::Tensor loss_by(
 
 namespace {
 
-struct Loaded {
-  std::vector<PluginModel> models;
-  std::vector<PluginData> sets;
-  std::vector<PluginLoss> losses;
-};
-
-Loaded& loaded() {
-  static Loaded all;
+// Everything that the plugins of this process offer.
+PluginContents& loaded() {
+  static PluginContents all{kPluginAbi, {}, {}, {}};
   return all;
 }
 

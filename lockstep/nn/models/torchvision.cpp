@@ -33,6 +33,11 @@ torch::nn::Conv2d convolution_of(std::int64_t inputs, std::int64_t outputs) {
   return torch::nn::Conv2d(torch::nn::Conv2dOptions(inputs, outputs, 3).padding(1));
 }
 
+void draw_weight(torch::nn::Conv2dImpl& layer) {
+  torch::nn::init::kaiming_normal_(layer.weight, 0, torch::kFanOut, torch::kReLU);
+  layer.weight.set_data(layer.weight.contiguous(at::MemoryFormat::ChannelsLast));
+}
+
 }  // namespace
 
 VggImpl::VggImpl(const VggShape& shape, std::int64_t classes) : shape_(shape), classes_(classes) {
@@ -84,8 +89,7 @@ void VggImpl::append_classifier() {
 void VggImpl::initialise() {
   for (const auto& module : modules(/*include_self=*/false)) {
     if (auto* layer = module->as<torch::nn::Conv2d>()) {
-      torch::nn::init::kaiming_normal_(layer->weight, 0, torch::kFanOut, torch::kReLU);
-      layer->weight.set_data(layer->weight.contiguous(at::MemoryFormat::ChannelsLast));
+      draw_weight(*layer);
       torch::nn::init::zeros_(layer->bias);
     } else if (auto* linear = module->as<torch::nn::Linear>()) {
       torch::nn::init::normal_(linear->weight, 0, 0.01);
@@ -95,6 +99,17 @@ void VggImpl::initialise() {
 }
 
 namespace {
+
+constexpr std::int64_t kStemChannels = 64;
+
+// Without bias; its padding keeps height and width at stride 1.
+torch::nn::Conv2d convolution(
+    std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, std::int64_t stride) {
+  return torch::nn::Conv2d(torch::nn::Conv2dOptions(inputs, outputs, kernel)
+                               .stride(stride)
+                               .padding(kernel / 2)
+                               .bias(false));
+}
 
 torch::nn::Sequential downsample(std::int64_t inputs, std::int64_t outputs, std::int64_t stride) {
   if (stride == 1 && inputs == outputs) return nullptr;
@@ -106,75 +121,84 @@ torch::Tensor shortcut(torch::nn::Sequential& downsample, const torch::Tensor& i
   return downsample.is_empty() ? input : downsample->forward(input);
 }
 
-constexpr std::int64_t kStemChannels = 64;
-
 torch::Tensor max_pool(torch::Tensor maps) { return at::max_pool2d(maps, 3, 2, 1); }
 
 torch::Tensor average_pool(torch::Tensor maps) { return at::adaptive_avg_pool2d(maps, {1, 1}); }
 
 }  // namespace
 
-torch::nn::Conv2d convolution(
-    std::int64_t inputs, std::int64_t outputs, std::int64_t kernel, std::int64_t stride) {
-  return torch::nn::Conv2d(torch::nn::Conv2dOptions(inputs, outputs, kernel)
-                               .stride(stride)
-                               .padding(kernel / 2)
-                               .bias(false));
-}
+/// The block of ResNet-18 and -34: two 3x3 convolutions and a shortcut.
+///
+/// [N, inputs, H, W] to [N, width, H/stride, W/stride]. Names are torchvision's: conv1, bn1, conv2,
+/// bn2, and downsample.0 and .1 where the shapes differ.
+class BasicBlockImpl final : public CloneByArguments<BasicBlockImpl> {
+ public:
+  static constexpr std::int64_t kExpansion = 1;  ///< Channels that go out for each of the width.
 
-BasicBlockImpl::BasicBlockImpl(std::int64_t inputs, std::int64_t width, std::int64_t stride)
-    : downsample_(downsample(inputs, width, stride)),
-      conv1_(convolution(inputs, width, 3, stride)),
-      bn1_(width),
-      conv2_(convolution(width, width, 3, 1)),
-      bn2_(width) {
-  register_module("conv1", conv1_);
-  register_module("bn1", bn1_);
-  register_module("conv2", conv2_);
-  register_module("bn2", bn2_);
-  if (!downsample_.is_empty()) register_module("downsample", downsample_);
-}
+  BasicBlockImpl(std::int64_t inputs, std::int64_t width, std::int64_t stride)
+      : downsample_(downsample(inputs, width, stride)) {
+    conv1_ = register_module("conv1", convolution(inputs, width, 3, stride));
+    bn1_ = register_module("bn1", torch::nn::BatchNorm2d(width));
+    conv2_ = register_module("conv2", convolution(width, width, 3, 1));
+    bn2_ = register_module("bn2", torch::nn::BatchNorm2d(width));
+    if (!downsample_.is_empty()) register_module("downsample", downsample_);
+  }
 
-torch::Tensor BasicBlockImpl::forward(torch::Tensor input) {
-  const auto maps = fused::batch_norm_relu(bn1_, conv1_(input));
-  const auto sums = conv2_(maps);
-  return fused::batch_norm_relu(bn2_, sums, shortcut(downsample_, input));
-}
+  torch::Tensor forward(torch::Tensor input) {
+    const auto maps = fused::batch_norm_relu(bn1_, conv1_(input));
+    const auto sums = conv2_(maps);
+    return fused::batch_norm_relu(bn2_, sums, shortcut(downsample_, input));
+  }
 
-std::tuple<std::int64_t, std::int64_t, std::int64_t> BasicBlockImpl::arguments() const {
-  const auto& options = conv1_->options;
-  return {options.in_channels(), options.out_channels(), options.stride()->front()};
-}
+  std::tuple<std::int64_t, std::int64_t, std::int64_t> arguments() const {
+    const auto& options = conv1_->options;
+    return {options.in_channels(), options.out_channels(), options.stride()->front()};
+  }
 
-BottleneckImpl::BottleneckImpl(std::int64_t inputs, std::int64_t width, std::int64_t stride)
-    : downsample_(downsample(inputs, width * kExpansion, stride)),
-      conv1_(convolution(inputs, width, 1, 1)),
-      bn1_(width),
-      conv2_(convolution(width, width, 3, stride)),
-      bn2_(width),
-      conv3_(convolution(width, width * kExpansion, 1, 1)),
-      bn3_(width * kExpansion) {
-  register_module("conv1", conv1_);
-  register_module("bn1", bn1_);
-  register_module("conv2", conv2_);
-  register_module("bn2", bn2_);
-  register_module("conv3", conv3_);
-  register_module("bn3", bn3_);
-  if (!downsample_.is_empty()) register_module("downsample", downsample_);
-}
+ private:
+  // Constructed first, as in torchvision: the same seed gives the same weights. So below.
+  torch::nn::Sequential downsample_;
+  torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr};
+  torch::nn::BatchNorm2d bn1_{nullptr}, bn2_{nullptr};
+};
 
-torch::Tensor BottleneckImpl::forward(torch::Tensor input) {
-  auto maps = fused::batch_norm_relu(bn1_, conv1_(input));
-  maps = fused::batch_norm_relu(bn2_, conv2_(maps));
-  maps = conv3_(maps);
-  return fused::batch_norm_relu(bn3_, maps, shortcut(downsample_, input));
-}
+/// The block of ResNet-50: 1x1 to `width` channels, 3x3 with the stride, 1x1 to 4 x width.
+///
+/// [N, inputs, H, W] to [N, 4 x width, H/stride, W/stride]. Names are torchvision's: conv1 .. bn3,
+/// and downsample.0 and .1 where the shapes differ.
+class BottleneckImpl final : public CloneByArguments<BottleneckImpl> {
+ public:
+  static constexpr std::int64_t kExpansion = 4;  ///< Channels that go out for each of the width.
 
-std::tuple<std::int64_t, std::int64_t, std::int64_t> BottleneckImpl::arguments() const {
-  const auto& options = conv1_->options;
-  const auto stride = conv2_->options.stride()->front();
-  return {options.in_channels(), options.out_channels(), stride};
-}
+  BottleneckImpl(std::int64_t inputs, std::int64_t width, std::int64_t stride)
+      : downsample_(downsample(inputs, width * kExpansion, stride)) {
+    conv1_ = register_module("conv1", convolution(inputs, width, 1, 1));
+    bn1_ = register_module("bn1", torch::nn::BatchNorm2d(width));
+    conv2_ = register_module("conv2", convolution(width, width, 3, stride));
+    bn2_ = register_module("bn2", torch::nn::BatchNorm2d(width));
+    conv3_ = register_module("conv3", convolution(width, width * kExpansion, 1, 1));
+    bn3_ = register_module("bn3", torch::nn::BatchNorm2d(width * kExpansion));
+    if (!downsample_.is_empty()) register_module("downsample", downsample_);
+  }
+
+  torch::Tensor forward(torch::Tensor input) {
+    auto maps = fused::batch_norm_relu(bn1_, conv1_(input));
+    maps = fused::batch_norm_relu(bn2_, conv2_(maps));
+    maps = conv3_(maps);
+    return fused::batch_norm_relu(bn3_, maps, shortcut(downsample_, input));
+  }
+
+  std::tuple<std::int64_t, std::int64_t, std::int64_t> arguments() const {
+    const auto& options = conv1_->options;
+    const auto stride = conv2_->options.stride()->front();
+    return {options.in_channels(), options.out_channels(), stride};
+  }
+
+ private:
+  torch::nn::Sequential downsample_;
+  torch::nn::Conv2d conv1_{nullptr}, conv2_{nullptr}, conv3_{nullptr};
+  torch::nn::BatchNorm2d bn1_{nullptr}, bn2_{nullptr}, bn3_{nullptr};
+};
 
 ResNetImpl::ResNetImpl(const ResNetShape& shape, std::int64_t classes)
     : shape_(shape), classes_(classes) {
@@ -200,34 +224,26 @@ template <typename Block>
 void ResNetImpl::append_groups() {
   std::int64_t channels = kStemChannels;
   for (std::size_t group = 0; group < shape_.blocks.size(); ++group) {
-    append_group<Block>(group, channels);
+    const std::string name = "layer" + std::to_string(group + 1);
+    const std::int64_t width = kStemChannels << group;
+    auto blocks = register_module(name, torch::nn::Sequential());
+    for (std::int64_t i = 0; i < shape_.blocks[group]; ++i) {
+      const std::int64_t stride = i == 0 && group > 0 ? 2 : 1;
+      auto block = std::make_shared<Block>(channels, width, stride);
+      blocks->push_back(block);
+      append(name + "." + std::to_string(i), block);
+      channels = width * Block::kExpansion;
+    }
   }
   append("avgpool", layer_of(average_pool));
   append("flatten", layer_of(flatten_layer));
   append_module("fc", torch::nn::Linear(channels, classes_));
 }
 
-template <typename Block>
-void ResNetImpl::append_group(std::size_t group, std::int64_t& channels) {
-  const std::string name = "layer" + std::to_string(group + 1);
-  const std::int64_t width = kStemChannels << group;
-  auto blocks = register_module(name, torch::nn::Sequential());
-  for (std::int64_t i = 0; i < shape_.blocks[group]; ++i) {
-    const std::int64_t stride = i == 0 && group > 0 ? 2 : 1;
-    auto block = std::make_shared<Block>(channels, width, stride);
-    blocks->push_back(block);
-    append(name + "." + std::to_string(i), block);
-    channels = width * Block::kExpansion;
-  }
-}
-
 // Batch norms begin with weight 1 and bias 0 and the linear layer with PyTorch's default, as made.
 void ResNetImpl::initialise() {
   for (const auto& module : modules(/*include_self=*/false)) {
-    auto* layer = module->as<torch::nn::Conv2d>();
-    if (layer == nullptr) continue;
-    torch::nn::init::kaiming_normal_(layer->weight, 0, torch::kFanOut, torch::kReLU);
-    layer->weight.set_data(layer->weight.contiguous(at::MemoryFormat::ChannelsLast));
+    if (auto* layer = module->as<torch::nn::Conv2d>()) draw_weight(*layer);
   }
 }
 

@@ -12,8 +12,8 @@
 #include "lockstep/core/text.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image_folder.h"
-#include "lockstep/data/pattern.h"
 #include "lockstep/data/split.h"
+#include "lockstep/data/split_mix.h"
 #include "lockstep/data/transforms/augment.h"
 #include "lockstep/nn/models/catalogue.h"
 #include "lockstep/train/state/whole_model.h"
@@ -21,11 +21,11 @@
 namespace lockstep {
 namespace {
 
-using data::SyntheticStream;
+using data::SplitMix;
 
-SyntheticStream stream_of(const data::SampleKey& key) {
-  const auto epoch = SyntheticStream::mix(key.seed) + static_cast<std::uint64_t>(key.epoch);
-  return SyntheticStream(SyntheticStream::mix(epoch) + static_cast<std::uint64_t>(key.index));
+SplitMix stream_of(const data::SampleKey& key) {
+  const auto epoch = SplitMix::mix(key.seed) + static_cast<std::uint64_t>(key.epoch);
+  return SplitMix(SplitMix::mix(epoch) + static_cast<std::uint64_t>(key.index));
 }
 
 // Sixteen bits as a number between the roots of 3, where an even distribution has variance 1.
@@ -322,7 +322,7 @@ std::string NoiseSamples::name(std::int64_t index) const { return concat("mock "
 
 std::int64_t NoiseSamples::read_one(const data::SampleKey& key, std::span<float> out) const {
   constexpr std::size_t kNumbers = 4;  // of 64 bits
-  SyntheticStream stream = stream_of(key);
+  SplitMix stream = stream_of(key);
   const std::int64_t drawn = stream.between(0, options_.classes - 1);
   for (std::size_t i = 0; i < out.size(); i += kNumbers) {
     std::uint64_t bits = stream.next();

@@ -17,6 +17,7 @@
 namespace lockstep::data {
 namespace {
 
+using lockstep::testing::message_of;
 namespace fs = std::filesystem;
 using lockstep::testing::FileServer;
 using lockstep::testing::TemporaryFolder;
@@ -43,7 +44,7 @@ TEST(KnownSets, PinsEveryFile) {
 
 TEST(KnownSets, SaysWhatCannotBeFetched) {
   const auto refusal = [](const std::string& name) -> std::string {
-    return lockstep::testing::message_of<InvalidArgument>([&] { known_set(name); });
+    return message_of<InvalidArgument>([&] { known_set(name); });
   };
   EXPECT_THAT(refusal("imagenet"), HasSubstr("DIR/train/CLASS and DIR/val/CLASS"));
   EXPECT_EQ(refusal("svhn"),
@@ -111,7 +112,7 @@ TEST_F(FetchSet, TakesAnArchiveThatIsThereAndLeavesIt) {
 TEST_F(FetchSet, RefusesAFolderThatIsNotWhole) {
   fetch();
   std::ofstream(target() / "small-bin" / "a.bin") << "other";
-  EXPECT_THAT(lockstep::testing::message_of<DataError>([&] { fetch(); }),
+  EXPECT_THAT(message_of<DataError>([&] { fetch(); }),
       HasSubstr("small-bin: already exists, but a.bin has the SHA-256"));
 }
 

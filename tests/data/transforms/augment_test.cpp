@@ -1,7 +1,5 @@
 #include "lockstep/data/transforms/augment.h"
 
-#include <algorithm>
-#include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <map>
@@ -20,6 +18,7 @@
 namespace lockstep::data {
 namespace {
 
+using lockstep::testing::message_of;
 using ::testing::HasSubstr;
 using testing::image_of;
 
@@ -41,7 +40,7 @@ Numbers applied(const AugmentOptions& options, const Image& image, const SampleK
 }
 
 std::string refusal(const AugmentOptions& options, const Image& image) {
-  return lockstep::testing::message_of<InvalidArgument>([&] { applied(options, image, {}); });
+  return message_of<InvalidArgument>([&] { applied(options, image, {}); });
 }
 
 // Every part one after the other, each with its own stream.
@@ -67,8 +66,8 @@ TEST(Augment, AppliesTheParts) {
     const Image image = image_of("photo", size);
     const auto options = augment_options(AugmentKind::kTimm, {32, 32});
     for (std::int64_t index = 0; index < 200; ++index) {
-      ASSERT_EQ(applied(options, image, key_of(index)), part_by_part(options, image, key_of(index)))
-          << index;
+      const SampleKey key{static_cast<std::uint64_t>(index % 2), index % 5, index};
+      ASSERT_EQ(applied(options, image, key), part_by_part(options, image, key)) << index;
     }
   }
 }
@@ -87,21 +86,6 @@ TEST(Augment, GivesTheSameForAKeyOnAnyThreadInAnyOrder) {
   }
   other.join();
   EXPECT_EQ(forwards, backwards);
-}
-
-TEST(Augment, DiffersWithSeedEpochAndIndex) {
-  const auto transform = make_train_transform(augment_options(AugmentKind::kTimm, {32, 32}));
-  const Image image = image_of("photo", {50, 40});
-  std::vector<Numbers> all;
-  for (const std::uint64_t seed : {1U, 2U}) {
-    for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
-      for (std::int64_t index = 0; index < 5; ++index) {
-        all.push_back(applied(*transform, image, {seed, epoch, index}));
-      }
-    }
-  }
-  std::sort(all.begin(), all.end());
-  EXPECT_EQ(std::adjacent_find(all.begin(), all.end()), all.end());
 }
 
 TEST(Augment, AsksForTheCropAlone) {
@@ -140,22 +124,6 @@ TEST(Augment, TurnsJitterOffBesideRandAugment) {
   EXPECT_EQ(applied(options, image, key_of(0)), plain);
   options.force_colour_jitter = true;
   EXPECT_NE(applied(options, image, key_of(0)), plain);
-}
-
-// With a brightness alone the factor shows in the pixels: half of them must become darker.
-TEST(Augment, JittersEachPropertyWithinItsBound) {
-  Image image = Image::of_size({4, 4});
-  image.pixels.assign(48, 100);
-  const AugmentOptions options{
-      .output = {4, 4}, .normalization = {}, .colour_jitter = {.brightness = 0.25}};
-  float least = 1, most = 0;
-  for (std::int64_t index = 0; index < 300; ++index) {
-    const float level = 255 * applied(options, image, key_of(index))[0];
-    least = std::min(least, level / 100);
-    most = std::max(most, level / 100);
-  }
-  EXPECT_NEAR(least, 0.75, 0.02);
-  EXPECT_NEAR(most, 1.25, 0.02);
 }
 
 TEST(Augment, FlipsInHalfOfTheCases) {
@@ -200,16 +168,6 @@ TEST(Augment, FlipsPaddedCrops) {
       applied(AugmentOptions{.output = {8, 8}, .normalization = {}}, flip(image.view()), {}));
 }
 
-TEST(Augment, NormalisesAsPyTorchDoes) {
-  const Image image = image_of("noise", {8, 8});
-  const Normalization scale = imagenet_normalization();
-  const Numbers out = applied(AugmentOptions{.output = {8, 8}}, image, {});
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const double expected = (image.pixels[i] / 255. - scale.mean[i % 3]) / scale.std[i % 3];
-    EXPECT_NEAR(out[i], expected, 1e-6);
-  }
-}
-
 TEST(Augment, TakesGreyImagesUnlessColoursAreNeeded) {
   const Image grey = image_of("photo", {28, 28}, 1);
   const Normalization scale{.mean = {0.5F}, .std = {0.25F}};
@@ -228,13 +186,6 @@ TEST(Augment, TakesGreyImagesUnlessColoursAreNeeded) {
       "augment: the image must have 1 channels, as mean and std: 3");
 }
 
-TEST(Augment, FillsGreyImagesWithOneNumberAPixel) {
-  AugmentOptions options = augment_options(AugmentKind::kNone, {8, 8}, {});
-  options.erasing.probability = 1;
-  const Numbers out = applied(options, image_of("flat", {8, 8}, 1), {});
-  EXPECT_NE(std::count(out.begin(), out.end(), 90.F / 255), 64);
-}
-
 TEST(Augment, RefusesImagesThatDoNotFit) {
   const AugmentOptions padded = augment_options(AugmentKind::kCropFlip, {32, 32});
   EXPECT_THAT(refusal(padded, image_of("flat", {23, 40})),
@@ -246,7 +197,7 @@ TEST(Augment, RefusesImagesThatDoNotFit) {
 }
 
 std::string refusal(const AugmentOptions& options) {
-  return lockstep::testing::message_of<InvalidArgument>([&] { make_train_transform(options); });
+  return message_of<InvalidArgument>([&] { make_train_transform(options); });
 }
 
 TEST(AugmentOptions, OfTimmAreThoseOfCreateTransform) {

@@ -60,13 +60,6 @@ TEST(RandomStream, DiffersWithEveryPartOfItsKey) {
   EXPECT_EQ(all.size(), 108U);
 }
 
-TEST(RandomStream, DoesNotRepeatItself) {
-  RandomStream stream(kKey, Draw::kErasing);
-  std::set<std::uint32_t> words;
-  for (int i = 0; i < 1000; ++i) words.insert(stream.bits());
-  EXPECT_GE(words.size(), 999U);
-}
-
 struct Moments {
   double mean = 0;
   double variance = 0;

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <thread>
@@ -50,15 +51,11 @@ torch::nn::Conv2d module_of(const torch::nn::Conv2dOptions& options) {
   return module;
 }
 
-at::Tensor images_of(at::IntArrayRef sizes) {
-  return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
-}
-
 torch::nn::Conv2dOptions usual_options() { return torch::nn::Conv2dOptions(40, 48, 3).padding(1); }
 
 TEST_F(Convolution, OfAnUnchangedModuleIsOursInAScope) {
   auto module = module_of(usual_options());
-  const auto images = images_of({2, 40, 9, 9});
+  const auto images = drawn({2, 40, 9, 9});
   EXPECT_FALSE(is_own(module(images)));
   {
     const KernelScope scope(Kernels::kOwn);
@@ -101,7 +98,7 @@ TEST_F(Convolution, ComputesOnlyTheGradientsThatAreWanted) {
   const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
   module->weight.set_requires_grad(false);
-  const auto images = images_of({2, 40, 9, 9}).set_requires_grad(true);
+  const auto images = drawn({2, 40, 9, 9}).set_requires_grad(true);
   module(images).sum().backward();
   EXPECT_TRUE(images.grad().defined());
   EXPECT_FALSE(module->weight.grad().defined());
@@ -114,7 +111,7 @@ TEST_F(Convolution, DoesWithoutBias) {
   auto without = module_of(usual_options().bias(false));
   module->bias.detach().zero_();
   without->weight.set_data(module->weight.clone());
-  const auto images = images_of({2, 40, 9, 9});
+  const auto images = drawn({2, 40, 9, 9});
   const auto output = without(images);
   EXPECT_TRUE(is_own(output));
   EXPECT_TRUE(output.equal(module(images)));
@@ -126,7 +123,7 @@ TEST_F(Convolution, DoesWithoutBias) {
 TEST_F(Convolution, HasTheSameBitsWithoutGradients) {
   const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
-  const auto images = images_of({2, 40, 9, 9});
+  const auto images = drawn({2, 40, 9, 9});
   const auto recorded = module(images).detach();
   {
     const at::NoGradGuard guard;
@@ -141,7 +138,7 @@ TEST_F(Convolution, HasTheSameBitsWithoutGradients) {
 TEST_F(Convolution, HasSecondDerivativesAsLibTorch) {
   auto module = module_of(usual_options());
   for (const bool is_channels_last : {true, false}) {
-    const auto given = images_of({2, 40, 9, 9});
+    const auto given = drawn({2, 40, 9, 9});
     const auto images = (is_channels_last ? given : given.contiguous()).set_requires_grad(true);
     const std::vector<at::Tensor> wanted{images, module->weight, module->bias};
     const auto second = [&](Kernels who) {
@@ -166,7 +163,7 @@ TEST_F(Convolution, HasSecondDerivativesAsLibTorch) {
 TEST_F(Convolution, NoticesThatSavedImagesWereChanged) {
   const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
-  const auto images = images_of({2, 40, 9, 9}).contiguous();
+  const auto images = drawn({2, 40, 9, 9}).contiguous();
   const auto output = module(images);
   EXPECT_TRUE(is_own(output));
   images.add_(1);
@@ -176,7 +173,7 @@ TEST_F(Convolution, NoticesThatSavedImagesWereChanged) {
 TEST_F(Convolution, LeavesForwardModeToLibTorch) {
   auto module = module_of(usual_options());
   const auto level = static_cast<std::int64_t>(torch::autograd::forward_ad::enter_dual_level());
-  const auto input = at::_make_dual(images_of({2, 40, 9, 9}), images_of({2, 40, 9, 9}), level);
+  const auto input = at::_make_dual(drawn({2, 40, 9, 9}), drawn({2, 40, 9, 9}), level);
   const auto tangent = [&](Kernels who) {
     const KernelScope scope(who);
     return std::get<1>(at::_unpack_dual(module(input), level)).clone();
@@ -198,7 +195,7 @@ void expect_left_alone(
 }
 
 TEST_F(Convolution, LeavesOtherConvolutionsToLibTorch) {
-  const auto images = images_of({2, 40, 9, 9});
+  const auto images = drawn({2, 40, 9, 9});
   const auto usual = usual_options;
   expect_left_alone(usual().stride(2), images, "stride");
   expect_left_alone(usual().dilation(2), images, "dilation");
@@ -209,7 +206,7 @@ TEST_F(Convolution, LeavesOtherConvolutionsToLibTorch) {
   expect_left_alone(usual().padding_mode(torch::kCircular).stride(2), images, "circular");
   expect_left_alone(torch::nn::Conv2dOptions(40, 8, 5), images, "5x5");
   expect_left_alone(
-      torch::nn::Conv2dOptions(40, 8, 1), images_of({16, 40, 9, 9}), "1x1 of many images");
+      torch::nn::Conv2dOptions(40, 8, 1), drawn({16, 40, 9, 9}), "1x1 of many images");
   expect_left_alone(usual(), images[0].clone(), "one image without a batch");
   expect_left_alone(usual(), images.narrow(0, 0, 0), "no image");
 }
@@ -225,7 +222,7 @@ TEST_F(Convolution, LeavesOtherOrdersToLibTorch) {
 TEST_F(Convolution, ComputesInBf16UnderAutocast) {
   const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
-  const auto images = images_of({2, 40, 9, 9}).set_requires_grad(true);
+  const auto images = drawn({2, 40, 9, 9}).set_requires_grad(true);
   const auto exact = module(images);
   const Autocast autocast(at::kCPU);
   const auto output = module(images);
@@ -240,7 +237,7 @@ TEST_F(Convolution, ComputesInBf16UnderAutocast) {
 TEST_F(Convolution, LeavesOtherTypesToLibTorch) {
   const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
-  const auto images = images_of({2, 40, 9, 9});
+  const auto images = drawn({2, 40, 9, 9});
   EXPECT_THROW(module(images.to(at::kBFloat16)), c10::Error) << "weights of another type";
   for (const auto type : {at::kDouble, at::kHalf}) {
     module->to(type);
@@ -251,9 +248,9 @@ TEST_F(Convolution, LeavesOtherTypesToLibTorch) {
 TEST_F(Convolution, RefusesWhatLibTorchRefuses) {
   const KernelScope scope(Kernels::kOwn);
   auto module = module_of(usual_options());
-  EXPECT_THROW(module(images_of({2, 41, 9, 9})), c10::Error);
+  EXPECT_THROW(module(drawn({2, 41, 9, 9})), c10::Error);
   auto unpadded = module_of(usual_options().padding(0));
-  EXPECT_THROW(unpadded(images_of({2, 40, 2, 9})), c10::Error);
+  EXPECT_THROW(unpadded(drawn({2, 40, 2, 9})), c10::Error);
 }
 
 /// The result of a call, or the first line of what it throws.
@@ -277,8 +274,8 @@ TEST_F(Convolution, TakesEveryListAsLibTorchDoes) {
   const std::vector<std::vector<std::int64_t>> lists{
       {}, {1}, {1, 1}, {1, 1, 1}, {0}, {-1}, {-1, 0}};
   for (const std::int64_t kernel : {1, 2, 3}) {
-    const auto images = images_of({2, 40, kernel + 1, kernel + 1});
-    const auto weight = images_of({24, 40, kernel, kernel});
+    const auto images = drawn({2, 40, kernel + 1, kernel + 1});
+    const auto weight = drawn({24, 40, kernel, kernel});
     for (const auto& stride : lists) {
       for (const auto& padding : lists) {
         for (const auto& dilation : lists) {
@@ -302,18 +299,41 @@ TEST_F(Convolution, TakesEveryListAsLibTorchDoes) {
 TEST_F(Convolution, ByDefaultChoosesByShape) {
   const KernelScope scope(Kernels::kAuto);
   auto stem = module_of(torch::nn::Conv2dOptions(3, 48, 3).padding(1));
-  EXPECT_FALSE(is_own(stem(images_of({8, 3, 16, 16}))));
+  EXPECT_FALSE(is_own(stem(drawn({8, 3, 16, 16}))));
 }
 
 using simd::InstructionSet;
 
-TEST(ConvolutionChoice, TakesOursWhereItIsFaster) {
-  for (const auto isa : {InstructionSet::kAvx2, InstructionSet::kAvx512}) {
-    EXPECT_TRUE(is_own_faster({64, 64, 64, 32, 32}, isa, Multiplier::kFloat));
-    EXPECT_TRUE(is_own_faster({4, 512, 512, 14, 14}, isa, Multiplier::kFloat));
-    EXPECT_TRUE(is_own_faster({16, 512, 512, 7, 7}, isa, Multiplier::kFloat));
-    EXPECT_TRUE(is_own_faster({128, 256, 256, 2, 2}, isa, Multiplier::kFloat));
-  }
+struct Choice {
+  ConvolutionShape shape;
+  InstructionSet ours;
+  Multiplier theirs;
+  bool is_ours;
+  const char* why;
+};
+
+TEST(ConvolutionChoice, IsTheFaster) {
+  constexpr auto kPlain = InstructionSet::kPlain, kAvx2 = InstructionSet::kAvx2,
+                 kAvx512 = InstructionSet::kAvx512;
+  constexpr auto kFloat = Multiplier::kFloat, kBf16 = Multiplier::kAvx512Bf16;
+  constexpr ConvolutionShape kUsual{64, 64, 64, 32, 32}, kFew{4, 512, 512, 14, 14},
+      kSmall{16, 512, 512, 7, 7}, kTiny{128, 256, 256, 2, 2};
+  for (const auto& [shape, ours, theirs, is_ours, why] : std::initializer_list<Choice>{
+           {kUsual, kAvx2, kFloat, true, "usual"}, {kUsual, kAvx512, kFloat, true, "usual"},
+           {kFew, kAvx2, kFloat, true, "few images"}, {kFew, kAvx512, kFloat, true, "few images"},
+           {kSmall, kAvx2, kFloat, true, "7 x 7"}, {kSmall, kAvx512, kFloat, true, "7 x 7"},
+           {kTiny, kAvx2, kFloat, true, "2 x 2"}, {kTiny, kAvx512, kFloat, true, "2 x 2"},
+           {{64, 3, 64, 32, 32}, kAvx512, kFloat, false, "a stem"},
+           {{64, 64, 3, 32, 32}, kAvx512, kFloat, false, "few outputs"},
+           {{64, 512, 512, 1, 1}, kAvx512, kFloat, false, "single pixels"},
+           {{1, 512, 512, 7, 7}, kAvx512, kFloat, false, "few tiles"},
+           {kUsual, kPlain, kFloat, false, "no vectors"},
+           {kUsual, kAvx512, kBf16, true, "usual in bf16"},
+           {kFew, kAvx512, kBf16, false, "few tiles in bf16"},
+           {kTiny, kAvx512, kBf16, false, "tiles of 2 x 2 in bf16"},
+           {kUsual, kAvx512, Multiplier::kAmx, false, "AMX"},
+           {kFew, kAvx2, Multiplier::kConverted, true, "bf16 as floats"}})
+    EXPECT_EQ(is_own_faster(shape, ours, theirs), is_ours) << why;
 }
 
 TEST(ConvolutionChoice, TakesTheTileWithFewerProducts) {
@@ -322,29 +342,6 @@ TEST(ConvolutionChoice, TakesTheTileWithFewerProducts) {
   EXPECT_EQ(fitting_tile({1, 8, 8, 3, 3}), 4);
   EXPECT_EQ(fitting_tile({1, 8, 8, 5, 5}), 4) << "as many products, fewer sums";
   EXPECT_EQ(fitting_tile({1, 8, 8, 32, 32}), 4);
-}
-
-TEST(ConvolutionChoice, LeavesTheRestToOneDnn) {
-  EXPECT_FALSE(is_own_faster({64, 3, 64, 32, 32}, InstructionSet::kAvx512, Multiplier::kFloat))
-      << "a stem";
-  EXPECT_FALSE(is_own_faster({64, 64, 3, 32, 32}, InstructionSet::kAvx512, Multiplier::kFloat))
-      << "few outputs";
-  EXPECT_FALSE(is_own_faster({64, 512, 512, 1, 1}, InstructionSet::kAvx512, Multiplier::kFloat))
-      << "single pixels";
-  EXPECT_FALSE(is_own_faster({1, 512, 512, 7, 7}, InstructionSet::kAvx512, Multiplier::kFloat))
-      << "few tiles";
-  EXPECT_FALSE(is_own_faster({64, 64, 64, 32, 32}, InstructionSet::kPlain, Multiplier::kFloat))
-      << "no vectors";
-}
-
-TEST(ConvolutionChoice, InBf16ComparesWithWhatOneDnnHas) {
-  const ConvolutionShape usual{64, 64, 64, 32, 32}, few{4, 512, 512, 14, 14};
-  EXPECT_TRUE(is_own_faster(usual, InstructionSet::kAvx512, Multiplier::kAvx512Bf16));
-  EXPECT_FALSE(is_own_faster(few, InstructionSet::kAvx512, Multiplier::kAvx512Bf16)) << "few tiles";
-  EXPECT_FALSE(
-      is_own_faster({128, 256, 256, 2, 2}, InstructionSet::kAvx512, Multiplier::kAvx512Bf16));
-  EXPECT_FALSE(is_own_faster(usual, InstructionSet::kAvx512, Multiplier::kAmx));
-  EXPECT_TRUE(is_own_faster(few, InstructionSet::kAvx2, Multiplier::kConverted));
 }
 
 TEST(ConvolutionChoice, ReadsWhatMultipliesBf16) {
@@ -358,20 +355,19 @@ TEST(ConvolutionChoice, OfKernelsIsThatOfTheInstructions) {
   for (const char* name : {"plain", "avx2", "avx512"}) {
     ::setenv("LOCKSTEP_SIMD", name, 1);
     const std::size_t some = static_cast<std::size_t>(simd::instructions_in_use()) + 1;
-    EXPECT_STREQ(winograd_builds().back()->name, name);
-    EXPECT_EQ(winograd_builds().size(), some);
-    EXPECT_EQ(fused::batch_norm_kernels().size(), some);
-    EXPECT_EQ(fused::conv_relu_pool_kernels().size(), some);
+    const auto expect_ends = [&](auto builds) {
+      EXPECT_STREQ(builds.back()->name, name);
+      EXPECT_EQ(builds.size(), some);
+    };
+    expect_ends(winograd_builds());
+    expect_ends(fused::batch_norm_kernels());
+    expect_ends(fused::conv_relu_pool_kernels());
     if (some == all) break;
   }
   ::unsetenv("LOCKSTEP_SIMD");
 }
 
 // 1x1 convolutions of few images: the same results with rows counted as images, by oneDNN.
-
-at::Tensor drawn(at::IntArrayRef sizes) {
-  return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
-}
 
 TEST(Pointwise, AnImageIsCutIntoTheFewestPartsThatAreEnough) {
   EXPECT_EQ(parts_of_image(8, 56), 2);

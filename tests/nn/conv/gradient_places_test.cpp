@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include <ATen/ops/randn.h>
+#include "tests/nn/conv/reference.h"
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
@@ -37,10 +37,6 @@ class GradientPlacesOf : public ::testing::TestWithParam<std::int64_t> {
   }
 
   void backward() const { loss(images_).backward(); }
-
-  static at::Tensor drawn(at::IntArrayRef sizes) {
-    return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
-  }
 
   at::Tensor images_ = drawn({4, 16, GetParam(), GetParam()});
   at::Tensor weight_ = drawn({16, 16, 3, 3}).requires_grad_();

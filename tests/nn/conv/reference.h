@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <random>
 #include <vector>
 
 #include <ATen/ops/conv2d.h>
@@ -9,6 +10,15 @@
 #include <torch/types.h>
 
 namespace lockstep::nn::conv {
+
+/// Draws a tensor that is channels-last.
+inline at::Tensor drawn(at::IntArrayRef sizes) {
+  return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+inline std::int64_t between(std::mt19937& generator, std::int64_t least, std::int64_t most) {
+  return std::uniform_int_distribution<std::int64_t>(least, most)(generator);
+}
 
 /// A 3x3 convolution of stride 1.
 struct TestShape {
@@ -27,15 +37,11 @@ inline std::ostream& operator<<(std::ostream& out, const TestShape& shape) {
 struct Given {
   at::Tensor images, weight, bias, gradient;
 
-  explicit Given(const TestShape& shape) {
-    const auto drawn = [](at::IntArrayRef sizes) {
-      return at::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
-    };
-    images = drawn({shape.images, shape.inputs, shape.height, shape.width});
-    weight = drawn({shape.outputs, shape.inputs, 3, 3});
-    bias = at::randn({shape.outputs});
-    gradient = drawn({shape.images, shape.outputs, shape.out_height(), shape.out_width()});
-  }
+  explicit Given(const TestShape& shape)
+      : images(drawn({shape.images, shape.inputs, shape.height, shape.width})),
+        weight(drawn({shape.outputs, shape.inputs, 3, 3})),
+        bias(at::randn({shape.outputs})),
+        gradient(drawn({shape.images, shape.outputs, shape.out_height(), shape.out_width()})) {}
 };
 
 /// The results of a convolution and its backward pass.

@@ -4,12 +4,10 @@
 #include <array>
 #include <gtest/gtest.h>
 #include <ostream>
-#include <random>
 #include <tuple>
 #include <vector>
 
-#include <ATen/ops/conv2d.h>
-#include <ATen/ops/randn.h>
+#include "tests/nn/conv/reference.h"
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/types.h>
@@ -31,41 +29,31 @@ std::ostream& operator<<(std::ostream& out, const PixelShape& shape) {
              << shape.padding[0] << " " << shape.padding[1];
 }
 
-class Numbers {
- public:
-  std::int64_t between(std::int64_t least, std::int64_t most) {
-    return std::uniform_int_distribution<std::int64_t>(least, most)(generator_);
-  }
-
- private:
-  std::mt19937 generator_{5};
-};
-
 // One axis of a convolution to one pixel: the kernel fits once into the padded image. Of 1x1
 // kernels on single pixels no order can be told.
-void draw_axis(Numbers& numbers, PixelShape& shape, std::size_t axis) {
-  const auto kernel = numbers.between(axis == 0 ? 2 : 1, 7),
-             padding = numbers.between(0, kernel - 1);
+void draw_axis(std::mt19937& generator, PixelShape& shape, std::size_t axis) {
+  const auto kernel = between(generator, axis == 0 ? 2 : 1, 7),
+             padding = between(generator, 0, kernel - 1);
   const auto least = std::max<std::int64_t>(1, kernel - 2 * padding),
-             stride = numbers.between(1, 4);
+             stride = between(generator, 1, 4);
   shape.kernel[axis] = kernel;
   shape.padding[axis] = padding;
   // One pixel wider than the kernel for each further step that the stride leaves out.
-  shape.size[axis] = std::max(least, kernel - 2 * padding + numbers.between(0, stride - 1));
+  shape.size[axis] = std::max(least, kernel - 2 * padding + between(generator, 0, stride - 1));
   const auto beyond = shape.size[axis] + 2 * padding - kernel;
   shape.stride[axis] = std::max(stride, beyond + 1);
 }
 
-PixelShape draw(Numbers& numbers) {
-  PixelShape shape{.images = numbers.between(1, 5),
-      .inputs = numbers.between(2, 20),
-      .outputs = numbers.between(1, 20),
+PixelShape draw(std::mt19937& generator) {
+  PixelShape shape{.images = between(generator, 1, 5),
+      .inputs = between(generator, 2, 20),
+      .outputs = between(generator, 1, 20),
       .size = {},
       .kernel = {},
       .stride = {},
       .padding = {}};
-  draw_axis(numbers, shape, 0);
-  draw_axis(numbers, shape, 1);
+  draw_axis(generator, shape, 0);
+  draw_axis(generator, shape, 1);
   return shape;
 }
 
@@ -135,16 +123,16 @@ void expect_agrees(const PixelShape& shape, at::ScalarType type, double toleranc
 
 TEST(SinglePixel, AgreesWithDoublePrecisionOnDrawnShapes) {
   torch::manual_seed(7);
-  Numbers numbers;
+  std::mt19937 generator(5);
   for (int round = 0; round < 2000 && !::testing::Test::HasFailure(); ++round)
-    expect_agrees(draw(numbers), at::kFloat, 2e-6);
+    expect_agrees(draw(generator), at::kFloat, 2e-6);
 }
 
 TEST(SinglePixel, AgreesInBf16) {
   torch::manual_seed(8);
-  Numbers numbers;
+  std::mt19937 generator(5);
   for (int round = 0; round < 200 && !::testing::Test::HasFailure(); ++round)
-    expect_agrees(draw(numbers), at::kBFloat16, 0.008);
+    expect_agrees(draw(generator), at::kBFloat16, 0.008);
 }
 
 // The last layers of ResNet18 on 32x32.

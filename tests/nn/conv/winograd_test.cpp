@@ -1,7 +1,6 @@
 #include "lockstep/nn/conv/winograd.h"
 
 #include <optional>
-#include <random>
 
 #include "tests/nn/conv/reference.h"
 #include <ATen/Parallel.h>
@@ -39,6 +38,10 @@ Outcome outcome_of(const WinogradKernel& kernel, const Given& given, std::int64_
       winograd_weight_gradient(kernel, given.images, given.gradient, given.weight, padding)};
 }
 
+bool has_same_bits(const Outcome& a, const Outcome& b) {
+  return a.output.equal(b.output) && a.images.equal(b.images) && a.weight.equal(b.weight);
+}
+
 void expect_agrees(const WinogradKernel& kernel, const TestShape& shape) {
   SCOPED_TRACE(::testing::Message() << kernel.name << ", tile " << kernel.tile << ": " << shape);
   const Given given(shape);
@@ -72,17 +75,14 @@ TEST(Winograd, AgreesWithDoublePrecisionOnDrawnShapes) {
   const Threads one(1);
   torch::manual_seed(2);
   std::mt19937 generator(3);
-  const auto drawn = [&](int least, int most) {
-    return std::uniform_int_distribution<std::int64_t>(least, most)(generator);
-  };
   const auto kernels = all_kernels();
   for (int round = 0; round < 2000; ++round) {
-    const std::int64_t padding = drawn(0, 1), least = 3 - 2 * static_cast<int>(padding);
-    const TestShape shape{.images = drawn(1, 3),
-        .inputs = drawn(1, 40),
-        .outputs = drawn(1, 40),
-        .height = drawn(static_cast<int>(least), 14),
-        .width = drawn(static_cast<int>(least), 14),
+    const std::int64_t padding = between(generator, 0, 1), least = 3 - 2 * padding;
+    const TestShape shape{.images = between(generator, 1, 3),
+        .inputs = between(generator, 1, 40),
+        .outputs = between(generator, 1, 40),
+        .height = between(generator, least, 14),
+        .width = between(generator, least, 14),
         .padding = padding};
     expect_agrees(*kernels[static_cast<std::size_t>(round) % kernels.size()], shape);
     if (::testing::Test::HasFailure()) return;
@@ -122,14 +122,10 @@ TEST(Winograd, TakesAnyLayout) {
   other.gradient = given.gradient.contiguous();
   for (const auto* kernel : all_kernels()) {
     const Outcome a = outcome_of(*kernel, given, 1), b = outcome_of(*kernel, other, 1);
-    EXPECT_TRUE(a.output.equal(b.output) && a.images.equal(b.images) && a.weight.equal(b.weight));
+    EXPECT_TRUE(has_same_bits(a, b));
     EXPECT_TRUE(a.output.is_contiguous(at::MemoryFormat::ChannelsLast));
     EXPECT_EQ(b.weight.strides(), other.weight.strides());
   }
-}
-
-bool has_same_bits(const Outcome& a, const Outcome& b) {
-  return a.output.equal(b.output) && a.images.equal(b.images) && a.weight.equal(b.weight);
 }
 
 // Shapes for one block and for many, and for both ways of summing the weights' gradient.

@@ -1,5 +1,8 @@
 #include "lockstep/data/transforms/ops/colour.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -8,6 +11,14 @@
 
 namespace lockstep::data {
 namespace {
+
+// For each level of a channel the one that takes its place.
+using LevelTable = std::array<std::uint8_t, 256>;
+
+Image replace_levels(Image image, const LevelTable& table) {
+  for (std::uint8_t& level : image.pixels) level = table[level];
+  return image;
+}
 
 template <typename Level>
 LevelTable table_of(const Level& level) {
@@ -92,10 +103,17 @@ Image with_tables(Image image, LevelTable (*table_of)(const Histogram&)) {
   return image;
 }
 
-// The weights of red, green and blue in units of 2^-16, and a half to round.
+// By ITU-R 601-2: the weights of red, green and blue in units of 2^-16, and a half to round.
 std::uint8_t brightness_of(const std::uint8_t* pixel) {
   const std::uint32_t sum = pixel[0] * 19595U + pixel[1] * 38470U + pixel[2] * 7471U + 0x8000U;
   return static_cast<std::uint8_t>(sum >> 16);
+}
+
+// The level at `factor` on the line from one level to another, beyond 1 on its extension; cut off
+// at 0 and 255, and else towards 0 as Pillow's Image.blend does.
+std::uint8_t blend(std::uint8_t from, std::uint8_t to, float factor) {
+  const float level = static_cast<float>(from) + factor * static_cast<float>(to - from);
+  return static_cast<std::uint8_t>(static_cast<int>(std::clamp(level, 0.F, 255.F)));
 }
 
 LevelTable blend_table(std::uint8_t from, double factor) {
@@ -143,11 +161,6 @@ void smooth_row(const std::uint8_t* above, const std::uint8_t* row, const std::u
 
 }  // namespace
 
-Image replace_levels(Image image, const LevelTable& table) {
-  for (std::uint8_t& level : image.pixels) level = table[level];
-  return image;
-}
-
 Image invert(Image image) {
   for (std::uint8_t& level : image.pixels) level = static_cast<std::uint8_t>(~level);
   return image;
@@ -173,15 +186,6 @@ Image solarize_add(Image image, int addition) {
 Image auto_contrast(Image image) { return with_tables(std::move(image), stretched); }
 
 Image equalize(Image image) { return with_tables(std::move(image), evened); }
-
-Image grey(const ImageView& image) {
-  check_colours("grey", image.channels);
-  Image greys = Image::of_size(image.size, 1);
-  for (std::size_t i = 0; i < greys.pixels.size(); ++i) {
-    greys.pixels[i] = brightness_of(image.pixels.data() + 3 * i);
-  }
-  return greys;
-}
 
 Image brightness(Image image, double factor) {
   return replace_levels(std::move(image), blend_table(0, factor));

@@ -1,18 +1,14 @@
-#include "lockstep/data/pattern.h"
+#include "bench/synthetic/pattern.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
 #include "lockstep/core/error.h"
+#include "lockstep/data/split_mix.h"
 
 namespace lockstep::data {
 namespace {
-
-struct Shape {
-  const char* name;
-  std::int64_t (*distance)(Point place);
-};
 
 std::int64_t larger_side(Point place) { return std::max(std::abs(place.x), std::abs(place.y)); }
 
@@ -57,16 +53,6 @@ std::int64_t crescent(Point place) {
 constexpr Shape kAllShapes[kShapes] = {{"disc", disc}, {"ring", ring}, {"square", square},
     {"frame", frame}, {"triangle", triangle}, {"cross", cross}, {"star", star}, {"bar", bar},
     {"pair", pair}, {"crescent", crescent}};
-
-const Shape& shape_at(std::int64_t shape) {
-  check(0 <= shape && shape < kShapes, "shape: must be 0 to 9: ", shape);
-  return kAllShapes[shape];
-}
-
-struct Texture {
-  const char* name;
-  std::int64_t (*value)(Point place, std::uint64_t salt);
-};
 
 constexpr std::int64_t kBrightest = 255;
 
@@ -117,7 +103,7 @@ std::int64_t bricks(Point place, std::uint64_t) {
 /// Draws the value of a point of the lattice.
 std::int64_t lattice(std::int64_t x, std::int64_t y, std::uint64_t salt) {
   const auto place = static_cast<std::uint64_t>(x) << 32 ^ static_cast<std::uint64_t>(y);
-  return static_cast<std::int64_t>(SyntheticStream::mix(place ^ salt) >> 56);
+  return static_cast<std::int64_t>(SplitMix::mix(place ^ salt) >> 56);
 }
 
 /// Goes smoothly from one value to the other while `part` goes from 0 to kUnit.
@@ -152,11 +138,6 @@ constexpr Texture kAllTextures[kTextures] = {{"stripes", stripes}, {"checks", ch
     {"dots", dots}, {"rings", rings}, {"waves", waves}, {"blotches", blotches},
     {"speckles", speckles}, {"grid", grid}, {"bricks", bricks}, {"slope", slope}};
 
-const Texture& texture_at(std::int64_t texture) {
-  check(0 <= texture && texture < kTextures, "texture: must be 0 to 9: ", texture);
-  return kAllTextures[texture];
-}
-
 }  // namespace
 
 std::int64_t sine(std::int64_t angle) {
@@ -179,16 +160,14 @@ Placement::Placement(Point centre, std::int64_t scale, std::int64_t angle)
       along_(cosine(angle) * (std::int64_t{1} << kShift) / scale),
       across_(sine(angle) * (std::int64_t{1} << kShift) / scale) {}
 
-const char* shape_name(std::int64_t shape) { return shape_at(shape).name; }
-
-std::int64_t shape_distance(std::int64_t shape, Point place) {
-  return shape_at(shape).distance(place);
+const Shape& shape_at(std::int64_t number) {
+  check(0 <= number && number < kShapes, "shape: must be 0 to 9: ", number);
+  return kAllShapes[number];
 }
 
-const char* texture_name(std::int64_t texture) { return texture_at(texture).name; }
-
-std::int64_t texture_value(std::int64_t texture, Point place, std::uint64_t salt) {
-  return texture_at(texture).value(place, salt);
+const Texture& texture_at(std::int64_t number) {
+  check(0 <= number && number < kTextures, "texture: must be 0 to 9: ", number);
+  return kAllTextures[number];
 }
 
 }  // namespace lockstep::data

@@ -49,50 +49,29 @@ class Placement {
   std::int64_t across_;
 };
 
+/// A shape of radius kUnit around 0. Each is its own mirror image, so that a flip keeps the class.
+struct Shape {
+  const char* name;
+  /// Measures how far a place is outside of the shape; negative inside, about.
+  std::int64_t (*distance)(Point place);
+};
+
 inline constexpr std::int64_t kShapes = 10;
 
-/// Names a shape: disc, ring, square, ...
-const char* shape_name(std::int64_t shape);
+/// Returns a shape: disc, ring, square, ... A number that none has is an InvalidArgument, here and
+/// below.
+const Shape& shape_at(std::int64_t number);
 
-/// Measures how far a place is outside of a shape of radius kUnit around 0; negative inside, about.
-///
-/// Every shape is its own mirror image, so that a flip keeps the class.
-std::int64_t shape_distance(std::int64_t shape, Point place);
+/// A texture of period kUnit.
+struct Texture {
+  const char* name;
+  /// Returns how bright a place is, 0 to 255. `salt` changes what has no period.
+  std::int64_t (*value)(Point place, std::uint64_t salt);
+};
 
 inline constexpr std::int64_t kTextures = 10;
 
-/// Names a texture: stripes, checks, dots, ...
-const char* texture_name(std::int64_t texture);
-
-/// Returns how bright a texture of period kUnit is at a place, 0 to 255. `salt` changes what has no
-/// period.
-std::int64_t texture_value(std::int64_t texture, Point place, std::uint64_t salt);
-
-/// Random numbers that are the same on every machine: SplitMix64 (Steele, Lea, Flood, 2014).
-class SyntheticStream {
- public:
-  explicit SyntheticStream(std::uint64_t seed) : state_(seed) {}
-
-  std::uint64_t next() {
-    state_ += 0x9e3779b97f4a7c15;
-    return mix(state_);
-  }
-
-  /// Draws a number of [first, last], which must lie closer together than 2^32.
-  std::int64_t between(std::int64_t first, std::int64_t last) {
-    const auto count = static_cast<std::uint64_t>(last - first + 1);
-    return first + static_cast<std::int64_t>((next() >> 32) * count >> 32);
-  }
-
-  /// Turns a number into another one of which every bit depends on all of its bits.
-  static std::uint64_t mix(std::uint64_t number) {
-    number = (number ^ number >> 30) * 0xbf58476d1ce4e5b9;
-    number = (number ^ number >> 27) * 0x94d049bb133111eb;
-    return number ^ number >> 31;
-  }
-
- private:
-  std::uint64_t state_;
-};
+/// Returns a texture: stripes, checks, dots, ...
+const Texture& texture_at(std::int64_t number);
 
 }  // namespace lockstep::data
