@@ -73,12 +73,12 @@ def last_line(path):
     return (record["restart"], record["step"]) if record else (-1, 0)
 
 
-def wait_for(process, path, condition, look=last_line):
+def wait_for(process, path, condition, look=last_line, what="the run"):
     """Looks every millisecond; raises RuntimeError when the process has ended or it takes too long."""
     begin = time.monotonic()
     while not condition(look(path)):
         if process.poll() is not None or time.monotonic() - begin > LONGEST_SECONDS:
-            raise RuntimeError(f"no such step; the run ended with {process.poll()}")
+            raise RuntimeError(f"no such step; {what} ended with {process.poll()}")
         time.sleep(0.001)
     return time.monotonic()
 

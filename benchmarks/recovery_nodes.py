@@ -110,7 +110,8 @@ def seconds_to_next_step(side, kind, arguments, source):
                     nodes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
                                                   env=environment, start_new_session=True))
                     time.sleep(1 if side is peer_side else 0.1)  # the first one serves
-            recovery.wait_for(nodes[0], lines, lambda line: line[1] > recovery.INTERVAL and len(ranks_in(nodes[1].pid)) == 2, last_step)
+            recovery.wait_for(nodes[0], lines, lambda line: line[1] > recovery.INTERVAL and len(ranks_in(nodes[1].pid)) == 2, last_step,
+                              "the node that serves")
             before = last_step(lines)[0]
             time.sleep(source.uniform(0, 1))
             victims = ranks_in(nodes[1].pid)
@@ -118,7 +119,7 @@ def seconds_to_next_step(side, kind, arguments, source):
             begin = time.monotonic()
             for victim in victims:
                 kill(victim)
-            return recovery.wait_for(nodes[0], lines, lambda line: line[0] != before, last_step) - begin
+            return recovery.wait_for(nodes[0], lines, lambda line: line[0] != before, last_step, "the node that serves") - begin
         except RuntimeError as error:
             print(f"{side.__name__}: {error}\n{errors.read_text(errors='replace')[-2000:]}", file=sys.stderr)
             return None

@@ -17,8 +17,8 @@ struct StudyEntry {
   std::string about;                   ///< what it measures, in a line
   std::vector<std::string> data = {};  ///< names of the sets that it can take
   Study (*make)(const StudyOptions& options) = nullptr;
-  /// Checks before hours of work that the study's data exist, or makes them in the bench's folder;
-  /// keeps those that exist. nullptr: it needs none.
+  /// Checks before hours of work that the study's files exist, or makes its data in the bench's
+  /// folder; keeps those that exist. nullptr: it needs none.
   void (*prepare)(const StudyOptions& options, const std::filesystem::path& output) = nullptr;
   bool takes_pretrained = false;  ///< weights to begin with, with the whole grid
   bool trains = true;             ///< else it has nothing to do with `lockstep train --device`

@@ -84,7 +84,7 @@ std::string oversubscribed_from(const Cells& cells, Coordinate coordinate, const
   return least == 0 ? "" : concat(" From ", least, ' ', what, " on oversubscribed.");
 }
 
-/// Returns the median of an estimate, if there is one, as a share of this.
+/// Returns the median of an estimate, if there is one, as a share of `whole`.
 inline std::optional<double> share_of(const std::optional<Estimate>& estimate, double whole) {
   return estimate ? std::optional(estimate->median / whole) : std::nullopt;
 }

@@ -82,7 +82,8 @@ std::string about_missing(const std::vector<CellResult>& results);
 /// Says that there are more of these than cores, such as `4 places`, and what that means.
 std::string about_oversubscribed(const std::string& what);
 
-/// Says it of the least number of these that are more than there are cores; empty if none are.
+/// Says about_oversubscribed() of the least of these numbers that had to share cores; empty if none
+/// had to.
 template <class Cells, class Coordinate>
 std::string about_crowd(const Cells& cells, Coordinate coordinate, const char* what) {
   const int least = least_oversubscribed(cells, coordinate);

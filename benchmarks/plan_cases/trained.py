@@ -39,7 +39,10 @@ def train(lockstep, case):
     with tempfile.TemporaryDirectory() as folder:
         shared = SharedTime()
         pinned = ["taskset", "-c", ",".join(str(core) for core in range(cores)), "env", "OMP_NUM_THREADS=1"]
-        output_of(pinned + training(lockstep, case, f"{folder}/run"))
+        try:
+            output_of(pinned + training(lockstep, case, f"{folder}/run"))
+        except SystemExit as error:
+            sys.exit(f"{case}\n{error}")
         others = shared.of_others()
         seconds = seconds_of_step(f"{folder}/run")
         peak = json.loads(Path(f"{folder}/run/summary.json").read_text()).get("peak_memory_bytes")

@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-/// The largest number of ranks that an environment variable may give.
+/// The largest number of ranks of a world; a larger one, in an environment or elsewhere, is a
+/// mistake.
 inline constexpr std::int64_t kMostRanks = 1'000'000;
 
 /// Reads an environment variable. An empty one is an InvalidArgument that names it: `RANK=` in a

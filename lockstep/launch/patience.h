@@ -17,7 +17,8 @@ using std::chrono::seconds;
 /// For ranks to notice that a peer has ended, which takes milliseconds on this host and over a
 /// connection; an end that they do not notice must not delay the restart.
 inline constexpr milliseconds kToNotice{500};
-/// For the rank whose failure the others noticed first to end by itself, with its message and code.
+/// For the rank that is the cause to end by itself, with its message and code, when others that
+/// noticed its failure have ended before it.
 inline constexpr milliseconds kForTheCause{500};
 /// Between the first and the last exit of a group that stops.
 inline constexpr seconds kTogether{1};

@@ -71,7 +71,7 @@ class Supervisor {
   AttemptReport make(const MakeAttempt& attempt, const AttemptPlan& plan);
   std::optional<int> pause(std::chrono::seconds time);
 
-  IgnoredPipeSignal pipe_signal_;  // first: of all that the others do
+  IgnoredPipeSignal pipe_signal_;  // first, as it covers all that the other members do
   Subreaper subreaper_;
   SignalReader signals_;
   Console console_;

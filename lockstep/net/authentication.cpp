@@ -163,7 +163,7 @@ Hello hello_of(std::string_view answer) {
   ByteReader reader(said_in(answer));
   check_head(reader, "client");
   Hello hello;
-  hello.role = reader.one_of(Role::kRank);
+  hello.role = reader.one_of(Role::kRank, "handshake");
   hello.generation = reader.number();
   hello.job = reader.text();
   if (hello.job.size() > kMostOfAJob) throw DataError("handshake: the run's id is too long");

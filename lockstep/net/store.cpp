@@ -75,7 +75,7 @@ std::string bytes_of(const StoreReply& reply) {
 StoreRequest store_request_of(std::string_view bytes) {
   ByteReader reader(bytes);
   StoreRequest request;
-  request.op = reader.one_of(StoreOp::kAppend);
+  request.op = reader.one_of(StoreOp::kAppend, "store");
   request.id = reader.count();
   request.number = reader.number();
   request.keys = reader.texts();
@@ -88,7 +88,7 @@ StoreRequest store_request_of(std::string_view bytes) {
 StoreReply store_reply_of(std::string_view bytes) {
   ByteReader reader(bytes);
   StoreReply reply;
-  reply.status = reader.one_of(StoreStatus::kRefused);
+  reply.status = reader.one_of(StoreStatus::kRefused, "store");
   reply.id = reader.count();
   reply.number = reader.number();
   reply.values = reader.texts();

@@ -51,11 +51,12 @@ class ByteReader {
   /// Reads an integer within that range. Throws DataError for any other.
   int within(int least, int most);
 
-  /// Reads an enumerator. Throws DataError for what lies behind the last one.
+  /// Reads an enumerator. Throws DataError, which names that service, for one behind the last.
   template <typename Enum>
-  Enum one_of(Enum last) {
+  Enum one_of(Enum last, const char* service) {
     const std::uint8_t value = byte();
-    if (value > static_cast<std::uint8_t>(last)) throw DataError("message: of no known kind");
+    if (value > static_cast<std::uint8_t>(last))
+      throw DataError(concat(service, ": a message of an unknown kind: ", int{value}));
     return static_cast<Enum>(value);
   }
 

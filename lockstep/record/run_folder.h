@@ -5,11 +5,14 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/record/metrics_reader.h"
 
 namespace lockstep {
+
+class JsonWriter;
 
 /// The records of one epoch, over all restarts.
 struct EpochHistory {
@@ -106,8 +109,10 @@ void list_fields(Object& object, SummaryFacts& facts) {
   object("batch_size", facts.batch_size);
   object("steps", facts.steps);
   object.text_or_null("eval_metric", facts.eval_metric);
-  object("best_epoch", facts.best_epoch);
-  object("best_value", facts.best_value);
+  if constexpr (std::is_same_v<Object, JsonWriter>) {  // summary.json has both in `best`
+    object("best_epoch", facts.best_epoch);
+    object("best_value", facts.best_value);
+  }
   scores("test_", facts.test);
   scores("best_test_", facts.best_test);
   object.text_or_null("stopped_by", facts.stopped_by);

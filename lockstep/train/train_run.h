@@ -70,8 +70,8 @@ struct TrainRun {
   /// Returns whether no weight or running statistic of this rank is infinite or NaN.
   bool has_finite_weights() const;
 
-  /// Throws DivergedError, on all ranks together, unless all have finite weights: nothing can go on
-  /// from others. A collective.
+  /// Throws DivergedError, on all ranks together, unless the weights of all are finite: no training
+  /// can go on from others. A collective.
   void check_weights() const;
 
   /// Says what became infinite or NaN, and by when.

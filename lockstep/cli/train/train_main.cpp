@@ -192,7 +192,7 @@ int train(TrainCommand command, const std::vector<std::string>& words) {
   // gradient stays zero, as behind a dead ReLU, ends among these numbers.
   at::globalContext().setFlushDenormal(!command.options.keep_denormals);
   // Early, so that the launcher notices an attempt that ends before its first step.
-  const auto page = ProgressPage::from_environment();
+  ProgressPage::from_environment();
   keep_frames_in(command.options.output + "/logs");
   // On every rank, so that all refuse alike; the folder is made after they have met.
   check_run_directory(command.options.output, command.options.resume);

@@ -71,7 +71,7 @@ class Alarm {
     return done() || sleep(longest);
   }
 
-  /// Wakes the sleeper. The caller must pass a fence after it has published its news.
+  /// Wakes the sleeper. The caller must pass a fence between publishing its news and this call.
   void ring() {
     if (is_set_.load(std::memory_order_relaxed) != 0) wake();
   }

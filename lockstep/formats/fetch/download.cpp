@@ -454,7 +454,7 @@ PartialFile::PartialFile(const std::filesystem::path& directory, const std::stri
       size_(size_of(file_.get(), path_)) {}
 
 void PartialFile::append(std::span<const std::uint8_t> bytes) {
-  // sha256() moves the place at which is written.
+  // sha256() moves the file's offset.
   if (::lseek(file_.get(), static_cast<off_t>(size_), SEEK_SET) < 0) throw_errno("write", path_);
   write_all(file_.get(), bytes, path_);
   size_ += bytes.size();

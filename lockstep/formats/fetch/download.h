@@ -63,7 +63,8 @@ struct Download {
 struct DownloadOptions {
   int attempts = 4;  ///< at each address, for failures that may pass
   std::chrono::milliseconds first_pause = std::chrono::seconds(1);  ///< doubles each time, to 30 s
-  std::chrono::seconds slow_time = std::chrono::seconds(15);        ///< of under 1000 bytes/s: ends
+  std::chrono::seconds slow_time =
+      std::chrono::seconds(15);        ///< under 1000 bytes/s for so long ends it
   std::filesystem::path certificates;  ///< PEM file of authorities, instead of the system's
   bool plain_on_loopback = false;      ///< http:// to this host alone: for tests
   std::function<void(std::uint64_t bytes, std::uint64_t of)> progress;  ///< called for each piece

@@ -10,7 +10,7 @@
 namespace lockstep {
 
 /// Reads the marker segments of a JPEG file (ITU T.81, annex B) up to its first scan; no memory is
-/// allocated. Of 4 channels it is CMYK.
+/// allocated. An image of 4 channels is CMYK.
 ///
 /// Lossless, hierarchical and arithmetic coding, 12 bits a sample, and 2 or more than 4 components
 /// are refused by name, sizes beyond the limits too. So are files too short for one bit a block of

@@ -156,7 +156,7 @@ std::string bytes_of(const AgentMessage& message) {
 AgentMessage agent_message_of(std::string_view bytes) {
   net::ByteReader reader(bytes);
   AgentMessage message;
-  message.kind = reader.one_of(AgentMessage::Kind::kMoved);
+  message.kind = reader.one_of(AgentMessage::Kind::kMoved, "rendezvous");
   message.generation = reader.number();
   message.text = reader.text();
   message.founder = reader.number();
@@ -178,7 +178,7 @@ std::string bytes_of(const Order& order) {
 Order order_of(std::string_view bytes) {
   net::ByteReader reader(bytes);
   Order order;
-  order.kind = reader.one_of(Order::Kind::kMove);
+  order.kind = reader.one_of(Order::Kind::kMove, "rendezvous");
   order.generation = reader.number();
   order.gently = reader.byte() != 0;
   order.code = reader.within(0, 255);

@@ -321,12 +321,12 @@ void check_model_fits(const TrainOptions& options, const data::Samples& set, std
 std::string NoiseSamples::name(std::int64_t index) const { return concat("mock ", index); }
 
 std::int64_t NoiseSamples::read_one(const data::SampleKey& key, std::span<float> out) const {
-  constexpr std::size_t kNumbers = 4;  // of 64 bits
+  constexpr std::size_t kNumbersAWord = 4;  // of 64 bits
   SplitMix stream = stream_of(key);
   const std::int64_t drawn = stream.between(0, options_.classes - 1);
-  for (std::size_t i = 0; i < out.size(); i += kNumbers) {
+  for (std::size_t i = 0; i < out.size(); i += kNumbersAWord) {
     std::uint64_t bits = stream.next();
-    for (float& number : out.subspan(i, std::min(kNumbers, out.size() - i))) {
+    for (float& number : out.subspan(i, std::min(kNumbersAWord, out.size() - i))) {
       number = number_of(bits);
       bits >>= 16;
     }

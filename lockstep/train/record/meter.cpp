@@ -133,7 +133,8 @@ MeterReading Meter::read(double comm_seconds) {
 MeterReading share_of(const MeterReading& all, int rank, int ranks) {
   MeterReading share = all;
   share.samples = all.samples / ranks + (rank < all.samples % ranks ? 1 : 0);
-  share.loss_sum = share.samples == 0 ? 0 : all.loss() * static_cast<double>(share.samples);
+  if (share.samples != all.samples)  // else to the bit
+    share.loss_sum = share.samples == 0 ? 0 : all.loss() * static_cast<double>(share.samples);
   return share;
 }
 

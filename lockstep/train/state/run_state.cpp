@@ -1,6 +1,7 @@
 #include "lockstep/train/state/run_state.h"
 
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/json_fields.h"
@@ -119,7 +120,8 @@ void list_fields(Object& object, RunState& state) {
   auto best =
       state.best ? std::optional(SavedBest{*state.best, state.best_snapshot}) : std::nullopt;
   object("best", best);
-  if (best) state.best = best->epoch, state.best_snapshot = best->snapshot;
+  if constexpr (std::is_same_v<Object, JsonReader>)
+    if (best) state.best = best->epoch, state.best_snapshot = best->snapshot;
   object.list("epochs", state.epochs, epoch_json, read_epoch);
   object("epoch_total", state.epoch_total);
   object("run", setup.run);

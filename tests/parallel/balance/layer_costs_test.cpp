@@ -182,6 +182,7 @@ TEST(LayerCosts, TimesAreOfWhatALayerHasToCompute) {
   const std::array<bool, 3> has_backward_input_weight[] = {
       {false, false, false},  // the sample needs no gradient
       {true, false, true}, {true, true, false}, {true, true, true}};
+  ASSERT_EQ(costs.size(), std::size(has_backward_input_weight));
   for (std::size_t index = 0; index < costs.size(); ++index) {
     const LayerCosts& layer = costs[index];
     const auto& [backward, input, weight] = has_backward_input_weight[index];

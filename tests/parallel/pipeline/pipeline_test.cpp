@@ -38,7 +38,7 @@ TEST(Pipeline, P2TrainsOnSumsAsTheSerialModel) {
   for (const auto kind : kPlain) {
     auto problem = make_problem({5, 7, 6, 8, 3}, 7);
     Pipeline pipeline(layers_of(problem.net), {3, 4}, testing::places(2),
-        PipelineOptions().schedule(kind).reduction(LossReduction::kSum));
+        PipelineOptions().schedule(kind).chunks(3).reduction(LossReduction::kSum));
     torch::optim::SGD ours(pipeline.parameters(), 0.1),
         reference(problem.serial->parameters(), 0.1);
     for (int step = 0; step < 5; ++step) {

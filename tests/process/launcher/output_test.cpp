@@ -16,7 +16,7 @@ const char* const kBoth = "echo out $RANK; echo err $RANK >&2";
 
 std::vector<std::string> sorted_lines(const std::string& text) {
   auto lines = split(text, '\n');
-  lines.pop_back();  // what follows the last newline
+  if (lines.back().empty()) lines.pop_back();  // what follows the last newline
   std::sort(lines.begin(), lines.end());
   return lines;
 }

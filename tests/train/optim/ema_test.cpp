@@ -21,7 +21,7 @@ namespace {
 using ::testing::DoubleNear;
 using ::testing::Pointwise;
 
-std::vector<double> expected(const std::string& name) {
+std::vector<double> of_timm(const std::string& name) {
   return testing::expected_numbers("training.txt", name);
 }
 
@@ -77,8 +77,8 @@ void expect_averages(const EmaSettings& settings, const std::vector<double>& exp
 }
 
 TEST(ModelEma, AveragesAreThoseOfTimm) {
-  expect_averages({.decay = 0.9}, expected("Ema"));
-  expect_averages({.decay = 0.9, .warmup = true}, expected("EmaWarmup"));
+  expect_averages({.decay = 0.9}, of_timm("Ema"));
+  expect_averages({.decay = 0.9, .warmup = true}, of_timm("EmaWarmup"));
 }
 
 TEST(ModelEma, DecaysAreThoseOfTimm) {
@@ -87,7 +87,7 @@ TEST(ModelEma, DecaysAreThoseOfTimm) {
     for (const std::int64_t number : {1, 2, 3, 10, 31, 32, 33, 1000})
       decays.push_back(ema_decay({.decay = 0.9, .warmup = warmup}, number));
     EXPECT_THAT(decays,
-        Pointwise(DoubleNear(1e-15), warmup ? expected("EmaDecaysWarmup") : expected("EmaDecays")));
+        Pointwise(DoubleNear(1e-15), warmup ? of_timm("EmaDecaysWarmup") : of_timm("EmaDecays")));
   }
 }
 
@@ -97,9 +97,9 @@ TEST(ModelEma, LendsTheAveragesAndTakesThemBack) {
   make_steps(state, {&ema});
   const auto own = numbers(state.tensors);
   ema.with_averages(
-      [&] { EXPECT_THAT(numbers(state.tensors), Pointwise(DoubleNear(1e-14), expected("Ema"))); });
+      [&] { EXPECT_THAT(numbers(state.tensors), Pointwise(DoubleNear(1e-14), of_timm("Ema"))); });
   EXPECT_EQ(numbers(state.tensors), own);
-  EXPECT_THAT(numbers(ema.averages()), Pointwise(DoubleNear(1e-14), expected("Ema")));
+  EXPECT_THAT(numbers(ema.averages()), Pointwise(DoubleNear(1e-14), of_timm("Ema")));
   EXPECT_TRUE(state.tensors[0].requires_grad());
 }
 

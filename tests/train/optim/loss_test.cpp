@@ -23,10 +23,6 @@ namespace {
 using ::testing::DoubleNear;
 using ::testing::Pointwise;
 
-std::vector<double> expected(const std::string& name) {
-  return testing::expected_numbers("training.txt", name);
-}
-
 torch::Tensor scores_of(std::int64_t samples) {
   const auto count = at::arange(samples * 5, torch::kDouble);
   return (at::sin(count * count * 0.37 + 0.5) * 3).view({samples, 5});
@@ -48,8 +44,10 @@ std::vector<double> loss_and_gradient(double smoothing) {
 }
 
 TEST(Loss, IsPyTorchsWithAndWithoutSmoothing) {
-  EXPECT_THAT(loss_and_gradient(0.1), Pointwise(DoubleNear(1e-6), expected("Smoothed")));
-  EXPECT_THAT(loss_and_gradient(0), Pointwise(DoubleNear(1e-6), expected("Unsmoothed")));
+  EXPECT_THAT(loss_and_gradient(0.1),
+      Pointwise(DoubleNear(1e-6), testing::expected_numbers("training.txt", "Smoothed")));
+  EXPECT_THAT(loss_and_gradient(0),
+      Pointwise(DoubleNear(1e-6), testing::expected_numbers("training.txt", "Unsmoothed")));
 }
 
 TEST(Loss, IsTheMeanOfCrossEntropyBitForBit) {

@@ -19,10 +19,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-std::vector<double> expected(const std::string& name) {
-  return testing::expected_numbers("training.txt", name);
-}
-
 constexpr OptimizerKind kKinds[] = {
     OptimizerKind::kSgd, OptimizerKind::kAdam, OptimizerKind::kAdamW};
 
@@ -75,8 +71,10 @@ TEST(MakeOptimizer, WeightsAloneDecayInTheGroupsOfTimm) {
     ASSERT_EQ(groups.size(), 2U) << name_of(kind);
     EXPECT_EQ(weight_decay_of(groups[0], kind), 0);
     EXPECT_EQ(weight_decay_of(groups[1], kind), 0.5);
-    EXPECT_EQ(elements_of(groups[0]), expected("ElementsWithoutDecay"));
-    EXPECT_EQ(elements_of(groups[1]), expected("ElementsWithDecay"));
+    EXPECT_EQ(
+        elements_of(groups[0]), testing::expected_numbers("training.txt", "ElementsWithoutDecay"));
+    EXPECT_EQ(
+        elements_of(groups[1]), testing::expected_numbers("training.txt", "ElementsWithDecay"));
   }
 }
 
