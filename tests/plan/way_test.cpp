@@ -69,6 +69,8 @@ TEST(Ways, SayWhyTheyAreImpossible) {
   EXPECT_THAT(reason({.stages = 2, .micro_batches = 3}, 8), HasSubstr("into 3 micro-batches"));
   EXPECT_THAT(reason({.stages = 2, .schedule = ScheduleKind::kInterleaved, .micro_batches = 2}, 8),
       HasSubstr("has 3 layers and cannot be cut into 4 stages"));
+  EXPECT_EQ(why_not({.stages = 2, .micro_batches = 2}, uniform(1), 8, machine),
+      "uniform has 1 layer and cannot be cut into 2 stages");
   EXPECT_EQ(reason({.replicas = 2, .stages = 2, .micro_batches = 2}, 8), "");
 }
 

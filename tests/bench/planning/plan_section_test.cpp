@@ -34,6 +34,20 @@ TEST(PlanSection, IsAPageThatCanBeDrawn) {
   EXPECT_THAT(html, HasSubstr("One step of"));
   EXPECT_THAT(html, HasSubstr("Time against money"));
   EXPECT_THAT(page::to_text(section), HasSubstr("Take "));
+  EXPECT_THAT(section.conclusion.remarks.front(), HasSubstr("of uniform in float32 on a place, "));
+  const plot::Figure& figure = section.figures.front();
+  EXPECT_THAT(figure.note,
+      HasSubstr("the line joins the best choices: nothing else is both faster and cheaper."));
+  EXPECT_EQ(figure.series.at(1).name, "best choices");
+}
+
+TEST(PlanSection, NamesAShorterTypeAndWhatIsBestWithoutAPrice) {
+  plan::ModelProfile profile = uniform(6);
+  profile.precision = "bf16-mixed";
+  const plan::Question question{.places = {1, 2}, .machine = free_machine(1, 1), .batch = 8};
+  const page::Section section = section_of_plan({.answer = plan::answer(profile, question)});
+  EXPECT_THAT(section.conclusion.remarks.front(), HasSubstr("uniform in bf16-mixed on a place, "));
+  EXPECT_THAT(section.figures.front().note, HasSubstr("faster and on fewer places."));
 }
 
 TEST(PlanSection, ShowsWhatDoesNotFit) {

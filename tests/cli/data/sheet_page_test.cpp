@@ -113,6 +113,20 @@ TEST(DataReport, SetsNamesByTheirLettersAndNamesWhatIsIgnored) {
   EXPECT_THAT(text.str(), HasSubstr("3 other files, ignored: 2 .webp, 1 .jfif\n"));
 }
 
+TEST(DataReport, CountsOneClassAsOne) {
+  data::SetReport report{.set = "images", .directory = "birds"};
+  report.parts = {{.name = "all", .images = 3, .per_class = {3}}};
+  report.class_names = {"Blaukehlchen"};
+  std::ostringstream text;
+  print_report(text, report);
+  EXPECT_THAT(text.str(), HasSubstr(" 3 images in 1 class, 3 in each\n"));
+  DataSheet sheet = small_sheet();
+  sheet.class_names = {"<cat>"};
+  sheet.per_class = {5};
+  sheet.samples.resize(1);
+  EXPECT_THAT(sheet_page({}, sheet), HasSubstr(" in 1 class, "));
+}
+
 TEST(SheetPage, SaysHowItsImagesWereChosenAndChanged) {
   SheetRequest request;
   EXPECT_THAT(page_of_sheet(request), HasSubstr("Training sees them as they are here."));

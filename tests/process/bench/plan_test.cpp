@@ -43,6 +43,9 @@ TEST_F(Plan, MeasuresAModelAndThenAnswersWithoutTraining) {
   EXPECT_EQ(costs.at("company").at("compute").size(), has_pairs ? 2u : 1u);
   EXPECT_EQ(costs.at("overheads").at("hand_over").size(), has_pairs ? 2u : 0u);
   EXPECT_GT(costs.at("flops").get<double>(), 1e6);
+  if (has_pairs) {
+    EXPECT_THAT(measured.err, HasSubstr("by ddp of 4 ranks on two places, batches of "));
+  }
 
   const std::string page = folder_.file("plan.html");
   const Ended answered = plan("--profile " + profile() +
