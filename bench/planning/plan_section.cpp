@@ -27,6 +27,7 @@ using plan::Use;
 using Json = nlohmann::ordered_json;
 
 constexpr double kMega = 1e6;
+constexpr const char* kCost = "cost [unit of --price]";
 
 std::string way_of(const Choice& choice) { return describe(choice.prediction.way); }
 
@@ -116,7 +117,7 @@ page::Table choices_table(const plan::Answer& answer) {
       .number("9 of 10 [ms]", interval_of)
       .number("samples/s", rate_of);
   if (answer.question.samples > 0) table.number("time", time_of);
-  if (answer.question.machine.price > 0) table.number("cost", cost_of);
+  if (answer.question.machine.price > 0) table.number(kCost, cost_of);
   table.number("speed-up", &Choice::speed_up, ratio_text)
       .number("efficiency", &Choice::efficiency, percent_text)
       .number("waiting",
@@ -161,7 +162,7 @@ page::Table scenarios_table(const PlanReport& report) {
         return rate > 0 && row.base_rate > 0 ? ratio_text(rate / row.base_rate) : kNone;
       });
   if (report.answer.question.samples > 0) {
-    table.number("time", of_pick(time_of)).number("cost", of_pick(cost_of));
+    table.number("time", of_pick(time_of)).number(kCost, of_pick(cost_of));
   }
   return table.of(rows);
 }
@@ -278,7 +279,7 @@ plot::Figure front_figure(const plan::Answer& answer) {
   plot::Figure figure{.id = "plan-front",
       .title = has_money ? "Time against money" : "Rate against places",
       .x = {.label = has_money ? "hours" : "places"},
-      .y = {.label = has_money ? "cost" : "samples/s"},
+      .y = {.label = has_money ? kCost : "samples/s"},
       .note = concat(
           "Each marker is a way; the line joins the best choices: nothing else is both faster ",
           has_money ? "and cheaper." : "and on fewer places.")};

@@ -245,6 +245,18 @@ std::string about_next(const Answer& answer) {
   return "";
 }
 
+// The cheapest of those that fit, unless it is the pick itself or costs about as much.
+std::string about_money(const Answer& answer) {
+  const Choice& picked = answer.choices[*answer.pick];
+  const Choice* cheapest = &picked;
+  for (const Choice& each : answer.choices)
+    if (each.fits() && each.cost < cheapest->cost) cheapest = &each;
+  if (cheapest->cost >= picked.cost * (1 - kEqualRates)) return "";
+  return concat(" The cheapest, ", describe(cheapest->prediction.way), on_nodes(cheapest->machine),
+      ", costs ", percent(cheapest->cost / picked.cost), " as much and takes ",
+      times(cheapest->hours / picked.hours), " as long.");
+}
+
 std::string about_failures(const Choice& choice) {
   const Goodput& goodput = choice.goodput;
   if (goodput.share >= 0.995 || goodput.interval == 0) return "";
@@ -373,8 +385,9 @@ std::string verdict_of(const Answer& answer, std::optional<double> measured) {
     text += concat(", ", times(choice.speed_up), " those of one place (",
         percent(choice.efficiency), " efficiency)");
   }
+  // What was trained is not compared with what was predicted.
   return concat(text, ". ", about_limit(prediction), measured ? "" : about_next(answer), ".",
-      about_failures(choice));
+      measured ? "" : about_money(answer), about_failures(choice));
 }
 
 }  // namespace lockstep::plan

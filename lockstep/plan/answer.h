@@ -91,8 +91,8 @@ Answer answer(const ModelProfile& profile, const Question& question);
 /// where there is no price), the cheapest first.
 std::vector<std::size_t> pareto_front(const Answer& answer);
 
-/// Says which choice to take and why, in two or three sentences; with what its step took where it
-/// was trained, in seconds.
+/// Says which choice to take and why, and with a price which one is cheaper by far, in two to four
+/// sentences; with what its step took where it was trained, in seconds.
 std::string verdict_of(const Answer& answer, std::optional<double> measured = {});
 
 /// A change of the machines or the training of a question.

@@ -14,8 +14,10 @@ namespace lockstep::plan {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using testing::free_machine;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 using testing::uniform;
 
@@ -90,6 +92,40 @@ TEST(Answer, CountsTimeAndMoney) {
   const Answer found = answer(uniform(4), question);
   EXPECT_DOUBLE_EQ(found.choices.back().hours, 36000 * 12 / 3600.0);
   EXPECT_DOUBLE_EQ(found.choices.back().cost, 360);
+}
+
+TEST(Answer, NamesWhatIsCheaperThanTheFastest) {
+  Question question = question_of({1});
+  question.nodes = {1, 2};
+  question.machine.price = 3;
+  question.samples = 36000;
+  Answer found = answer(uniform(4), question);
+  ASSERT_EQ(described(found).front(), "ddp x 2");
+  ASSERT_EQ(described(found).back(), "serial");
+  const Choice& fastest = found.choices.front();
+  Choice& serial = found.choices.back();
+  EXPECT_THAT(verdict_of(found), Not(HasSubstr("cheapest"))) << "twice as many, half as long";
+  serial.cost = 0.98 * fastest.cost;
+  EXPECT_THAT(verdict_of(found), Not(HasSubstr("cheapest"))) << "about equal";
+  serial.cost = 0.6 * fastest.cost;
+  serial.hours = 1.2 * fastest.hours;
+  EXPECT_THAT(verdict_of(found),
+      EndsWith(". The cheapest, serial, costs 60 % as much and takes 1.2 times as long."));
+  EXPECT_THAT(verdict_of(found, 16), Not(HasSubstr("cheapest"))) << "that was not trained";
+  serial.lacking_bytes = 1;
+  EXPECT_THAT(verdict_of(found), Not(HasSubstr("cheapest"))) << "it does not fit";
+}
+
+TEST(Answer, SaysOnHowManyNodesTheCheapestIs) {
+  Question question = question_of({1});
+  question.nodes = {2, 4};
+  question.machine.price = 3;
+  question.samples = 36000;
+  Answer found = answer(uniform(4), question);
+  ASSERT_EQ(described(found).front(), "ddp x 4");
+  for (Choice& choice : found.choices)
+    if (describe(choice.prediction.way) == "ddp x 2") choice.cost /= 2;
+  EXPECT_THAT(verdict_of(found), HasSubstr(". The cheapest, ddp x 2 on 2 nodes, costs 50 % as "));
 }
 
 TEST(Answer, KeepsOfTheFrontWhatNothingBeatsInTimeAndMoney) {

@@ -1,5 +1,6 @@
 #include "bench/planning/plan_section.h"
 
+#include <algorithm>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -39,6 +40,19 @@ TEST(PlanSection, IsAPageThatCanBeDrawn) {
   EXPECT_THAT(figure.note,
       HasSubstr("the line joins the best choices: nothing else is both faster and cheaper."));
   EXPECT_EQ(figure.series.at(1).name, "best choices");
+}
+
+TEST(PlanSection, SaysInWhichUnitCostsAre) {
+  PlanReport report{.answer = made_answer()};
+  report.scenarios.push_back({"price=6", report.answer});
+  const page::Section section = section_of_plan(report);
+  for (const char* id : {"plan-ways", "plan-what-if"}) {
+    const auto table = std::ranges::find(section.tables, id, &page::Table::id);
+    ASSERT_NE(table, section.tables.end()) << id;
+    const auto& heads = table->columns;
+    EXPECT_EQ(std::ranges::count(heads, "cost [unit of --price]", &page::Column::head), 1) << id;
+  }
+  EXPECT_EQ(section.figures.front().y.label, "cost [unit of --price]");
 }
 
 TEST(PlanSection, NamesAShorterTypeAndWhatIsBestWithoutAPrice) {
