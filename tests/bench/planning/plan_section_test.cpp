@@ -42,6 +42,15 @@ TEST(PlanSection, IsAPageThatCanBeDrawn) {
   EXPECT_EQ(figure.series.at(1).name, "best choices");
 }
 
+TEST(PlanSection, RemarksOnHowItWasMeasured) {
+  PlanReport report{.answer = made_answer()};
+  const auto plain = section_of_plan(report).conclusion.remarks;
+  report.remark = "Others used 7 % of the cores.";
+  const auto remarks = section_of_plan(report).conclusion.remarks;
+  ASSERT_EQ(remarks.size(), plain.size() + 1);
+  EXPECT_EQ(remarks.back(), report.remark);
+}
+
 TEST(PlanSection, SaysInWhichUnitCostsAre) {
   PlanReport report{.answer = made_answer()};
   report.scenarios.push_back({"price=6", report.answer});
