@@ -4,6 +4,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -200,6 +201,27 @@ bool can_be_cut(const ProfiledRuns& runs) {
 Words train_flags_of(const plan::Way& way, double batch) {
   const auto own = std::lround(batch / way.replicas / way.accumulated);
   return words_of(layout_flags(way), "--batch-size", own, pipeline_flags(way), gradient_flags(way));
+}
+
+std::vector<MeasuredAs> not_asked_about(const std::vector<plan::Question>& questions, int places) {
+  int nodes = 1, most = 1;  // places of a node
+  for (const plan::Question& question : questions) {
+    nodes = std::max(nodes, *std::ranges::max_element(question.nodes));
+    most = std::max(most, *std::ranges::max_element(question.places));
+  }
+  const plan::Question& asked = questions.front();
+  const auto& ways = asked.ways.kinds;
+  const auto wants = [&](std::initializer_list<const char*> kinds) {
+    return ways.empty() ||
+           std::find_first_of(ways.begin(), ways.end(), kinds.begin(), kinds.end()) != ways.end();
+  };
+  const int near = asked.machine.is_one_machine ? nodes * most : most;
+  std::vector<MeasuredAs> left_out;
+  if (!wants({"dp"})) left_out.push_back(MeasuredAs::kThreads);
+  if (!wants({"mp", "pp", "ddp+mp", "ddp+pp"})) left_out.push_back(MeasuredAs::kStages);
+  if (nodes == 1) left_out.push_back(MeasuredAs::kSockets);
+  if (near <= places) left_out.push_back(MeasuredAs::kCrowd);
+  return left_out;
 }
 
 std::vector<MeasuredCell> profile_cells(const MeasureRequest& request, bool is_again) {

@@ -9,6 +9,7 @@
 #include "bench/planning/profile_of_runs.h"
 #include "bench/study/training_run.h"
 #include "lockstep/core/enum_names.h"
+#include "lockstep/plan/answer.h"
 #include "lockstep/plan/way.h"
 
 namespace lockstep::bench {
@@ -36,6 +37,11 @@ struct MeasureRequest {
   std::vector<std::string> train_flags = {};  ///< more words for each `lockstep train`
   int steps_a_line = 10;  ///< that are timed together; as many as fill half a second, once known
 };
+
+/// Returns what no question is about, which then needs no training: threads and stages without a
+/// way that has them, sockets on one node, and a crowd where there are `places` enough here. All
+/// have the ways of the first.
+std::vector<MeasuredAs> not_asked_about(const std::vector<plan::Question>& questions, int places);
 
 struct MeasuredCell {
   MeasuredAs as = MeasuredAs::kAlone;

@@ -88,23 +88,7 @@ std::vector<bench::MeasuredAs> left_out_of(const PlanCommand& command, int cores
   std::vector<plan::Question> questions{command.question};
   for (const std::string& text : command.scenarios)
     questions.push_back(plan::changed(command.question, text).question);
-  int nodes = 1, places = 1;
-  for (const plan::Question& question : questions) {
-    nodes = std::max(nodes, *std::ranges::max_element(question.nodes));
-    places = std::max(places, *std::ranges::max_element(question.places));
-  }
-  const auto& ways = command.question.ways.kinds;
-  const auto wants = [&](std::initializer_list<const char*> kinds) {
-    return ways.empty() ||
-           std::find_first_of(ways.begin(), ways.end(), kinds.begin(), kinds.end()) != ways.end();
-  };
-  const int near = command.question.machine.is_one_machine ? nodes * places : places;
-  std::vector<bench::MeasuredAs> left_out;
-  if (!wants({"dp"})) left_out.push_back(bench::MeasuredAs::kThreads);
-  if (!wants({"mp", "pp", "ddp+mp", "ddp+pp"})) left_out.push_back(bench::MeasuredAs::kStages);
-  if (nodes == 1) left_out.push_back(bench::MeasuredAs::kSockets);
-  if (near <= cores / command.cores_a_place) left_out.push_back(bench::MeasuredAs::kCrowd);
-  return left_out;
+  return bench::not_asked_about(questions, cores / command.cores_a_place);
 }
 
 bench::MeasureRequest request_of(const PlanCommand& command) {

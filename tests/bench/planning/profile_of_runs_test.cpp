@@ -7,6 +7,7 @@
 
 #include "bench/planning/measure_profile.h"
 #include "lockstep/core/error.h"
+#include "lockstep/plan/answer.h"
 #include "lockstep/plan/machine.h"
 #include "lockstep/plan/prediction.h"
 
@@ -14,6 +15,8 @@ namespace lockstep::bench {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 /// A profiled step of 100 ms in which two layers compute: 20 ms of forward, 40 of backward.
@@ -246,6 +249,39 @@ TEST(ProfileCells, AreOnOnePlaceAndOnPairsWhereThereAreCores) {
   EXPECT_EQ(profile_cells(request).size(), 5u + 5u + 3u + 3u + 1u + 1u);
   request.left_out = {MeasuredAs::kThreads, MeasuredAs::kSockets, MeasuredAs::kCrowd};
   EXPECT_EQ(profile_cells(request).size(), 5u + 5u + 3u) << "nobody asks about the others";
+}
+
+TEST(NotAskedAbout, IsWhatNeedsNoTraining) {
+  using M = MeasuredAs;
+  plan::Question question{.places = {1, 2}};
+  question.ways.kinds = {"serial", "ddp"};
+  const auto left_out = [&](int places) { return not_asked_about({question}, places); };
+  EXPECT_THAT(left_out(2), ElementsAre(M::kThreads, M::kStages, M::kSockets, M::kCrowd));
+  EXPECT_THAT(left_out(1), ElementsAre(M::kThreads, M::kStages, M::kSockets)) << "2 share 1 core";
+  question.ways.kinds = {"dp"};
+  EXPECT_THAT(left_out(2), ElementsAre(M::kStages, M::kSockets, M::kCrowd));
+  for (const char* staged : {"mp", "pp", "ddp+mp", "ddp+pp"}) {
+    question.ways.kinds = {"serial", staged};
+    EXPECT_THAT(left_out(2), ElementsAre(M::kThreads, M::kSockets, M::kCrowd)) << staged;
+  }
+  question.ways.kinds = {};
+  EXPECT_THAT(left_out(2), ElementsAre(M::kSockets, M::kCrowd)) << "all ways are asked about";
+  question.nodes = {1, 2};
+  EXPECT_THAT(left_out(2), ElementsAre(M::kCrowd));
+  question.machine.is_one_machine = true;
+  EXPECT_THAT(left_out(2), IsEmpty()) << "4 places on 2 cores";
+  EXPECT_THAT(left_out(4), ElementsAre(M::kCrowd));
+}
+
+TEST(NotAskedAbout, CountsWhatAChangeAsksAbout) {
+  const plan::Question question{.places = {1, 2}, .batch = 8, .ways = {.kinds = {"serial", "ddp"}}};
+  const auto with = [&](const char* change) {
+    return not_asked_about({question, plan::changed(question, change).question}, 2);
+  };
+  EXPECT_THAT(with("places=4"), Not(Contains(MeasuredAs::kCrowd)));
+  EXPECT_THAT(with("places=4"), Contains(MeasuredAs::kSockets));
+  EXPECT_THAT(with("nodes=2"), Not(Contains(MeasuredAs::kSockets)));
+  EXPECT_THAT(with("nodes=2"), Contains(MeasuredAs::kCrowd));
 }
 
 using ::testing::HasSubstr;
