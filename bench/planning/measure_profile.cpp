@@ -14,6 +14,8 @@
 #include "bench/study/training_run.h"
 #include "lockstep/core/enum_names.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/stopwatch.h"
+#include "lockstep/core/text.h"
 
 namespace lockstep::bench {
 namespace {
@@ -257,22 +259,34 @@ std::vector<double> plain_steps(
   return steps;
 }
 
+std::string count_text(std::size_t done, std::size_t all, double seconds) {
+  std::string text = concat(done + 1, " of ", all);
+  if (done == 0) return text;
+  const double left = seconds / static_cast<double>(done) * static_cast<double>(all - done);
+  return concat(text, "; about ", format_duration(left), " left");
+}
+
 plan::ModelProfile measure_profile(const MeasureRequest& request, const ProfileFacts& facts,
     const CellPaths& paths, const std::function<void(const std::string&)>& say) {
   check(!request.batches.empty(), "plan: a profile is measured with at least one batch");
   Trials trials(paths, "plan");
   ProfiledRuns runs;
   MeasureRequest paced = request;
-  const std::size_t count = profile_cells(request).size();
+  std::size_t count = profile_cells(request).size();
+  const Stopwatch watch;
   for (std::size_t i = 0; i < count * static_cast<std::size_t>(request.rounds); ++i) {
     const MeasuredCell each = profile_cells(paced, i >= count)[i % count];
-    if (each.as == MeasuredAs::kStages && !can_be_cut(runs)) continue;
     say(concat("measuring ", request.model, " by ", measured(each.as).in_words, ", batches of ",
-        each.batch, i < count ? "" : ", again"));
+        each.batch, i < count ? "" : ", again", ": ",
+        count_text(i, count * static_cast<std::size_t>(request.rounds), watch.seconds())));
     const fs::path run = run_cell(trials, each.cell);
     keep(read_run(paced, run, each), runs.*measured(each.as).runs);
     fs::remove_all(run);
-    if (i == 0) paced.steps_a_line = steps_a_line(median(runs.alone.front().step_seconds));
+    if (i > 0) continue;
+    // The first is on one place; what it tells decides about the others.
+    paced.steps_a_line = steps_a_line(median(runs.alone.front().step_seconds));
+    if (!can_be_cut(runs)) paced.left_out.push_back(MeasuredAs::kStages);
+    count = profile_cells(paced).size();
   }
   return profile_of_runs(runs, facts);
 }

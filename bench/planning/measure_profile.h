@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <functional>
 #include <string>
 #include <vector>
@@ -68,6 +69,10 @@ struct PlainTraining {
 /// what a training said that failed.
 std::vector<double> plain_steps(
     const MeasureRequest& request, const PlainTraining& training, const CellPaths& paths);
+
+/// Returns how far measuring is after so many seconds, of which each training takes about as many
+/// as those that are done: `1 of 10`, `3 of 10; about 3:20 left`.
+std::string count_text(std::size_t done, std::size_t all, double seconds);
 
 /// Trains them in a folder, `paths.bench`, and makes the profile; the facts are completed by what
 /// is measured. Throws InvalidArgument with what a training said that failed.

@@ -251,6 +251,12 @@ TEST(ProfileCells, AreOnOnePlaceAndOnPairsWhereThereAreCores) {
   EXPECT_EQ(profile_cells(request).size(), 5u + 5u + 3u) << "nobody asks about the others";
 }
 
+TEST(Measuring, SaysHowFarItIsAndWhatTheRestTakes) {
+  EXPECT_EQ(count_text(0, 10, 0.1), "1 of 10") << "nothing tells yet how long one takes";
+  EXPECT_EQ(count_text(1, 11, 20), "2 of 11; about 3:20 left");
+  EXPECT_EQ(count_text(9, 10, 45), "10 of 10; about 5.0 s left");
+}
+
 TEST(NotAskedAbout, IsWhatNeedsNoTraining) {
   using M = MeasuredAs;
   plan::Question question{.places = {1, 2}};

@@ -36,7 +36,10 @@ class Plan : public ::testing::Test {
 TEST_F(Plan, MeasuresAModelAndThenAnswersWithoutTraining) {
   const Ended measured =
       plan("--measure --model mnist-small --measure-batches 16,4 --save " + profile()).with_code(0);
-  EXPECT_THAT(measured.err, HasSubstr("by serial, batches of 4, again"));
+  EXPECT_THAT(measured.err, HasSubstr("by serial, batches of 4, again: "));
+  const auto trainings = count_of("measuring mnist-small by ", measured.err);
+  EXPECT_THAT(measured.err, HasSubstr(concat("by serial, batches of 16: 1 of ", trainings, "\n")));
+  EXPECT_EQ(count_of(concat(" of ", trainings, "; about "), measured.err), trainings - 1);
   const auto costs = nlohmann::json::parse(contents(profile()));
   EXPECT_EQ(costs.at("layers").at(0).at("forward").size(), 2u) << "a point for each batch";
   const bool has_pairs = usable_cpu_count() > 1;
