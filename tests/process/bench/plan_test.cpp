@@ -50,6 +50,13 @@ TEST_F(Plan, MeasuresAModelAndThenAnswersWithoutTraining) {
     EXPECT_THAT(measured.err, HasSubstr("by ddp of 4 ranks on two places, batches of "));
   }
 
+  const std::string short_question = "--profile " + profile() + " --batch 16 --ways serial ";
+  plan(short_question + "--model mnist-small --precision 32").with_code(0);
+  EXPECT_THAT(plan(short_question + "--model mnist-large").with_code(2).err,
+      HasSubstr(R"( is of "mnist-small", not of --model "mnist-large")"));
+  EXPECT_THAT(plan(short_question + "--precision bf16-mixed").with_code(2).err,
+      HasSubstr(R"( is of "32", not of --precision "bf16-mixed")"));
+
   const std::string page = folder_.file("plan.html");
   const Ended answered = plan("--profile " + profile() +
                               " --batch 16 --nodes 1,4 --places 1,2 --link 1Gbit,50us "
