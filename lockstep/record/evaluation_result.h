@@ -88,7 +88,8 @@ struct EvaluationResult {
   std::string loss;         ///< the name of the one that was measured
   std::string loss_plugin;  ///< library that it comes from; empty: one of ours
   WeightsSource weights;
-  std::string warning;  ///< changes made to the weights on load; empty if none
+  std::string warning;           ///< changes made to the weights on load; empty if none
+  std::string data_remark = {};  ///< about what of a folder is not read; empty: nothing
   Scores scores;
   std::int64_t samples = 0;              ///< that were counted
   std::int64_t skipped = 0;              ///< whose files could not be read

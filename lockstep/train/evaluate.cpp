@@ -182,7 +182,6 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
   const auto replica = make_replica(options, layout, task_of(*data.train, classes),
       make_rank_groups(ProcessGroup(), layout), {place});
   std::string warning = load_into(*replica, request.weights.file);
-  if (!data.remark.empty()) warning += concat(warning.empty() ? "" : "; ", data.remark);
   replica->set_training(false);
   data::ResidentSets resident(replica->device());
   const Loader loader = evaluation_loader(samples, ProcessGroup(), *replica, resident,
@@ -207,6 +206,7 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
       .loss_plugin = loss_plugin(options),
       .weights = request.weights,
       .warning = std::move(warning),
+      .data_remark = data.remark,
       .scores = evaluation.scores,
       .samples = evaluation.samples,
       .skipped = samples->size() - evaluation.samples,

@@ -193,6 +193,7 @@ void evaluate_and_report(EvalCommand command) {
           place);
   if (!result.warning.empty())
     std::cerr << "lockstep: warning: weights of " << weights.file << ":\n" << result.warning;
+  if (!result.data_remark.empty()) std::cerr << "lockstep: warning: " << result.data_remark << '\n';
   if (!command.output.empty()) write_evaluation_page(result, command.output);
   if (command.json) {
     std::cout << evaluation_json(result) << '\n';

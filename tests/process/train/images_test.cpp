@@ -46,6 +46,18 @@ TEST_F(TrainImages, ThatAreBadAreCounted) {
   EXPECT_EQ(run.summary["epochs"][0]["samples"], 16);
 }
 
+TEST_F(TrainImages, ThatAreNotReadAreNamedByTrainAndEval) {
+  write_no_image(folder_, "train/cat/1.webp");
+  const TemporaryFolder runs;
+  const std::string run = runs.file("run");
+  const Ended trained = train(with("--bad-images skip --output " + run)).with_code(0);
+  EXPECT_EQ(count_of("warning: these files of ", trained.err), 1) << trained.err;
+  EXPECT_THAT(trained.err, HasSubstr("outside the class folders: 1 .webp\n"));
+  const Ended evaluated = run_command(words("eval --run " + run)).with_code(0);
+  EXPECT_EQ(count_of("warning: these files of ", evaluated.err), 1) << evaluated.err;
+  EXPECT_THAT(evaluated.err, HasSubstr("outside the class folders: 1 .webp\n"));
+}
+
 // What the validation met is reported too, although it comes last.
 TEST_F(TrainImages, ThatAreBadAreEachReportedOnce) {
   const auto run = trained_run(with("--bad-images skip --workers 2"));
