@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Shows figures and a report in Chromium, and looks where their texts come to lie.
 
-    browser_test.py PICTURES       PICTURES FOLDER writes FOLDER/*.svg and FOLDER/report.html
+    browser_test.py PICTURES       PICTURES FOLDER writes FOLDER/*.svg, FOLDER/report.html and FOLDER/plan.html
 
 No text may cover another or leave its picture, and the browser may have nothing to complain of, in light and in dark.
 """
@@ -38,6 +38,7 @@ OVERFLOW = """
 const beyond = element => element.scrollWidth - element.clientWidth;
 const figures = [...document.querySelectorAll(".figure")];
 const measured = {page: beyond(document.documentElement), figures: figures.map(beyond),
+  tables: [...document.querySelectorAll(".table")].map(beyond),
   scroll: figures.every(figure => getComputedStyle(figure).overflowX == "auto")};
 document.documentElement.innerHTML = "<body><pre id=measured></pre></body>";
 document.getElementById("measured").textContent = JSON.stringify(measured);
@@ -120,14 +121,27 @@ class Browser(unittest.TestCase):
             self.assertIn("oversubscribed", document)
             self.assertEqual(document.count("<svg"), len(list(self.folder.glob("*.svg"))))
 
-    def test_figures_are_whole_on_wide_screens_and_scroll_on_narrow_ones(self):
-        report = re.sub(r'<meta http-equiv="Content-Security-Policy".*?>', "", (self.folder / "report.html").read_text())
+    def overflow(self, name, width):
+        """Gives by how many pixels a page, its figures and its tables exceed their places in a window so wide."""
+        report = re.sub(r'<meta http-equiv="Content-Security-Policy".*?>', "", (self.folder / name).read_text())
         page = self.folder / "overflow.html"
         page.write_text(report + OVERFLOW)
+        document, complaints = chromium(page, width=width)
+        self.assertEqual(complaints, [])
+        return json.loads(re.search(r'<pre id="measured">(.*?)</pre>', document, re.DOTALL).group(1))
+
+    def test_tables_of_a_priced_plan_are_whole_on_wide_screens(self):
+        page = (self.folder / "plan.html").read_text()
+        self.assertEqual(page.count(">cost [unit of --price]</th>"), 1)
+        wide, narrow = self.overflow("plan.html", 1200), self.overflow("plan.html", 400)
+        self.assertEqual(len(wide["tables"]), page.count("<table "))
+        self.assertEqual(wide["page"], 0)
+        self.assertEqual(set(wide["tables"]), {0}, "pixels that lie outside of a table's place")
+        self.assertGreater(max(narrow["tables"]), 0, "what is too wide is seen")
+
+    def test_figures_are_whole_on_wide_screens_and_scroll_on_narrow_ones(self):
         for width in (1200, 400):
-            document, complaints = chromium(page, width=width)
-            self.assertEqual(complaints, [])
-            seen = json.loads(re.search(r'<pre id="measured">(.*?)</pre>', document, re.DOTALL).group(1))
+            seen = self.overflow("report.html", width)
             self.assertGreater(len(seen["figures"]), 10)
             self.assertEqual(seen["page"], 0, f"pixels that lie outside of the page at a width of {width}")
             self.assertTrue(seen["scroll"])

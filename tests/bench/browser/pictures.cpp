@@ -1,4 +1,5 @@
-// Writes figures that are hard to set, those of all studies, and a page with them: pictures FOLDER
+// Writes figures that are hard to set, those of all studies, a page with them, and one of a plan:
+// pictures FOLDER
 
 #include <cmath>
 #include <fstream>
@@ -7,7 +8,10 @@
 #include <vector>
 
 #include "tests/bench/studies/made_samples.h"
+#include "tests/plan/profiles.h"
 
+#include "bench/planning/plan_section.h"
+#include "lockstep/plan/answer.h"
 #include "lockstep/report/page/page.h"
 #include "lockstep/report/plot/figure.h"
 
@@ -173,6 +177,21 @@ page::Page report() {
   return page;
 }
 
+// With a price, which has the most columns; the numbers are about those of a ResNet18 on cores.
+page::Page priced_plan() {
+  plan::ModelProfile profile = plan::testing::uniform(16, 3e6);
+  for (plan::LayerCurves& layer : profile.layers) {
+    layer.forward = layer.backward_input = layer.backward_weight = plan::testing::line(1e-3, 1e-3);
+    layer.backward = plan::testing::line(2e-3, 2e-3);
+    layer.activation_bytes = 4e6;
+  }
+  plan::Question question{.nodes = {1, 2, 4}, .places = {1, 2}, .batch = 128, .samples = 4.5e6};
+  question.machine = {.between = plan::parse_link("10Gbit,50us"), .price = 3.06};
+  const page::Section section =
+      section_of_plan({.answer = plan::answer(profile, question), .explains = true});
+  return {.title = section.title, .sections = {section}, .environment = ""};
+}
+
 void write(const std::string& folder) {
   const page::Page page = report();
   for (const page::Section& section : page.sections) {
@@ -180,6 +199,7 @@ void write(const std::string& folder) {
       std::ofstream(folder + "/" + figure.id + ".svg") << plot::to_svg(figure);
   }
   std::ofstream(folder + "/report.html") << page::to_html(page);
+  std::ofstream(folder + "/plan.html") << page::to_html(priced_plan());
 }
 
 }  // namespace
