@@ -1,17 +1,22 @@
 #include "lockstep/train/input/datasets.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <initializer_list>
 #include <set>
+#include <sstream>
 #include <vector>
 
 #include "tests/data/image_files.h"
+#include "tests/formats/cifar_bytes.h"
+#include "tests/formats/idx_bytes.h"
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/data/loader.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/named_state.h"
@@ -93,6 +98,56 @@ TEST(Datasets, OfFoldersHaveTheClassesThatAreNamed) {
   options.data = {"mock", "", {"eel", "cat"}};
   EXPECT_EQ(
       refusal(options), "train: --classes chooses class folders, --data images:DIR; mock has none");
+}
+
+std::vector<float> numbers_in(std::string cell) {
+  std::ranges::replace(cell, ',', ' ');
+  std::istringstream text(cell);
+  std::vector<float> numbers;
+  for (float number = 0; text >> number;) numbers.push_back(number);
+  return numbers;
+}
+
+// What docs/training.md says of a set: | `SET` | what is read | means | deviations |
+data::Normalization normalization_on_page(const std::string& set) {
+  std::ifstream page(std::string(LOCKSTEP_SOURCE_DIR) + "/docs/training.md");
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("| `" + set + "`")) continue;
+    const auto cells = split(line, '|');
+    return {.mean = numbers_in(cells.at(3)), .std = numbers_in(cells.at(4))};
+  }
+  return {};
+}
+
+TEST(Datasets, HaveTheMeansAndDeviationsOfThePage) {
+  const Folder images{"train/", "test/"};
+  const testing::TemporaryFolder digits, ten, hundred;
+  for (const std::string part : {"train", "t10k"}) {
+    digits.write(part + "-images-idx3-ubyte", testing::idx_bytes({1, 2, 2}, {0, 1, 2, 3}));
+    digits.write(part + "-labels-idx1-ubyte", testing::idx_bytes({1}, {7}));
+  }
+  for (const char* file : {"data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4",
+           "data_batch_5", "test_batch"})
+    ten.write(std::string(file) + ".bin", testing::cifar_record({1}));
+  for (const char* file : {"train.bin", "test.bin"})
+    hundred.write(file, testing::cifar_record({1, 42}));
+  struct Row {
+    const char* set;
+    DataSource data;
+  };
+  for (const Row& row :
+      {Row{"mnist:DIR", {"mnist", digits.str()}}, Row{"cifar10:DIR", {"cifar10", ten.str()}},
+          Row{"cifar100:DIR", {"cifar100", hundred.str()}},
+          Row{"images:DIR", {"images", images.str()}}, Row{"mock", {"mock", ""}},
+          Row{"mock:constant", {"mock", "constant"}}, Row{"mock:fresh", {"mock", "fresh"}}}) {
+    TrainOptions options = mock_options();
+    options.data = row.data;
+    data::Normalization used = load_datasets(options).normalization;
+    if (used.mean.empty()) used = {.mean = {0}, .std = {1}};
+    const data::Normalization on_page = normalization_on_page(row.set);
+    EXPECT_EQ(used.mean, on_page.mean) << row.set;
+    EXPECT_EQ(used.std, on_page.std) << row.set;
+  }
 }
 
 // Of all parts: what training leaves is for the images that are measured on.
