@@ -80,7 +80,8 @@ struct LoadWeightsOptions {
 WeightsReport load_weights(torch::nn::Module& module, const std::filesystem::path& path,
     const LoadWeightsOptions& options = {});
 
-/// Does the same for tensors that have their names already, on whatever device.
+/// Does the same for tensors that have their names already, on whatever device; a refusal does not
+/// advise to name a new head as resizable.
 WeightsReport load_weights(const NamedTensors& state, const std::filesystem::path& path,
     const LoadWeightsOptions& options = {});
 

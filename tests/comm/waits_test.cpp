@@ -7,13 +7,12 @@
 #include <functional>
 #include <gtest/gtest.h>
 #include <memory>
-#include <sched.h>
-#include <sys/resource.h>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "contract.h"
+#include "tests/support/busy_core.h"
 #include "tests/support/shared_flag.h"
 
 #include "lockstep/comm/host_backends.h"
@@ -25,71 +24,32 @@ namespace {
 
 constexpr auto kLate = std::chrono::milliseconds(300);
 
-rusage use_of_this_thread() {
-  rusage use{};
-  ::getrusage(RUSAGE_THREAD, &use);
-  return use;
-}
-
-void pin_to_first_core() {
-  cpu_set_t mask;
-  ASSERT_EQ(::sched_getaffinity(0, sizeof(mask), &mask), 0);
-  std::size_t core = 0;
-  while (!CPU_ISSET(core, &mask)) ++core;
-  CPU_ZERO(&mask);
-  CPU_SET(core, &mask);
-  ASSERT_EQ(::sched_setaffinity(0, sizeof(mask), &mask), 0);
-}
-
-/// A thread that computes on the first core as long as this lives.
-class BusyThread {
- public:
-  BusyThread()
-      : thread_([this] {
-          pin_to_first_core();
-          while (!ends_) ++turns_;
-        }) {}
-  ~BusyThread() {
-    ends_ = true;
-    thread_.join();
-  }
-
- private:
-  std::atomic<bool> ends_{false};
-  std::atomic<std::uint64_t> turns_{0};
-  std::thread thread_;
-};
-
-/// Two ranks, of which rank 1 comes late, and what the wait was for rank 0.
-rusage wait_of_rank_0(
+/// Makes two ranks, of which rank 1 comes late, and counts the switches of rank 0 in its wait.
+testing::Switches wait_of_rank_0(
     const std::function<void()>& prepare, const std::function<Work(Backend&)>& call) {
   const auto region = ThreadBackend::make_region(2);
   ThreadBackend first(region, 0), second(region, 1);
-  rusage use{};
+  testing::Switches switches;
   std::thread waits([&] {
     prepare();
-    const rusage before = use_of_this_thread();
-    call(first).wait();
-    use = use_of_this_thread();
-    use.ru_nvcsw -= before.ru_nvcsw;
-    use.ru_nivcsw -= before.ru_nivcsw;
+    switches = testing::switches_of([&] { call(first).wait(); });
   });
   std::this_thread::sleep_for(kLate);
   call(second).wait();
   waits.join();
-  return use;
+  return switches;
 }
 
 Work barrier_of(Backend& backend) { return backend.barrier(); }
 
 TEST(HostWaits, WhoWaitsForLongSleepsUntilItIsWoken) {
-  EXPECT_LT(wait_of_rank_0([] {}, barrier_of).ru_nvcsw, 100);
+  EXPECT_LT(wait_of_rank_0([] {}, barrier_of).voluntary, 100);
 }
 
 // Each time that it is switched away while it could go on, it has spun in another's time.
 TEST(HostWaits, WhoWaitsDoesNotSpinWhereAnotherThreadCouldRun) {
-  const BusyThread busy;
-  EXPECT_LT(wait_of_rank_0(pin_to_first_core, barrier_of).ru_nivcsw, 20);
+  const testing::BusyThread busy;
+  EXPECT_LT(wait_of_rank_0(testing::pin_to_first_core, barrier_of).involuntary, 20);
 }
 
 TEST(HostWaits, AMessageWakesItsReceiver) {
@@ -97,7 +57,7 @@ TEST(HostWaits, AMessageWakesItsReceiver) {
   const auto call = [&](Backend& backend) {
     return backend.rank() == 0 ? backend.recv(tensor, 1, 0) : backend.send(tensor, 0, 0);
   };
-  EXPECT_LT(wait_of_rank_0([] {}, call).ru_nvcsw, 100);
+  EXPECT_LT(wait_of_rank_0([] {}, call).voluntary, 100);
 }
 
 TEST(HostWaits, ARingBetweenTheLastLookAndTheSleepIsHeard) {

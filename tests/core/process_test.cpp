@@ -13,9 +13,11 @@
 #include <stdexcept>
 #include <stdlib.h>
 #include <string>
+#include <sys/syscall.h>
 #include <system_error>
 #include <vector>
 
+#include "tests/support/failing_call.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
@@ -42,6 +44,20 @@ TEST(TemporaryFolder, ThatIsNoneIsNamedWithItsVariable) {
   EXPECT_THAT(message_of<std::system_error>([] { temporary_folder(); }),
       AllOf(StartsWith("TMPDIR must name"), HasSubstr("/no/such/folder")));
   ::setenv("TMPDIR", before.c_str(), 1);
+}
+
+// In a process of its own, which can read no link from then on.
+TEST(OwnProgramDeathTest, WithoutProcIsToldWhatIsMissing) {
+  const auto ask = [] {
+#ifdef SYS_readlink
+    testing::make_call_fail(SYS_readlink, ENOENT);
+#endif
+    testing::make_call_fail(SYS_readlinkat, ENOENT);
+    std::cerr << message_of<std::system_error>([] { own_program("run"); }) << std::endl;
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(ask(), ::testing::ExitedWithCode(0),
+      "^run: cannot tell where this program lies; is /proc mounted\\?: No such file or directory");
 }
 
 TEST(PeakMemory, GrowsWithWhatIsTouchedAndStays) {

@@ -1,9 +1,11 @@
 #include "lockstep/launch/launch_options.h"
 
+#include <fstream>
 #include <gmock/gmock.h>
 #include <stdlib.h>
 
 #include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
@@ -68,6 +70,23 @@ TEST(LaunchOptions, RefuseWhatCannotWork) {
     options.master_port = 29500;
     options.max_restarts = 1;
   });
+}
+
+TEST(LaunchOptions, AFolderForLogsMayHoldThoseOfOtherNodes) {
+  const lockstep::testing::TemporaryFolder folder;
+  std::ofstream(folder.file("rank-0.log")) << "of another node\n";
+  LaunchOptions options;
+  options.output.log_dir = folder.str();
+  EXPECT_THROW(check_options(options), InvalidArgument) << "it may be of another run";
+  options.rendezvous.emplace();
+  EXPECT_NO_THROW(check_options(options)) << "a node that joins";
+  options.rendezvous.reset();
+  options.nodes = 2;
+  options.master_port = 29500;
+  EXPECT_NO_THROW(check_options(options)) << "nodes with fixed numbers";
+  options.nodes = 1;
+  options.output.append = true;
+  EXPECT_NO_THROW(check_options(options)) << "a run that goes on";
 }
 
 TEST(ProgramPath, LooksInPathThenHere) {

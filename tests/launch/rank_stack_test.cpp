@@ -2,10 +2,14 @@
 
 #include <cstdlib>
 #include <dlfcn.h>
+#include <filesystem>
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sstream>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "tests/support/temporary_folder.h"
 
 #include "lockstep/liveness/own_slot.h"
 #include "lockstep/liveness/progress_page.h"
@@ -47,16 +51,35 @@ TEST(RankStack, FramesAreMadeReadable) {
 
 [[gnu::noinline]] void known_to_nobody() { std::abort(); }
 
-TEST(RankStack, FunctionsThatAreNotExportedHaveTheirNames) {
+// An address within it, as this program's file has it.
+std::uintptr_t address_in_file() {
   Dl_info place{};
   const auto address = reinterpret_cast<std::uintptr_t>(&known_to_nobody);
-  ASSERT_NE(::dladdr(reinterpret_cast<void*>(address), &place), 0);
-  const auto base = reinterpret_cast<std::uintptr_t>(place.dli_fbase);
+  EXPECT_NE(::dladdr(reinterpret_cast<void*>(address), &place), 0);
+  return address - reinterpret_cast<std::uintptr_t>(place.dli_fbase) + 1;
+}
+
+TEST(RankStack, FunctionsThatAreNotExportedHaveTheirNames) {
+  const std::uintptr_t address = address_in_file();
   const SymbolTable own("/proc/self/exe");
-  EXPECT_THAT(own.at(address - base + 1).value_or("none"), HasSubstr("known_to_nobody"));
+  EXPECT_THAT(own.at(address).value_or("none"), HasSubstr("known_to_nobody"));
   EXPECT_FALSE(own.at(1));
-  EXPECT_FALSE(SymbolTable("/proc/self/status").at(address - base));
-  EXPECT_FALSE(SymbolTable("/no/such/file").at(address - base));
+  EXPECT_FALSE(SymbolTable("/proc/self/status").at(address));
+  EXPECT_FALSE(SymbolTable("/no/such/file").at(address));
+}
+
+TEST(RankStack, TheSymbolsOfAFileAreReadOnce) {
+  const lockstep::testing::TemporaryFolder folder;
+  const std::string copy = folder.file("program");
+  std::filesystem::copy_file("/proc/self/exe", copy);
+  std::ostringstream line;
+  line << copy << "(+0x" << std::hex << address_in_file() << ")[0x7f00]";
+  SymbolTables tables;
+  const std::string first = readable_frame(line.str(), tables);
+  EXPECT_THAT(first, HasSubstr("known_to_nobody"));
+  std::filesystem::remove(copy);
+  EXPECT_EQ(readable_frame(line.str(), tables), first) << "of another rank of the same program";
+  EXPECT_EQ(tables.size(), 1U);
 }
 
 /// A child process that waits, and answers for its stack if it is to.

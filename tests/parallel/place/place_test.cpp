@@ -16,12 +16,14 @@
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <sys/resource.h>
 #include <system_error>
 #include <thread>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
 
+#include "tests/support/busy_core.h"
 #include <ATen/Parallel.h>
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
@@ -40,9 +42,9 @@
 namespace lockstep {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 using torch::Tensor;
 
 // In contiguous sets, the first ones larger; fewer cores than sets are shared in turn.
@@ -220,6 +222,33 @@ TEST(PlaceWorker, EndsTheTaskThatIsUnderWayWhenItDies) {
   EXPECT_TRUE(done);
 }
 
+// Note [Waits]: who gives the tasks may share its core with the worker, or with other programs.
+TEST(PlaceWorker, IsWaitedForInSleep) {
+  const testing::BusyThread busy;
+  PlaceWorker worker(all_cores(), "replica");
+  testing::Switches switches;
+  std::thread([&] {
+    testing::pin_to_first_core();
+    worker.begin([] { std::this_thread::sleep_for(std::chrono::milliseconds(300)); });
+    switches = testing::switches_of([&] { worker.wait(); });
+  }).join();
+  EXPECT_LT(switches.voluntary, 50) << "it woke up in between";
+  EXPECT_LT(switches.involuntary, 20) << "it spun";
+}
+
+TEST(PlaceWorker, WaitsForATaskInSleep) {
+  const testing::BusyThread busy;
+  PlaceWorker worker(all_cores(), "replica");
+  in(worker, [] { return testing::pin_to_first_core(), 0; });
+  rusage before{}, after{};
+  const auto look = [](rusage& use) { ::getrusage(RUSAGE_THREAD, &use); };
+  in(worker, [&] { return look(before), 0; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  in(worker, [&] { return look(after), 0; });
+  EXPECT_LT(after.ru_nvcsw - before.ru_nvcsw, 50) << "it woke up in between";
+  EXPECT_LT(after.ru_nivcsw - before.ru_nivcsw, 20) << "it spun";
+}
+
 TEST(PlaceWorker, RefusesCoresThatItMayNotUse) {
   EXPECT_THAT(
       [] {
@@ -342,8 +371,8 @@ static_assert(!Nested<std::tuple<int, std::string>> && !Nested<std::optional<dou
 
 TEST(Nested, TensorsComeInOneOrder) {
   EXPECT_THAT(numbers(flatten(everything())), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11));
-  EXPECT_THAT(flatten(3), testing::IsEmpty());
-  EXPECT_THAT(flatten(std::vector<int>{1, 2}), testing::IsEmpty());
+  EXPECT_THAT(flatten(3), ::testing::IsEmpty());
+  EXPECT_THAT(flatten(std::vector<int>{1, 2}), ::testing::IsEmpty());
 }
 
 TEST(Nested, UnflattenIsTheInverseAndKeepsWhatIsPlain) {

@@ -18,6 +18,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 constexpr int kTrainImages = 300;
@@ -145,6 +146,8 @@ void expect_refused(const std::string& flags, int code, const std::string& text)
   const Ended ended = eval(flags);
   EXPECT_EQ(ended.code(), code) << flags << ended.err;
   EXPECT_THAT(ended.err, HasSubstr(text));
+  EXPECT_THAT(ended.err, Not(HasSubstr("LoadWeightsOptions")))
+      << "advice for who calls the library";
   EXPECT_EQ(ended.out, "");
 }
 

@@ -1,8 +1,12 @@
 // The launcher that serves the others is lost: real processes on this host.
 
+#include <chrono>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sstream>
+#include <thread>
+#include <unistd.h>
 
 #include "tests/process/launcher/nodes.h"
 
@@ -156,6 +160,37 @@ TEST(Succession, DoesNotHappenWhereTooFewAreLeft) {
   EXPECT_THAT(second.err, HasSubstr("start all nodes again to continue"));
   EXPECT_THAT(second.err, Not(HasSubstr("serves the rendezvous now")));
   EXPECT_TRUE(all_end(ranks));
+}
+
+// From its start, in all its threads.
+double cpu_seconds_of(pid_t process) {
+  const std::string stat = contents("/proc/" + std::to_string(process) + "/stat");
+  std::istringstream fields(stat.substr(stat.rfind(')') + 1));
+  std::string skipped;
+  for (int field = 3; field < 14; ++field) fields >> skipped;
+  long user = 0, system = 0;
+  EXPECT_TRUE(fields >> user >> system) << stat;
+  return static_cast<double>(user + system) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+// What told it of the loss must not wake it again and again until its ranks have saved.
+TEST(Succession, ANodeThatIsLeftAloneSleepsWhileItsRanksSave) {
+  const TemporaryFolder folder;
+  Nodes nodes("--nnodes 2");
+  start_all(nodes, 2,
+      "echo pid $$; exec " + *environment("LOCKSTEP_BINARY_DIR") + "/progress_probe 0 " +
+          folder.file("saved"));
+  Command& left = nodes[1];
+  left.wait_for_lines(4);
+  nodes[0].signal(SIGKILL);
+  nodes[0].wait();
+  const double before = cpu_seconds_of(left.pid());
+  std::this_thread::sleep_for(std::chrono::seconds(3));
+  EXPECT_LT(cpu_seconds_of(left.pid()) - before, 1);
+  std::ofstream(folder.file("saved")) << "yes";
+  const Ended ended = left.wait().with_code(5);
+  EXPECT_THAT(ended.out, HasSubstr("saved\n"));
+  EXPECT_THAT(ended.err, HasSubstr("lost the node that serves the rendezvous"));
 }
 
 TEST(Succession, LeavesAServingNodeThatStoodStillBehind) {

@@ -11,6 +11,7 @@ namespace lockstep::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 class TrainStop : public ShortRuns {};
@@ -28,6 +29,20 @@ TEST_F(TrainStop, ASignalToOneRankStopsAllAfterTheSameStep) {
   const Ended ended = stopped.complete();
   EXPECT_THAT(ended.err, HasSubstr("after step " + summary["steps"].dump() + "\n"));
   expect_same(whole.outcome(), stopped.outcome());
+}
+
+// Of a set so large that the signal comes within its first epoch.
+TEST_F(TrainStop, BeforeAnEpochIsOverNoTableIsPrinted) {
+  const IdxFiles large(16000, 40);
+  const ResumableRun run(
+      large.flag() + " --batch-size 2 --epochs 1 --log-interval 1 --snapshot-interval 3steps");
+  Command command = run.start();
+  command.wait_until([&] { return run.lines() >= 1; });
+  command.signal(SIGTERM);
+  const Ended ended = command.wait().with_code(75);
+  EXPECT_TRUE(run.summary()["epochs"].empty());
+  EXPECT_THAT(ended.out, HasSubstr("The run's files are in "));
+  EXPECT_THAT(ended.out, Not(HasSubstr("samples/s"))) << "the head of a table without rows";
 }
 
 TEST_F(TrainStop, MoreStepsGoOnAsIfThereHadBeenNoEnd) {

@@ -1,7 +1,9 @@
 #include "lockstep/train/record/progress.h"
 
+#include <chrono>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <thread>
 
 namespace lockstep {
 namespace {
@@ -53,6 +55,22 @@ TEST(Progress, AutoDrawsABarOnlyOnATerminalThatCan) {
   EXPECT_EQ(resolved_style(ProgressStyle::kAuto, false, "xterm"), ProgressStyle::kLine);
   EXPECT_EQ(resolved_style(ProgressStyle::kNone, true, "xterm"), ProgressStyle::kNone);
   EXPECT_EQ(resolved_style(ProgressStyle::kBar, false, ""), ProgressStyle::kBar);
+}
+
+// As where a run is stopped: the cursor is left on a line of its own, once.
+TEST(Progress, TheBarOfAnEpochThatIsNotFinishedStays) {
+  ::testing::internal::CaptureStderr();
+  {
+    Progress progress(ProgressStyle::kBar);
+    progress.begin_epoch(1, 1, 10);
+    progress.end();  // nothing is drawn yet
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    progress.step();
+    progress.end();
+    progress.end();
+  }
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+      MatchesRegex("\repoch 1/1 [^\r\n]*1/10[^\r\n]*\x1b\\[K\n"));
 }
 
 Eta two_steps_a_second() {
