@@ -51,9 +51,10 @@ void check_parameters(const torch::nn::Module& model, const TrainOptions& option
   const bool adds_up = options.parallel == Parallel::kDdp || is_replicated_stages(options.parallel);
   for (const auto& item : nn::named_state(model)) {
     const auto type = nn::element_type_of(item.value().scalar_type());
-    check(type && safetensors_name(*type) && item.value().layout() == torch::kStrided,
-        "train: ", item.key(), " is of ", item.value().scalar_type(), " and ",
-        item.value().layout(), ", which files of weights do not have; make it another");
+    check(type && safetensors_name(*type), "train: ", item.key(), " is of ",
+        item.value().scalar_type(), ", a type that files of weights do not have; make it another");
+    check(item.value().layout() == torch::kStrided, "train: ", item.key(), " is of layout ",
+        item.value().layout(), ", which files of weights do not have; make it dense");
     check(!item.value().is_complex() || !adds_up, "train: ", item.key(), " is of ",
         item.value().scalar_type(), ", which --parallel ", name_of(options.parallel),
         " cannot add up over ranks; train by serial or dp, or keep torch::view_as_real() of it");

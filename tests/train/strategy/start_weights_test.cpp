@@ -5,6 +5,7 @@
 
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+#include <ATen/ops/eye.h>
 #include <ATen/ops/ones.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/embedding.h>
@@ -136,6 +137,10 @@ TEST_F(StartWeightsTest, OfTypesThatFilesDoNotHaveAreRefusedByName) {
   nn::Model model = of_types(at::kComplexDouble);
   EXPECT_THAT(message_of<InvalidArgument>([&] { start_with(model, TrainOptions()); }),
       HasSubstr("train: weight is of ComplexDouble, a type that files of weights do not have"));
+  nn::Model sparse = of_types(at::kFloat);
+  sparse->register_buffer("mask", at::eye(2).to_sparse());
+  EXPECT_THAT(message_of<InvalidArgument>([&] { start_with(sparse, TrainOptions()); }),
+      HasSubstr("train: mask is of layout Sparse, which files of weights do not have"));
 }
 
 TEST_F(StartWeightsTest, NeedNothing) {
