@@ -159,7 +159,7 @@ TEST_F(RunRecorderTest, FilesAreThereFromTheStartAndAtTheEnd) {
   EXPECT_THAT(text_of("metrics.jsonl"), ::testing::EndsWith("}\n"));
   EXPECT_FALSE(std::filesystem::exists(options_.output + "/summary.json"));
   recorder.finish({});
-  EXPECT_EQ(text_of("summary.json"), to_json({}) + "\n");
+  EXPECT_EQ(text_of("summary.json"), to_json(RunSummary()) + "\n");
 }
 
 TEST_F(RunRecorderTest, FollowsNoLinks) {
