@@ -23,9 +23,11 @@ namespace lockstep {
 ///       object("latency", link.latency);
 ///     }
 ///
-/// Fields may be such structs themselves, or lists of them. A reader says what it accepts.
+/// Fields may be such structs themselves, or lists of them. A reader says what it accepts, and
+/// alone changes the struct: `if constexpr (Object::kReads)`.
 class JsonWriter {
  public:
+  static constexpr bool kReads = false;
   using Json = nlohmann::ordered_json;
 
   template <typename Item>
@@ -76,6 +78,8 @@ class JsonWriter {
 
 class JsonReader {
  public:
+  static constexpr bool kReads = true;
+
   template <typename Item>
   static Item read(const JsonFields& fields) {
     JsonReader reader(fields);

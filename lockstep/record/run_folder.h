@@ -5,14 +5,11 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "lockstep/record/metrics_reader.h"
 
 namespace lockstep {
-
-class JsonWriter;
 
 /// The records of one epoch, over all restarts.
 struct EpochHistory {
@@ -109,7 +106,7 @@ void list_fields(Object& object, SummaryFacts& facts) {
   object("batch_size", facts.batch_size);
   object("steps", facts.steps);
   object.text_or_null("eval_metric", facts.eval_metric);
-  if constexpr (std::is_same_v<Object, JsonWriter>) {  // summary.json has both in `best`
+  if constexpr (!Object::kReads) {  // summary.json has both in `best`
     object("best_epoch", facts.best_epoch);
     object("best_value", facts.best_value);
   }

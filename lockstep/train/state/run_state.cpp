@@ -1,7 +1,6 @@
 #include "lockstep/train/state/run_state.h"
 
 #include <nlohmann/json.hpp>
-#include <type_traits>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/json_fields.h"
@@ -120,7 +119,7 @@ void list_fields(Object& object, RunState& state) {
   auto best =
       state.best ? std::optional(SavedBest{*state.best, state.best_snapshot}) : std::nullopt;
   object("best", best);
-  if constexpr (std::is_same_v<Object, JsonReader>)
+  if constexpr (Object::kReads)
     if (best) state.best = best->epoch, state.best_snapshot = best->snapshot;
   object.list("epochs", state.epochs, epoch_json, read_epoch);
   object("epoch_total", state.epoch_total);
