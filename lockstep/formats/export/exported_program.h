@@ -26,7 +26,7 @@ struct ExportedSize {
   std::string expression;  ///< empty for a number
 };
 
-/// What is known of a tensor before the program runs.
+/// The type and shape of a tensor, which are known before the program runs.
 struct ExportedTensor {
   ElementType type = ElementType::kFloat32;
   std::vector<ExportedSize> shape;
@@ -105,7 +105,7 @@ struct ExportedGraph {
   std::map<std::string, ExportedSize> sizes;      ///< likewise
 };
 
-/// What an input of a program's graph is.
+/// The meaning of an input of a program's graph.
 struct ExportedInputSpec {
   enum class Kind : std::uint8_t { kUser, kParameter, kBuffer, kConstant, kConstantValue };
   Kind kind = Kind::kUser;
@@ -114,7 +114,7 @@ struct ExportedInputSpec {
   bool persistent = true;  ///< of a buffer: whether it belongs to the state_dict
 };
 
-/// What an output of a program's graph is.
+/// The meaning of an output of a program's graph.
 struct ExportedOutputSpec {
   enum class Kind : std::uint8_t {
     kUser,
@@ -143,10 +143,12 @@ struct ExportedProgram {
   std::map<std::string, ExportedRange> ranges;  ///< by symbol
   /// Names of the user's inputs and outputs, one for each tensor in its nesting: `ids`,
   /// `batch.mask`; `logits`, `hidden.0`. An output of a model that returns one tensor is `output`.
+  /// They belong to the inputs of kind kUser, and to the outputs of kinds kUser and kLoss, also to
+  /// one that is None.
   std::vector<std::string> input_names, output_names;
   /// Parameters, buffers and constants by Python's names, laid out row-major. Names that share a
   /// weight have entries of the same bytes.
-  TensorFile tensors;
+  TensorFile tensors{{}, {}, nullptr};
   /// The inputs that the program was exported with, where the archive has them.
   std::optional<TorchFile> sample_inputs;
 };

@@ -230,6 +230,19 @@ bool is_contiguous(std::span<const std::int64_t> shape, std::span<const std::int
   return true;
 }
 
+std::optional<std::uint64_t> view_end(std::uint64_t offset, std::span<const std::int64_t> shape,
+    std::span<const std::int64_t> strides) {
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return offset;
+  std::uint64_t end = 0;
+  if (__builtin_add_overflow(offset, std::uint64_t{1}, &end)) return std::nullopt;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    std::uint64_t step = 0;
+    if (__builtin_mul_overflow(shape[i] - 1, strides[i], &step)) return std::nullopt;
+    if (__builtin_add_overflow(end, step, &end)) return std::nullopt;
+  }
+  return end;
+}
+
 void copy_row_major(std::span<std::uint8_t> to, std::span<const std::uint8_t> from,
     std::span<const std::int64_t> shape, std::span<const std::int64_t> strides,
     std::size_t element_bytes) {

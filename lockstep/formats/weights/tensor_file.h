@@ -133,6 +133,12 @@ void check_entries(const char* operation, std::span<const TensorEntry> entries);
 /// Returns whether elements of that shape and with these strides lie row-major without gaps.
 bool is_contiguous(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides);
 
+/// Returns behind which element of its storage a view ends: that of its last element, plus one;
+/// `offset` is its first. An empty one ends at its offset. Nothing on overflow; no number may be
+/// negative.
+std::optional<std::uint64_t> view_end(std::uint64_t offset, std::span<const std::int64_t> shape,
+    std::span<const std::int64_t> strides);
+
 /// Copies the elements of a view row-major without gaps, such as those of channels last.
 ///
 /// `from` begins with the view's first element; the caller has checked that shape and strides (in

@@ -100,21 +100,6 @@ void check_tensor_metadata(const Value& value) {
   }
 }
 
-/// Returns how many elements of the storage a view reaches over; nothing on overflow.
-std::optional<std::int64_t> reach(const Tensor& tensor) {
-  std::int64_t last = static_cast<std::int64_t>(tensor.offset);
-  for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
-    if (tensor.shape[i] == 0) return static_cast<std::int64_t>(tensor.offset);
-  }
-  for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
-    std::int64_t step = 0;
-    if (__builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &step)) return std::nullopt;
-    if (__builtin_add_overflow(last, step, &last)) return std::nullopt;
-  }
-  if (last == std::numeric_limits<std::int64_t>::max()) return std::nullopt;
-  return last + 1;
-}
-
 void check_view(const Tensor& tensor) {
   const std::string what =
       concat("a tensor, ", torch_name(tensor.type), " of shape ", shape_text(tensor.shape));
@@ -123,8 +108,8 @@ void check_view(const Tensor& tensor) {
   }
   if (!tensor_bytes(tensor.type, tensor.shape)) reject(what, ", has too many elements");
   const std::uint64_t there = tensor.storage->bytes / bytes_of(tensor.type);
-  const auto needed = reach(tensor);
-  if (!needed || static_cast<std::uint64_t>(*needed) > there) {
+  const auto end = view_end(tensor.offset, tensor.shape, tensor.strides);
+  if (!end || *end > there) {
     reject(what, ", reaches beyond the ", there, " elements of its storage ",
         printable(tensor.storage->key));
   }

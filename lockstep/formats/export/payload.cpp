@@ -1,0 +1,208 @@
+#include "lockstep/formats/export/payload.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "lockstep/core/text.h"
+#include "lockstep/formats/byte_fields.h"
+#include "lockstep/formats/export/argument.h"
+#include "lockstep/formats/weights/torch_file.h"
+
+namespace lockstep::exported {
+namespace {
+
+using Json = nlohmann::json;
+using Sizes = std::vector<std::int64_t>;
+
+/// The folders of PyTorch's archive, and what their lists of tensors are called.
+struct Folder {
+  const char* path;
+  const char* list;
+};
+constexpr Folder kFolders[] = {
+    {"data/weights/", "_weights_config.json"}, {"data/constants/", "_constants_config.json"}};
+
+// What the copies of strided views may need beyond the size of the file.
+constexpr std::uint64_t kMostMoreCopied = 64 << 20;
+
+/// A tensor in a part of the archive; offset and strides count elements.
+struct View {
+  std::string part;
+  ElementType type = ElementType::kFloat32;
+  Sizes shape, strides;
+  std::uint64_t offset = 0;
+
+  auto operator<=>(const View&) const = default;
+};
+
+std::int64_t number_of(const ExportedSize& size, const std::string& where) {
+  if (!size.number || *size.number < 0) refuse(where, "a size, stride or offset is no number");
+  return *size.number;
+}
+
+Sizes numbers_of(const std::vector<ExportedSize>& sizes, const std::string& where) {
+  Sizes numbers;
+  for (const ExportedSize& size : sizes) numbers.push_back(number_of(size, where));
+  return numbers;
+}
+
+View read_view(const std::string& part, const Json& meta, const std::string& where) {
+  const ExportedTensor tensor = read_tensor(meta, where);
+  const JsonFields fields(meta, where);
+  View view{.part = part, .type = tensor.type, .shape = numbers_of(tensor.shape, where)};
+  for (const Json& stride : list_at(fields, "strides"))
+    view.strides.push_back(number_of(read_size(stride, where), where));
+  const Json& offset = fields.object("storage_offset").items();
+  view.offset = static_cast<std::uint64_t>(number_of(read_size(offset, where), where));
+  if (view.strides.size() != view.shape.size()) {
+    refuse(where, view.shape.size(), " sizes, but ", view.strides.size(), " strides");
+  }
+  return view;
+}
+
+class TensorReader {
+ public:
+  TensorReader(const Parts& parts, Memory& memory)
+      : parts_(parts), memory_(memory), copies_left_(parts.archive_bytes() + kMostMoreCopied) {}
+
+  void read(const Folder& folder, const std::string& program) {
+    const std::string name = concat(folder.path, program, folder.list);
+    const Json list = parts_.json(name);
+    const std::string file = concat(parts_.file(), ": ", printable_path(name));
+    for (const auto& [tensor, payload] : JsonFields(list, file).object("config").items().items())
+      read_payload(folder, tensor, JsonFields(payload, concat(file, ": ", shown(tensor))),
+          concat(parts_.file(), ": tensor ", shown(tensor), " of program ", shown(program)));
+  }
+
+  std::vector<TensorEntry> take_entries() {
+    check_overlaps();
+    return std::move(entries_);
+  }
+
+ private:
+  /// The bytes in a part that a tensor reaches over.
+  struct Extent {
+    std::string part;
+    std::uint64_t begin = 0, end = 0;
+    bool is_parameter = false;
+    std::string name, where;
+  };
+
+  void read_payload(const Folder& folder, const std::string& name, const JsonFields& fields,
+      const std::string& where) {
+    if (!names_.insert(name).second) refuse(where, "is among the weights and the constants");
+    const std::string part = folder.path + fields.text("path_name");
+    if (!fields.has("tensor_meta"))
+      refuse(where, "an object of Python or C++, which is not read, let alone executed");
+    if (fields.flag("use_pickle")) {
+      add_pickled(name, part, where);
+      return;
+    }
+    const View view = read_view(part, fields.object("tensor_meta").items(), where);
+    auto found = bytes_of_.find(view);
+    if (found == bytes_of_.end()) {
+      const auto bytes =
+          bytes_in(view, where, {.is_parameter = fields.flag("is_param"), .name = name});
+      found = bytes_of_.emplace(view, bytes).first;
+    }
+    entries_.push_back({name, view.type, view.shape, found->second});
+  }
+
+  void add_pickled(const std::string& name, const std::string& part, const std::string& where) {
+    const TorchFile file = parse_torch_file(parts_.at(part).bytes, where);
+    const auto* const tensor = std::get_if<TorchTensor>(&file.value.content);
+    if (tensor == nullptr) refuse(where, "is pickled, and not a plain tensor");
+    entries_.push_back({name, tensor->type, tensor->shape, tensor->bytes});
+    memory_.pickles.push_back(file.memory);
+  }
+
+  // The part has all elements of the view's storage.
+  std::span<const std::uint8_t> bytes_in(
+      const View& view, const std::string& where, Extent extent) {
+    const auto storage = parts_.at(view.part).bytes;
+    const std::size_t element = bytes_of(view.type);
+    const std::string what = concat(torch_name(view.type), " of shape ", shape_text(view.shape));
+    const auto size = tensor_bytes(view.type, view.shape);
+    if (!size) refuse(where, what, ", has too many elements");
+    if (*size == 0) return {};
+    if (storage.empty()) {
+      refuse(where, what,
+          ", has no bytes: it was exported with fake tensors; export the model with its weights");
+    }
+    const auto end = view_end(view.offset, view.shape, view.strides);
+    if (!end || *end > storage.size() / element) {
+      refuse(where, what, ", reaches beyond the ", storage.size(), " bytes of ", shown(view.part));
+    }
+    extent.part = view.part;
+    extent.begin = view.offset * element;
+    extent.end = *end * element;
+    extent.where = where;
+    extents_.push_back(std::move(extent));
+    const auto bytes = storage.subspan(view.offset * element);
+    if (is_contiguous(view.shape, view.strides)) return bytes.first(*size);
+    return copied(view, bytes, *size, where);
+  }
+
+  std::span<const std::uint8_t> copied(const View& view, std::span<const std::uint8_t> bytes,
+      std::uint64_t size, const std::string& where) {
+    if (size > copies_left_) {
+      refuse(where,
+          "repeats or reorders its elements and is much larger than the file;"
+          " in Python, make it contiguous() before the export");
+    }
+    copies_left_ -= size;
+    auto& copy = memory_.copies.emplace_back(size);
+    copy_row_major(copy, bytes, view.shape, view.strides, bytes_of(view.type));
+    return copy;
+  }
+
+  // Training would change both in Python, and here only one.
+  void check_overlaps() {
+    std::sort(extents_.begin(), extents_.end(), [](const Extent& left, const Extent& right) {
+      return std::tie(left.part, left.begin) < std::tie(right.part, right.begin);
+    });
+    const Extent* furthest = nullptr;
+    const Extent* furthest_parameter = nullptr;
+    for (const Extent& extent : extents_) {
+      for (const Extent* other : {furthest_parameter, extent.is_parameter ? furthest : nullptr}) {
+        if (other != nullptr && other->part == extent.part && extent.begin < other->end)
+          refuse(extent.where, "shares elements with ", shown(other->name),
+              " without being the same, and one of them is a parameter; in Python, clone() one");
+      }
+      reach(furthest, extent);
+      if (extent.is_parameter) reach(furthest_parameter, extent);
+    }
+  }
+
+  static void reach(const Extent*& furthest, const Extent& extent) {
+    const bool is_further =
+        furthest == nullptr || furthest->part != extent.part || furthest->end < extent.end;
+    if (is_further) furthest = &extent;
+  }
+
+  const Parts& parts_;
+  Memory& memory_;
+  std::uint64_t copies_left_;
+  std::vector<TensorEntry> entries_;
+  std::set<std::string> names_;
+  std::map<View, std::span<const std::uint8_t>> bytes_of_;
+  std::vector<Extent> extents_;
+};
+
+}  // namespace
+
+FileMemory memory_of(const std::shared_ptr<Memory>& memory) {
+  return FileMemory(memory, memory->file ? &*memory->file : nullptr);
+}
+
+TensorFile read_tensors(
+    const Parts& parts, const std::string& program, const std::shared_ptr<Memory>& memory) {
+  TensorReader reader(parts, *memory);
+  for (const Folder& folder : kFolders) reader.read(folder, program);
+  return TensorFile(reader.take_entries(), {}, memory_of(memory));
+}
+
+}  // namespace lockstep::exported
