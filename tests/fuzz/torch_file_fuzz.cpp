@@ -1,16 +1,12 @@
 #include <algorithm>
-#include <cstring>
 
-#include "tests/formats/weights/torch_bytes.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/zip_mutation.h"
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/formats/weights/weight_file.h"
-#include "lockstep/formats/weights/zip_archive.h"
-
-extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
 
 namespace {
 
@@ -32,41 +28,15 @@ void check_round_trip(const TensorFile& file) {
   }
 }
 
-std::vector<lockstep::testing::ZipPart> parts_of(std::span<const std::uint8_t> archive) {
-  std::vector<lockstep::testing::ZipPart> parts;
-  for (const auto& entry : lockstep::read_zip(archive, "fuzz")) {
-    parts.push_back({.name = entry.name, .content = {entry.bytes.begin(), entry.bytes.end()}});
-  }
-  return parts;
-}
-
-/// Changes the content of one file of an archive: mostly the pickle, which comes first.
-void mutate_content(std::string& content, std::size_t most) {
-  std::vector<std::uint8_t> bytes(content.begin(), content.end());
-  bytes.resize(std::max(most, bytes.size()));
-  const std::size_t size = LLVMFuzzerMutate(bytes.data(), content.size(), bytes.size());
-  content.assign(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
-}
-
 }  // namespace
 
-// Changes behind the checksums, which are then made right: otherwise hardly any change would be
-// seen by more than the zip reader.
+// Mostly the pickle, which comes first.
 extern "C" std::size_t LLVMFuzzerCustomMutator(
     std::uint8_t* data, std::size_t size, std::size_t most, unsigned int seed) {
-  if (seed % 8 == 0) return LLVMFuzzerMutate(data, size, most);
-  try {
-    auto parts = parts_of({data, size});
-    if (parts.empty()) return LLVMFuzzerMutate(data, size, most);
-    auto& part = seed % 4 == 0 ? parts[seed / 8 % parts.size()] : parts.front();
-    mutate_content(part.content, part.content.size() + 64);
-    const auto archive = lockstep::testing::zip_bytes(parts);
-    if (archive.size() > most) return LLVMFuzzerMutate(data, size, most);
-    std::memcpy(data, archive.data(), archive.size());
-    return archive.size();
-  } catch (const lockstep::DataError&) {
-    return LLVMFuzzerMutate(data, size, most);
-  }
+  return lockstep::testing::mutate_archive(
+      data, size, most, seed, [seed](auto& parts) -> lockstep::testing::ZipPart& {
+        return seed % 4 == 0 ? parts[seed / 8 % parts.size()] : parts.front();
+      });
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

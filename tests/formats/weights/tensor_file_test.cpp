@@ -62,6 +62,17 @@ TEST(RowMajorCopy, TellsWhatIsContiguous) {
   EXPECT_FALSE(is_contiguous(Numbers{3}, Numbers{0}));
 }
 
+TEST(ViewEnd, IsBehindTheLastElement) {
+  EXPECT_EQ(view_end(0, Numbers{}, Numbers{}), 1U);
+  EXPECT_EQ(view_end(2, Numbers{2, 3}, Numbers{4, 1}), 9U);
+  EXPECT_EQ(view_end(2, Numbers{2, 0}, Numbers{4, 1}), 2U);
+  EXPECT_EQ(view_end(0, Numbers{5}, Numbers{0}), 1U);
+  EXPECT_FALSE(view_end(UINT64_MAX, Numbers{}, Numbers{}));
+  EXPECT_FALSE(view_end(0, Numbers{INT64_MAX, 3}, Numbers{INT64_MAX, 1}));
+  // Together 2^64 + 1.
+  EXPECT_FALSE(view_end(2, Numbers{3}, Numbers{INT64_MAX}));
+}
+
 TEST(RowMajorCopy, GivesTheElementsRowMajor) {
   EXPECT_THAT(row_major(Numbers{3, 2}, Numbers{1, 3}, 1), ElementsAre(0, 3, 1, 4, 2, 5));
   EXPECT_THAT(row_major(Numbers{2, 2}, Numbers{2, 1}, 2), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
