@@ -117,8 +117,20 @@ const std::vector<std::string>& ExportedModuleImpl::input_names() const {
   return code_->programs.front().forms.names();
 }
 
-std::optional<ExportedTensor> ExportedModuleImpl::first_output_form() const {
+const std::optional<ExportedTensor>& ExportedModuleImpl::first_output_form() const {
   return code_->programs.front().first_output;
+}
+
+std::string ExportedModuleImpl::first_output_text() const {
+  const auto& form = first_output_form();
+  return form ? exported::text_of(*form) : "no tensor";
+}
+
+std::optional<std::string> ExportedModuleImpl::input_of_fixed_batch() const {
+  for (const Program& program : code_->programs) {
+    if (auto name = program.forms.input_of_fixed_batch()) return name;
+  }
+  return std::nullopt;
 }
 
 void ExportedModuleImpl::convert_unregistered(

@@ -47,9 +47,15 @@ class ExportedModuleImpl : public torch::nn::Module {
   /// Returns the names of the inputs.
   const std::vector<std::string>& input_names() const;
 
-  /// Returns the sizes of the first output as the archive has them, those that vary as expressions;
-  /// nothing if there is no tensor among the outputs.
-  std::optional<ExportedTensor> first_output_form() const;
+  /// Returns the form of the first output in training as the archive has it, sizes that vary as
+  /// expressions; nothing if there is no tensor among the outputs.
+  const std::optional<ExportedTensor>& first_output_form() const;
+
+  /// Returns the same as a message shows it: `[s0, 1000] of float32`.
+  std::string first_output_text() const;
+
+  /// Finds an input whose first size is a number in the program, of either mode.
+  std::optional<std::string> input_of_fixed_batch() const;
 
   /// Throws InvalidArgument if the inputs do not have the form that the program of this mode takes.
   void check_inputs(const std::vector<torch::Tensor>& inputs) const;

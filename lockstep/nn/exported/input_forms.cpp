@@ -16,16 +16,30 @@ bool are_alike(torch::ScalarType a, torch::ScalarType b) {
          (c10::isComplexType(a) && c10::isComplexType(b));
 }
 
+// PyTorch lets sizes begin with 2 that were not 0 or 1 in the example, and takes these all the
+// same.
+std::int64_t least_of(const ExportedRange& range) {
+  const std::int64_t least = range.least.value_or(0);
+  return least > 2 ? least : 0;
+}
+
 bool is_within(std::int64_t value, const ExportedRange& range) {
-  return value >= range.least.value_or(value) && value <= range.most.value_or(value);
+  return value >= least_of(range) && value <= range.most.value_or(value);
 }
 
 std::string text_of_range(const ExportedRange& range) {
-  if (!range.most) return concat(range.least.value_or(0), " or more");
-  return concat(range.least.value_or(0), " to ", *range.most);
+  if (!range.most) return concat(least_of(range), " or more");
+  return concat(least_of(range), " to ", *range.most);
 }
 
 }  // namespace
+
+std::string text_of(const ExportedTensor& tensor) {
+  std::vector<std::string> sizes;
+  for (const ExportedSize& size : tensor.shape)
+    sizes.push_back(size.number ? std::to_string(*size.number) : size.expression);
+  return concat("[", joined(sizes), "] of ", torch_name(tensor.type));
+}
 
 InputForms::InputForms(const ExportedProgram& program, const std::string& where) {
   std::size_t index = 0;
@@ -40,7 +54,7 @@ InputForms::InputForms(const ExportedProgram& program, const std::string& where)
     if (!type)
       throw DataError(concat(where, ": the input ", printable(name),
           " is no tensor, but a number; export the model with a constant in its place"));
-    Form form{*type, {}};
+    Form form{*type, {}, text_of(tensor->second)};
     for (const ExportedSize& size : tensor->second.shape)
       form.sizes.push_back(size_of(size, program));
     names_.push_back(name);
@@ -64,16 +78,17 @@ InputForms::Size InputForms::size_of(const ExportedSize& size, const ExportedPro
   return {.symbol = index, .text = size.expression};
 }
 
-std::string InputForms::text_of(std::size_t input) const {
-  std::vector<std::string> sizes;
-  for (const Size& size : forms_[input].sizes) sizes.push_back(size.text);
-  const auto type = element_type_of(forms_[input].type);
-  return concat("[", joined(sizes), "] of ", type ? torch_name(*type) : "another type");
+std::optional<std::string> InputForms::input_of_fixed_batch() const {
+  for (std::size_t i = 0; i < forms_.size(); ++i) {
+    const auto& sizes = forms_[i].sizes;
+    if (sizes.empty() || (!sizes[0].symbol && !sizes[0].is_free)) return names_[i];
+  }
+  return std::nullopt;
 }
 
 std::string InputForms::text() const {
   std::vector<std::string> texts;
-  for (std::size_t i = 0; i < forms_.size(); ++i) texts.push_back(names_[i] + " " + text_of(i));
+  for (std::size_t i = 0; i < forms_.size(); ++i) texts.push_back(names_[i] + " " + forms_[i].text);
   return joined(texts);
 }
 
@@ -91,7 +106,7 @@ void InputForms::check_form(std::size_t input, const torch::Tensor& tensor,
   lockstep::check(
       std::cmp_equal(tensor.dim(), form.sizes.size()) && are_alike(tensor.scalar_type(), form.type),
       "exported model: the input ", names_[input], " is ", tensor.sizes(), " of ",
-      tensor.scalar_type(), ", but the program takes ", text_of(input));
+      tensor.scalar_type(), ", but the program takes ", forms_[input].text);
   for (std::size_t i = 0; i < form.sizes.size(); ++i) {
     const Size& size = form.sizes[i];
     const std::int64_t given = tensor.size(static_cast<std::int64_t>(i));
@@ -109,11 +124,11 @@ void InputForms::refuse_size(
   const std::string advice =
       size.symbol ? concat("; ", size.text, " is one size in all inputs, ",
                         text_of_range(ranges_[*size.symbol]))
-                  : concat("; export it with dynamic_shapes={\"", names_[input], "\": {", dimension,
-                        ": torch.export.Dim(\"", dimension == 0 ? "batch" : "size",
-                        "\", min=1)}} to let that size vary");
+                  : concat("; give other inputs, or export it with dynamic_shapes={\"",
+                        names_[input], "\": {", dimension, ": torch.export.Dim(\"",
+                        dimension == 0 ? "batch" : "size", "\", min=1)}} to let that size vary");
   throw InvalidArgument(concat("exported model: the input ", names_[input], " is ", tensor.sizes(),
-      ", but the program takes ", text_of(input), advice));
+      ", but the program takes ", forms_[input].text, advice));
 }
 
 }  // namespace lockstep::nn::exported

@@ -12,6 +12,9 @@
 
 namespace lockstep::nn::exported {
 
+/// Returns the form of a tensor as a message shows it: `[s0, 64] of int64`.
+std::string text_of(const ExportedTensor& tensor);
+
 /// The forms that a program takes tensors in: for each its kind of numbers and its sizes, which are
 /// numbers or symbols with a range.
 class InputForms {
@@ -24,8 +27,12 @@ class InputForms {
   const std::vector<std::string>& names() const { return names_; }
 
   /// Throws InvalidArgument that names the input, its form and the one that was exported, and says
-  /// how to export a model for other sizes. A symbol has one value in all inputs.
+  /// how to export a model for other sizes. A symbol has one value in all inputs, and as in Python
+  /// a size may be below its range if that begins with no more than 2.
   void check(std::span<const torch::Tensor> inputs) const;
+
+  /// Finds an input whose first size is a number.
+  std::optional<std::string> input_of_fixed_batch() const;
 
   /// Returns the forms as a message shows them: `ids [s0, 64] of int64, mask [s0, 64] of bool`.
   std::string text() const;
@@ -40,10 +47,10 @@ class InputForms {
   struct Form {
     torch::ScalarType type;
     std::vector<Size> sizes;
+    std::string text;
   };
 
   Size size_of(const ExportedSize& size, const ExportedProgram& program);
-  std::string text_of(std::size_t input) const;
   void check_form(std::size_t input, const torch::Tensor& tensor,
       std::span<std::optional<std::int64_t>> values) const;
   void refuse_size(std::size_t input, const torch::Tensor& tensor, std::size_t dimension) const;

@@ -355,7 +355,7 @@ TEST(ExportedInputs, HaveTheFormsOfTheProgram) {
   program.graph().tensors["mask"].type = ElementType::kInt64;
   program.graph().tensors["x"].shape[0] =
       program.graph().tensors["mask"].shape[0] = {std::nullopt, "s0"};
-  program.program().ranges["s0"] = {2, 8};
+  program.program().ranges["s0"] = {3, 8};
   auto module = module_of(program);
   const auto mask = [](std::int64_t n) { return torch::ones({n}, torch::kLong); };
   const auto refusal = [&](const std::vector<Tensor>& inputs) {
@@ -366,7 +366,7 @@ TEST(ExportedInputs, HaveTheFormsOfTheProgram) {
       {"takes 2 tensors (x [s0, 2] of float32, mask [s0] of int64), not 1"});
   expect_parts(
       refusal({torch::ones({3, 2}), mask(4)}), {"the input mask is [4]", "s0 is one size"});
-  expect_parts(refusal({torch::ones({9, 2}), mask(9)}), {"[9, 2]", "2 to 8"});
+  expect_parts(refusal({torch::ones({9, 2}), mask(9)}), {"[9, 2]", "3 to 8"});
   expect_parts(refusal({torch::ones({3, 5}), mask(3)}),
       {"dynamic_shapes={\"x\": {1: torch.export.Dim(\"size\""});
   expect_parts(refusal({torch::ones({3, 2}), torch::ones({3})}), {"Float", "[s0] of int64"});
