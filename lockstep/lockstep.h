@@ -21,6 +21,7 @@
 #include "lockstep/liveness/spare.h"
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/ema.h"
+#include "lockstep/nn/exported/exported_module.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/nn/grad_scaler.h"
 #include "lockstep/nn/kernels.h"

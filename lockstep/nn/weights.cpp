@@ -75,13 +75,6 @@ bool is_resized(const WeightsReport::Mismatch& both) {
   return resized == both.in_model;
 }
 
-torch::Tensor tensor_of(const TensorEntry& entry) {
-  auto tensor = at::empty(entry.shape, *scalar_type_of(entry.type));
-  if (!entry.bytes.empty())
-    std::memcpy(tensor.mutable_data_ptr(), entry.bytes.data(), entry.bytes.size());
-  return tensor;
-}
-
 /// The pairing of a model's tensors with those of a file.
 class Pairing {
  public:
@@ -297,6 +290,13 @@ std::string remarks_text(const WeightsReport& report) {
   add_conversions(text, report.converted);
   add_names(not_finite, "NaN or Inf in ", report.not_finite);
   return text + first_lines(not_finite);
+}
+
+torch::Tensor tensor_of(const TensorEntry& entry) {
+  auto tensor = at::empty(entry.shape, *scalar_type_of(entry.type));
+  if (!entry.bytes.empty())
+    std::memcpy(tensor.mutable_data_ptr(), entry.bytes.data(), entry.bytes.size());
+  return tensor;
 }
 
 std::optional<torch::ScalarType> scalar_type_of(ElementType type) {

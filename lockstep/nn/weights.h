@@ -96,6 +96,9 @@ void save_weights(const torch::nn::Module& module, const std::filesystem::path& 
 void save_weights(const NamedTensors& state, const std::filesystem::path& path,
     const std::map<std::string, std::string>& metadata = {});
 
+/// Copies a tensor of a file; its type must be one that LibTorch has.
+torch::Tensor tensor_of(const TensorEntry& entry);
+
 /// Returns LibTorch's name of a file's element type; nothing for one that LibTorch does not have.
 std::optional<torch::ScalarType> scalar_type_of(ElementType type);
 

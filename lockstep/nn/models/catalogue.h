@@ -86,6 +86,9 @@ inline std::vector<std::string> model_names() {
   return names;
 }
 
+/// Returns whether a model is a file of Python's torch.export.
+inline bool is_exported(const std::string& model) { return model.ends_with(".pt2"); }
+
 inline constexpr const char* kCrossEntropy = "cross-entropy";
 inline constexpr const char* kMeanSquaredError = "mse";  ///< of scores and one-hot labels
 

@@ -18,6 +18,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/nn/exported/exported_model.h"
 #include "lockstep/nn/fused/conv_relu_pool.h"
 #include "lockstep/nn/models/plugin_library.h"
 #include "lockstep/nn/models/torchvision.h"
@@ -182,6 +183,7 @@ constexpr std::shared_ptr<ModelImpl> (*kMakeSmallNets[])(std::int64_t classes) =
 static_assert(std::size(kMakeSmallNets) == std::size(kSmallNets));
 
 std::shared_ptr<ModelImpl> made(const std::string& name, std::int64_t classes) {
+  if (is_exported(name)) return std::make_shared<ExportedModelImpl>(name, classes);
   const auto* small = std::ranges::find(kSmallNets, name);
   if (small != std::end(kSmallNets)) return kMakeSmallNets[small - kSmallNets](classes);
   const auto* resnet = std::ranges::find(kResNets, name, &ResNetShape::name);
@@ -192,8 +194,8 @@ std::shared_ptr<ModelImpl> made(const std::string& name, std::int64_t classes) {
   if (plugin != plugin_models().end()) return std::make_shared<PluginModelImpl>(*plugin, classes);
   auto names = model_names();
   for (const PluginModel& model : plugin_models()) names.push_back(model.name);
-  throw InvalidArgument(
-      concat("make_model: there is no such net: ", name, "; there are ", joined(names)));
+  throw InvalidArgument(concat("make_model: there is no such net: ", name, "; there are ",
+      joined(names), ", and files *.pt2 of torch.export"));
 }
 
 }  // namespace

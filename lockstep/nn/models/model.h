@@ -100,7 +100,8 @@ class ModelImpl : public MultiInputModule {
 };
 TORCH_MODULE(Model);
 
-/// Makes a net by its name, initialised as PyTorch does, from the default random generator.
+/// Makes a net by its name, initialised as PyTorch does, from the default random generator; of
+/// `FILE.pt2` the exported program, with its own weights.
 ///
 /// Names of parameters are Python's, so that weights can be exchanged. Throws InvalidArgument that
 /// lists the names for an unknown one.

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <ctime>
+#include <filesystem>
 #include <iomanip>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/nn/models/catalogue.h"
 #include "lockstep/train/options/train_flags.h"
 #include "lockstep/train/strategy/layout.h"
 
@@ -139,7 +141,10 @@ std::string default_output(const TrainOptions& options, std::int64_t unix_time) 
   gmtime_r(&time, &utc);
   char text[32];
   std::strftime(text, sizeof text, "%Y%m%dT%H%M%SZ", &utc);
-  return concat("runs/", text, "-", options.model, "-", name_of(options.parallel));
+  const std::string model = nn::is_exported(options.model)
+                                ? std::filesystem::path(options.model).stem().string()
+                                : options.model;
+  return concat("runs/", text, "-", model, "-", name_of(options.parallel));
 }
 
 }  // namespace lockstep

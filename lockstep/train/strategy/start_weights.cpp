@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <fnmatch.h>
+#include <typeinfo>
 
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
@@ -89,8 +90,11 @@ std::string beginnings(const torch::nn::Module& module) {
   return text;
 }
 
+// The layers of an exported program have no type of their own.
 bool is_batch_norm(const torch::nn::Module& module) {
-  return module.as<torch::nn::BatchNorm1d>() != nullptr ||
+  return (typeid(module) == typeid(torch::nn::Module) &&
+             module.named_buffers(false).contains("running_mean")) ||
+         module.as<torch::nn::BatchNorm1d>() != nullptr ||
          module.as<torch::nn::BatchNorm2d>() != nullptr ||
          module.as<torch::nn::BatchNorm3d>() != nullptr;
 }

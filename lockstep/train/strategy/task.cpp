@@ -64,6 +64,11 @@ std::string counted(std::int64_t samples) {
   return concat(samples, samples == 1 ? " sample" : " samples");
 }
 
+// Not ours: what it takes is not known.
+bool is_foreign(const TrainOptions& options) {
+  return !options.plugin.empty() || nn::is_exported(options.model);
+}
+
 // Zero is a number of something in any set of whole numbers.
 torch::Tensor made(std::int64_t samples, const std::vector<std::int64_t>& sample,
     torch::ScalarType type, torch::Device device) {
@@ -107,17 +112,16 @@ std::vector<Rehearsed> to_rehearse(const TrainOptions& options, const Layout& la
   if (options.sync_batch_norm && rule.replicas > 1) return all;
   const std::int64_t usual =
       smallest_part(options, layout, std::min(rule.batch_size, rule.samples));
-  if (usual == 1)
-    all.push_back({usual, layout.stages > 1
-                              ? "1 sample at a time, as --batch-size and --chunks make of a batch"
-                              : "1 sample at a time, as --batch-size says"});
+  if (usual == 1 || nn::is_exported(options.model))
+    all.push_back({usual, concat(counted(usual), " at a time, as --batch-size ",
+                              layout.stages > 1 ? "and --chunks make of a batch" : "says")});
   for (const EpochPosition& begin : {position, EpochPosition()}) {
     const EpochBatches left = batches_left(rule, begin);
     if (left.batches == 0) continue;
     const std::int64_t batch =
         std::min(left.batch_size, left.samples - (left.batches - 1) * left.batch_size);
     const std::int64_t last = smallest_part(options, layout, batch);
-    if (last >= usual || (last > 1 && options.plugin.empty())) continue;
+    if (last >= usual || (last > 1 && !is_foreign(options))) continue;
     all.push_back({last, concat("the last batch of an epoch, with ", counted(last),
                              last < batch ? " at a time" : "", "; give another --batch-size",
                              left.batches > 1 ? concat(", or leave that batch out by "

@@ -40,7 +40,8 @@ struct Rehearsed {
 
 /// Returns what to rehearse before a training that begins at `position`: parts of batches that a
 /// model may refuse though it takes the others. That is a single sample, as of the last batch of an
-/// epoch, and for nets of plugins any last batch that is smaller.
+/// epoch, for nets of plugins and exported ones any last batch that is smaller, and for exported
+/// ones a usual batch, too.
 std::vector<Rehearsed> to_rehearse(const TrainOptions& options, const Layout& layout,
     const EpochRule& rule, const EpochPosition& position = {});
 

@@ -53,6 +53,8 @@ TEST(Options, DefaultFolderNamesTimeModelAndWay) {
   TrainOptions options;
   options.parallel = Parallel::kDdp;
   EXPECT_EQ(default_output(options, 1767225600), "runs/20260101T000000Z-mnist-small-ddp");
+  options.model = "../nets/net.pt2";
+  EXPECT_EQ(default_output(options, 1767225600), "runs/20260101T000000Z-net-ddp");
 }
 
 TEST(Options, ThePrecisionSaysWhoChoseIt) {

@@ -205,5 +205,15 @@ TEST(Freeze, KeepsBatchNormsInEvaluationThatAreWhollyFrozen) {
   }
 }
 
+TEST(Freeze, KnowsTheNormsOfAnExportedProgram) {
+  auto model = nn::make_model(LOCKSTEP_SOURCE_DIR "/tests/formats/export/data/conv.pt2", 3);
+  const Frozen frozen = freeze(*model, {"norm.*"});
+  EXPECT_EQ(frozen.norms.size(), 1U);
+  model->train();
+  keep_in_evaluation(frozen);
+  model->forward(torch::randn({2, 1, 4, 4}));
+  EXPECT_EQ(model->named_buffers()["norm.num_batches_tracked"].item<int>(), 0);
+}
+
 }  // namespace
 }  // namespace lockstep

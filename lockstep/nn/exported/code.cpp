@@ -1,0 +1,260 @@
+#include "lockstep/nn/exported/code.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <tuple>
+#include <variant>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/nn/exported/training_flag.h"
+#include "lockstep/nn/weights.h"
+
+namespace lockstep::nn::exported {
+namespace {
+
+constexpr const char* kTraining = "train";
+constexpr const char* kEvaluation = "eval";
+
+std::string text_of_names(const ExportedArchive& archive) {
+  std::vector<std::string> names;
+  for (const ExportedProgram& program : archive.programs) names.push_back(printable(program.name));
+  return first_of(names, names.size());
+}
+
+// That of training first.
+std::vector<const ExportedProgram*> programs_of(const ExportedArchive& archive) {
+  if (archive.programs.size() == 1) return {&archive.programs.front()};
+  std::vector<const ExportedProgram*> both;
+  for (const char* const name : {kTraining, kEvaluation}) {
+    const auto found = std::ranges::find(archive.programs, name, &ExportedProgram::name);
+    if (found != archive.programs.end()) both.push_back(&*found);
+  }
+  if (both.size() != 2 || archive.programs.size() != 2)
+    throw DataError(concat(archive.file, ": it has the programs ", text_of_names(archive),
+        "; a model of several has two, `train` and `eval`"));
+  return both;
+}
+
+/// The tensors of all programs of an archive.
+class HeldTensors {
+ public:
+  explicit HeldTensors(const ExportedArchive& archive) : archive_(archive) {}
+
+  /// Returns the index of what an input of a program holds.
+  std::size_t index_of(const ExportedProgram& program, const ExportedInputSpec& input) {
+    const TensorEntry* const entry = program.tensors.find(input.target);
+    if (entry == nullptr) refuse(program, input, "has no tensor in the archive");
+    const HeldTensor::Kind kind = kind_of(input);
+    // Two programs' constants of one name have nothing in common.
+    const std::string scope = kind == HeldTensor::Kind::kConstant ? program.name : "";
+    const auto [place, is_new] = places_.try_emplace({kind, scope, input.target}, held_.size());
+    is_new ? add(program, input, kind, *entry) : compare(program, input, place->second, *entry);
+    return place->second;
+  }
+
+  /// Returns the index of the parameter or buffer of that name.
+  std::optional<std::size_t> find(const std::string& name) const {
+    const auto found = std::ranges::find_if(held_, [&](const HeldTensor& each) {
+      return each.name == name && each.kind != HeldTensor::Kind::kConstant;
+    });
+    if (found == held_.end()) return std::nullopt;
+    return static_cast<std::size_t>(found - held_.begin());
+  }
+
+  std::size_t size() const { return held_.size(); }
+  std::vector<HeldTensor> take_held() { return std::move(held_); }
+  std::vector<torch::Tensor> take_tensors() { return std::move(tensors_); }
+
+ private:
+  template <typename... Parts>
+  [[noreturn]] void refuse(
+      const ExportedProgram& program, const ExportedInputSpec& input, const Parts&... parts) const {
+    throw DataError(concat(archive_.file, ": program ", printable(program.name), ": ",
+        printable(input.target), " ", parts...));
+  }
+
+  static HeldTensor::Kind kind_of(const ExportedInputSpec& input) {
+    using Kind = ExportedInputSpec::Kind;
+    if (input.kind == Kind::kParameter) return HeldTensor::Kind::kParameter;
+    if (input.kind == Kind::kConstant) return HeldTensor::Kind::kConstant;
+    return input.persistent ? HeldTensor::Kind::kBuffer : HeldTensor::Kind::kUnsavedBuffer;
+  }
+
+  void add(const ExportedProgram& program, const ExportedInputSpec& input, HeldTensor::Kind kind,
+      const TensorEntry& entry) {
+    if (!scalar_type_of(entry.type)) refuse(program, input, "has a type that LibTorch lacks");
+    const std::size_t index = held_.size();
+    std::size_t first = index;
+    const bool may_be_tied = kind != HeldTensor::Kind::kConstant && !entry.bytes.empty();
+    if (may_be_tied)
+      first = same_.try_emplace({entry.bytes.data(), entry.shape, entry.type}, index).first->second;
+    held_.push_back({kind, input.target, first});
+    tensors_.push_back(first == index ? tensor_of(entry) : tensors_[first]);
+    entries_.push_back(&entry);
+    const auto* value = std::get_if<ExportedName>(&input.value.content);
+    const auto known = program.graph.tensors.find(value == nullptr ? "" : value->name);
+    if (kind == HeldTensor::Kind::kParameter && known != program.graph.tensors.end())
+      tensors_.back().set_requires_grad(known->second.requires_grad);
+  }
+
+  // Statistics may have moved on between two exports, weights may not.
+  void compare(const ExportedProgram& program, const ExportedInputSpec& input, std::size_t index,
+      const TensorEntry& entry) const {
+    const TensorEntry& known = *entries_[index];
+    if (known.shape != entry.shape || known.type != entry.type)
+      refuse(program, input, "is ", shape_text(entry.shape), " of ", torch_name(entry.type),
+          ", but in another program ", shape_text(known.shape), " of ", torch_name(known.type));
+    if (held_[index].kind == HeldTensor::Kind::kParameter &&
+        !std::ranges::equal(known.bytes, entry.bytes))
+      refuse(
+          program, input, "has other values than in another program; export both from one model");
+  }
+
+  const ExportedArchive& archive_;
+  std::vector<HeldTensor> held_;
+  std::vector<torch::Tensor> tensors_;
+  std::vector<const TensorEntry*> entries_;
+  std::map<std::tuple<HeldTensor::Kind, std::string, std::string>, std::size_t> places_;
+  std::map<std::tuple<const void*, std::vector<std::int64_t>, ElementType>, std::size_t> same_;
+};
+
+/// The making of one program.
+class ProgramBuilder {
+ public:
+  ProgramBuilder(const ExportedArchive& archive, const ExportedProgram& from, HeldTensors& held)
+      : from_(from),
+        held_(held),
+        settings_{concat(archive.file, ": program ", printable(from.name)),
+            archive.programs.size() == 1, is_exported_in_training(from.graph)} {}
+
+  Program build(Code& code) {
+    GraphNeeds needs{.modules = std::move(code.modules)};
+    Program program{.graph = ExecutableGraph(from_.graph, settings_, needs),
+        .forms = InputForms(from_, settings_.name)};
+    for (const ExportedInputSpec& input : from_.inputs) program.inputs.push_back(input_of(input));
+    std::size_t named = 0;
+    for (const ExportedOutputSpec& output : from_.outputs)
+      program.outputs.push_back(output_of(output, named, needs));
+    program.first_output = first_output();
+    program.needs_python_layout = needs.reads_strides;
+    code.modules = std::move(needs.modules);
+    if (settings_.follows_modes && settings_.is_exported_in_training)
+      code.without_evaluation = needs.random_node;
+    return program;
+  }
+
+ private:
+  using Kind = ExportedOutputSpec::Kind;
+
+  const ExportedTensor* tensor_of_value(const ExportedArgument& value) const {
+    const auto* name = std::get_if<ExportedName>(&value.content);
+    const auto found = from_.graph.tensors.find(name == nullptr ? "" : name->name);
+    return found == from_.graph.tensors.end() ? nullptr : &found->second;
+  }
+
+  Program::Input input_of(const ExportedInputSpec& input) {
+    using Input = Program::Input;
+    switch (input.kind) {
+      case ExportedInputSpec::Kind::kConstantValue:
+        return {};
+      case ExportedInputSpec::Kind::kUser:
+        if (tensor_of_value(input.value) == nullptr) return {};
+        user_values_.push_back(std::get<ExportedName>(input.value.content).name);
+        return {Input::Kind::kUser, user_values_.size() - 1};
+      default:
+        return {Input::Kind::kHeld, held_.index_of(from_, input)};
+    }
+  }
+
+  Program::Output output_of(
+      const ExportedOutputSpec& output, std::size_t& named, GraphNeeds& needs) const {
+    using Output = Program::Output;
+    switch (output.kind) {
+      case Kind::kUser:
+      case Kind::kLoss: {
+        const std::string& name = from_.output_names.at(named++);
+        if (tensor_of_value(output.value) == nullptr) return {};
+        return {Output::Kind::kResult, name, 0, std::nullopt};
+      }
+      case Kind::kInputMutation: {
+        const auto found = std::ranges::find(user_values_, output.target);
+        if (found == user_values_.end()) refuse_target(output);
+        return {Output::Kind::kIntoInput, "",
+            static_cast<std::size_t>(found - user_values_.begin()), std::nullopt};
+      }
+      case Kind::kParameterMutation:
+      case Kind::kBufferMutation:
+        break;
+    }
+    const auto found = held_.find(output.target);
+    if (!found) refuse_target(output);
+    return {Output::Kind::kIntoHeld, "", *found, counter_of(output.target, needs)};
+  }
+
+  [[noreturn]] void refuse_target(const ExportedOutputSpec& output) const {
+    throw DataError(concat(
+        settings_.name, ": an output changes ", printable(output.target), ", which it lacks"));
+  }
+
+  // Of a batch norm, as the node that counts in a program that changes tensors in place.
+  std::optional<std::size_t> counter_of(const std::string& target, GraphNeeds& needs) const {
+    constexpr std::string_view kCounter = "num_batches_tracked";
+    if (!settings_.follows_modes || !target.ends_with(kCounter)) return std::nullopt;
+    const std::size_t length = target.size() - kCounter.size();
+    const std::string path = target.substr(0, length == 0 ? 0 : length - 1);
+    const auto found = std::ranges::find(needs.modules, path);
+    const auto index = static_cast<std::size_t>(found - needs.modules.begin());
+    if (found == needs.modules.end()) needs.modules.push_back(path);
+    return index;
+  }
+
+  std::optional<ExportedTensor> first_output() const {
+    for (const ExportedOutputSpec& output : from_.outputs) {
+      const bool is_of_user = output.kind == Kind::kUser || output.kind == Kind::kLoss;
+      const ExportedTensor* const tensor = tensor_of_value(output.value);
+      if (is_of_user && tensor != nullptr) return *tensor;
+    }
+    return std::nullopt;
+  }
+
+  const ExportedProgram& from_;
+  HeldTensors& held_;
+  GraphSettings settings_;
+  std::vector<std::string> user_values_;
+};
+
+// Both programs take and save the same.
+void check_alike(const ExportedArchive& archive, const Code& code, std::size_t of_first) {
+  if (code.programs.size() == 1) return;
+  const auto is_saved = [](const HeldTensor& each) {
+    return each.kind == HeldTensor::Kind::kParameter || each.kind == HeldTensor::Kind::kBuffer;
+  };
+  for (std::size_t i = of_first; i < code.held.size(); ++i) {
+    if (is_saved(code.held[i]))
+      throw DataError(concat(archive.file, ": only one of the two programs has ",
+          printable(code.held[i].name), "; export both from one model"));
+  }
+  const auto& [training, evaluation] = std::tie(code.programs[0], code.programs[1]);
+  if (training.forms.names() != evaluation.forms.names())
+    throw DataError(concat(archive.file, ": the two programs take other inputs: ",
+        training.forms.text(), " and ", evaluation.forms.text()));
+}
+
+}  // namespace
+
+std::pair<Code, std::vector<torch::Tensor>> code_of(const ExportedArchive& archive) {
+  Code code{.file = archive.file};
+  HeldTensors held(archive);
+  std::size_t of_first = 0;
+  for (const ExportedProgram* const program : programs_of(archive)) {
+    code.programs.push_back(ProgramBuilder(archive, *program, held).build(code));
+    if (code.programs.size() == 1) of_first = held.size();
+  }
+  code.held = held.take_held();
+  check_alike(archive, code, of_first);
+  return {std::move(code), held.take_tensors()};
+}
+
+}  // namespace lockstep::nn::exported

@@ -1,0 +1,146 @@
+#include "lockstep/nn/exported/executable_graph.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include <ATen/autocast_mode.h>
+#include <c10/core/GradMode.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/autocast.h"
+#include "lockstep/nn/exported/boxing.h"
+#include "lockstep/nn/exported/graph_parts.h"
+
+namespace lockstep::nn::exported {
+namespace {
+
+using c10::IValue;
+using Frame = std::vector<IValue>;
+
+// Python makes a tensor of a number where an operator takes a tensor.
+IValue converted(IValue value, Operand::Conversion conversion) {
+  if (conversion == Operand::Conversion::kNone || value.isTensor()) return value;
+  const at::Scalar number = value.toScalar();
+  return conversion == Operand::Conversion::kTensor ? IValue(wrapped_number(number))
+                                                    : IValue(number.toDouble());
+}
+
+IValue value_of(const Operand& operand, Frame& frame, const RunContext& context) {
+  const auto index = static_cast<std::size_t>(operand.place);
+  switch (operand.kind) {
+    case Operand::Kind::kConstant:
+      return operand.constant;
+    case Operand::Kind::kValue:
+      return converted(frame[index], operand.conversion);
+    case Operand::Kind::kLastUse:
+      return converted(std::move(frame[index]), operand.conversion);
+    case Operand::Kind::kDevice:
+      return context.device;
+    case Operand::Kind::kByMode:
+      return context.modules[index]->is_training() ? operand.in_training : operand.constant;
+    case Operand::Kind::kList:
+      break;
+  }
+  std::vector<IValue> items;
+  for (const Operand& item : operand.items) items.push_back(value_of(item, frame, context));
+  return boxed_list(*operand.element, items);
+}
+
+// Leaves the results on the stack.
+void call(const Step& step, Frame& frame, std::vector<IValue>& stack, const RunContext& context) {
+  stack.clear();
+  const auto mode = step.only_in_training_of;
+  if (mode && !context.modules[*mode]->is_training()) {
+    stack.push_back(value_of(step.operands.front(), frame, context));
+    return;
+  }
+  for (const Operand& operand : step.operands) stack.push_back(value_of(operand, frame, context));
+  if (step.operation) {
+    step.operation->callBoxed(stack);
+  } else if (step.function != nullptr) {
+    IValue number = step.function(stack);
+    stack.clear();
+    stack.push_back(std::move(number));
+  } else {
+    stack = step.region->run(stack, context);
+    TORCH_CHECK(stack.size() == step.results.size(), "its graph returns ", stack.size(),
+        " values, not ", step.results.size());
+  }
+}
+
+void keep(const std::vector<Place>& places, const c10::List<IValue>& items, Frame& frame) {
+  TORCH_CHECK(items.size() == places.size(), "it returns a list of ", items.size(),
+      " tensors, but the program was exported with ", places.size());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (places[i] != kNowhere) frame[static_cast<std::size_t>(places[i])] = items.get(i);
+  }
+}
+
+void keep_results(const Step& step, std::vector<IValue>& stack, Frame& frame) {
+  for (std::size_t i = 0; i < step.results.size(); ++i) {
+    const auto* const place = std::get_if<Place>(&step.results[i]);
+    if (place == nullptr) {
+      keep(std::get<std::vector<Place>>(step.results[i]), stack[i].toList(), frame);
+    } else if (*place != kNowhere) {
+      frame[static_cast<std::size_t>(*place)] = std::move(stack[i]);
+    }
+  }
+}
+
+}  // namespace
+
+ExecutableGraph::ExecutableGraph(
+    const ExportedGraph& graph, const GraphSettings& settings, GraphNeeds& needs)
+    : parts_(std::make_unique<const GraphParts>(parts_of(graph, settings, needs))) {}
+
+ExecutableGraph::~ExecutableGraph() = default;
+ExecutableGraph::ExecutableGraph(ExecutableGraph&&) noexcept = default;
+
+std::size_t ExecutableGraph::inputs() const { return parts_->inputs; }
+
+std::vector<IValue> ExecutableGraph::frame() const { return Frame(parts_->values); }
+
+std::vector<IValue> ExecutableGraph::run(Frame frame, const RunContext& context) const {
+  std::vector<IValue> stack;
+  const Step* current = nullptr;
+  try {
+    for (const Step& step : parts_->steps) {
+      current = &step;
+      call(step, frame, stack, context);
+      keep_results(step, stack, frame);
+    }
+  } catch (c10::Error& error) {
+    error.add_context(concat("in ", current->text));
+    throw;
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(concat(error.what(), "\n  in ", current->text));
+  }
+  stack.clear();
+  for (const Operand& output : parts_->outputs) stack.push_back(value_of(output, frame, context));
+  return stack;
+}
+
+std::vector<IValue> Region::run(std::span<IValue> arguments, const RunContext& context) const {
+  std::size_t branch = 0;
+  if (kind == Kind::kCondition) {
+    const IValue& condition = arguments.front();
+    const bool holds =
+        condition.isTensor() ? condition.toTensor().item().toBool() : condition.toScalar().toBool();
+    branch = holds ? 0 : 1;
+    arguments = arguments.subspan(1);
+  }
+  Frame frame = graphs[branch].frame();
+  std::ranges::move(arguments, frame.begin());
+  std::optional<c10::AutoGradMode> grad_mode;
+  std::optional<Autocast> autocast;
+  if (kind == Kind::kGradMode) grad_mode.emplace(enabled);
+  if (kind == Kind::kAutocast) {
+    const auto device = context.device.type();
+    autocast.emplace(device, type.value_or(at::autocast::get_autocast_dtype(device)), enabled);
+  }
+  return graphs[branch].run(std::move(frame), context);
+}
+
+}  // namespace lockstep::nn::exported

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "lockstep/nn/exported/exported_module.h"
+#include "lockstep/nn/models/model.h"
+
+namespace lockstep::nn {
+
+/// An exported program as one of our nets: its first output are the scores.
+class ExportedModelImpl final : public ModelImpl {
+ public:
+  /// Reads the file. Throws InvalidArgument if the program does not return [N, classes], takes
+  /// batches of one size only, or has no evaluation.
+  ExportedModelImpl(const std::string& file, std::int64_t classes);
+
+  torch::Tensor forward(torch::Tensor images) override { return forward_all({images}); }
+
+  /// Returns all of it as one layer.
+  Layers layers() const override;
+
+  std::vector<std::size_t> takes() const override { return {net_->input_names().size()}; }
+
+  void train(bool on = true) override;
+
+  void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Device device, bool non_blocking = false) override;
+
+  std::shared_ptr<torch::nn::Module> clone(
+      const std::optional<at::Device>& device = std::nullopt) const override;
+
+ private:
+  ExportedModelImpl(std::string file, std::int64_t classes, ExportedModule net);
+
+  torch::Tensor forward_all(std::vector<torch::Tensor> inputs) override;
+  void check_form() const;
+
+  std::string file_;
+  std::int64_t classes_;
+  ExportedModule net_;
+};
+
+}  // namespace lockstep::nn

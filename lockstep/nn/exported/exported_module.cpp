@@ -1,0 +1,186 @@
+#include "lockstep/nn/exported/exported_module.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/nn/exported/code.h"
+
+namespace lockstep::nn {
+
+using exported::Code;
+using exported::HeldTensor;
+using exported::Program;
+
+ExportedModuleImpl::ExportedModuleImpl(const ExportedArchive& archive)
+    : torch::nn::Module("ExportedModule") {
+  auto [code, tensors] = exported::code_of(archive);
+  code_ = std::make_shared<const Code>(std::move(code));
+  tensors_ = std::move(tensors);
+  register_tensors();
+  register_modules();
+}
+
+ExportedModuleImpl::ExportedModuleImpl(
+    std::shared_ptr<const Code> code, std::vector<torch::Tensor> tensors)
+    : torch::nn::Module("ExportedModule"), code_(std::move(code)), tensors_(std::move(tensors)) {
+  register_tensors();
+  register_modules();
+}
+
+// Makes the modules on the way that are not there yet.
+torch::nn::Module& ExportedModuleImpl::module_at(const std::string& path) {
+  torch::nn::Module* module = this;
+  if (path.empty()) return *module;
+  for (const std::string& name : split(path, '.')) {
+    const auto children = module->named_children();
+    const auto* const child = children.find(name);
+    module = child != nullptr
+                 ? child->get()
+                 : module->register_module(name, std::make_shared<torch::nn::Module>(name)).get();
+  }
+  return *module;
+}
+
+void ExportedModuleImpl::register_tensors() {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const HeldTensor& held = code_->held[i];
+    const std::size_t dot = held.name.rfind('.');
+    const bool is_nested = dot != std::string::npos;
+    const std::string name = is_nested ? held.name.substr(dot + 1) : held.name;
+    const std::string path = is_nested ? held.name.substr(0, dot) : "";
+    if (held.kind == HeldTensor::Kind::kParameter)
+      module_at(path).register_parameter(name, tensors_[i], tensors_[i].requires_grad());
+    if (held.kind == HeldTensor::Kind::kBuffer) module_at(path).register_buffer(name, tensors_[i]);
+  }
+}
+
+// Those without tensors too: a dropout has a mode.
+void ExportedModuleImpl::register_modules() {
+  for (const std::string& path : code_->modules) modules_.push_back(&module_at(path));
+}
+
+at::Device ExportedModuleImpl::device(const std::vector<torch::Tensor>& inputs) const {
+  if (!tensors_.empty()) return tensors_.front().device();
+  return inputs.empty() ? at::Device(at::kCPU) : inputs.front().device();
+}
+
+void ExportedModuleImpl::check_inputs(const std::vector<torch::Tensor>& inputs) const {
+  code_->program_for(is_training()).forms.check(inputs);
+}
+
+void ExportedModuleImpl::check_evaluation() const {
+  check(code_->without_evaluation.empty(), code_->file,
+      ": the program was exported in training and draws random numbers by itself, so it has no "
+      "evaluation: ",
+      code_->without_evaluation,
+      "; export both by package_pt2(FILE, exported_programs={\"train\": ..., \"eval\": ...})");
+}
+
+NamedTensors ExportedModuleImpl::forward(std::vector<torch::Tensor> inputs) {
+  if (!is_training()) check_evaluation();
+  const Program& program = code_->program_for(is_training());
+  program.forms.check(inputs);
+  std::vector<c10::IValue> frame = program.graph.frame();
+  for (std::size_t i = 0; i < program.inputs.size(); ++i) {
+    const auto [kind, index] = program.inputs[i];
+    if (kind == Program::Input::Kind::kHeld) frame[i] = tensors_[index];
+    if (kind == Program::Input::Kind::kUser)
+      frame[i] = program.needs_python_layout ? inputs[index].contiguous() : inputs[index];
+  }
+  const auto values = program.graph.run(std::move(frame), {device(inputs), modules_});
+
+  NamedTensors results("Output");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    using Kind = Program::Output::Kind;
+    const Program::Output& output = program.outputs[i];
+    if (output.kind == Kind::kResult) results.insert(output.name, values[i].toTensor());
+    const auto& mode = output.only_in_training_of;
+    if (mode && !modules_[*mode]->is_training()) continue;
+    const at::NoGradGuard no_gradients;
+    if (output.kind == Kind::kIntoHeld) tensors_[output.index].copy_(values[i].toTensor());
+    if (output.kind == Kind::kIntoInput) inputs[output.index].copy_(values[i].toTensor());
+  }
+  return results;
+}
+
+torch::Tensor ExportedModuleImpl::first_output(std::vector<torch::Tensor> inputs) {
+  const NamedTensors outputs = forward(std::move(inputs));
+  check(!outputs.is_empty(), code_->file, ": the program returns no tensor");
+  return outputs.front().value();
+}
+
+const std::vector<std::string>& ExportedModuleImpl::input_names() const {
+  return code_->programs.front().forms.names();
+}
+
+const std::optional<ExportedTensor>& ExportedModuleImpl::first_output_form() const {
+  return code_->programs.front().first_output;
+}
+
+std::string ExportedModuleImpl::first_output_text() const {
+  const auto& form = first_output_form();
+  return form ? exported::text_of(*form) : "no tensor";
+}
+
+std::optional<std::string> ExportedModuleImpl::input_of_fixed_batch() const {
+  for (const Program& program : code_->programs) {
+    if (auto name = program.forms.input_of_fixed_batch()) return name;
+  }
+  return std::nullopt;
+}
+
+void ExportedModuleImpl::convert_unregistered(
+    std::optional<torch::Device> device, std::optional<torch::Dtype> dtype, bool non_blocking) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const HeldTensor::Kind kind = code_->held[i].kind;
+    torch::Tensor& tensor = tensors_[i];
+    const bool is_buffer = kind == HeldTensor::Kind::kUnsavedBuffer;
+    if (!is_buffer && kind != HeldTensor::Kind::kConstant) continue;
+    if (device) tensor = tensor.to(*device, non_blocking);
+    // Python makes constants anew in each forward.
+    if (dtype && is_buffer && tensor.is_floating_point()) tensor = tensor.to(*dtype, non_blocking);
+  }
+}
+
+void ExportedModuleImpl::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
+  Module::to(device, dtype, non_blocking);
+  convert_unregistered(device, dtype, non_blocking);
+}
+
+void ExportedModuleImpl::to(torch::Dtype dtype, bool non_blocking) {
+  Module::to(dtype, non_blocking);
+  convert_unregistered(std::nullopt, dtype, non_blocking);
+}
+
+void ExportedModuleImpl::to(torch::Device device, bool non_blocking) {
+  Module::to(device, non_blocking);
+  convert_unregistered(device, std::nullopt, non_blocking);
+}
+
+std::shared_ptr<torch::nn::Module> ExportedModuleImpl::clone(
+    const std::optional<at::Device>& device) const {
+  const at::NoGradGuard no_gradients;
+  std::vector<torch::Tensor> copies;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const torch::Tensor& tensor = tensors_[i];
+    const std::size_t first = code_->held[i].first;
+    copies.push_back(first != i ? copies[first]
+                                : tensor.detach().to(device.value_or(tensor.device()),
+                                      tensor.scalar_type(), false, /*copy=*/true));
+    copies.back().set_requires_grad(tensor.requires_grad());
+  }
+  std::shared_ptr<ExportedModuleImpl> copy(new ExportedModuleImpl(code_, std::move(copies)));
+  const auto from = modules(), to = copy->modules();
+  for (std::size_t i = 0; i < from.size(); ++i) to[i]->train(from[i]->is_training());
+  return copy;
+}
+
+ExportedModule load_exported(const std::filesystem::path& path) {
+  return ExportedModule(std::make_shared<ExportedModuleImpl>(read_exported(path)));
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+#include <torch/types.h>
+
+#include "lockstep/formats/export/exported_program.h"
+#include "lockstep/nn/named_state.h"
+
+namespace lockstep::nn {
+
+namespace exported {
+struct Code;
+}
+
+/// A module of Python that `torch.export` has written, as a module of LibTorch: it has Python's
+/// parameters and buffers under Python's names, and trains.
+///
+/// Tied weights are one tensor of several names; what Python had frozen wants no gradient. Buffers
+/// that are not persistent, and constants, are not registered, so that no file of weights has them,
+/// but move by to(). Devices that the program names are the module's. train() and eval() work as in
+/// Python, also those of the modules in it: see Note [Training and evaluation].
+///
+/// Replicas made by clone() share all but the tensors, and may run at the same time.
+class ExportedModuleImpl : public torch::nn::Module {
+ public:
+  /// Throws DataError for what cannot be run: see load_exported().
+  explicit ExportedModuleImpl(const ExportedArchive& archive);
+
+  /// Computes the program's outputs by Python's names, in Python's order. An output that is a
+  /// tensor by itself is called `output`; numbers and None that Python returns are left out.
+  ///
+  /// `inputs` are the tensors among the arguments of Python's forward, in its order. Throws
+  /// InvalidArgument if they have not the form that the program was exported for, and in evaluation
+  /// of a program that has none.
+  NamedTensors forward(std::vector<torch::Tensor> inputs);
+
+  /// Returns the first output, such as the only one.
+  torch::Tensor first_output(std::vector<torch::Tensor> inputs);
+
+  /// Returns the names of the inputs.
+  const std::vector<std::string>& input_names() const;
+
+  /// Returns the form of the first output in training as the archive has it, sizes that vary as
+  /// expressions; nothing if there is no tensor among the outputs.
+  const std::optional<ExportedTensor>& first_output_form() const;
+
+  /// Returns the same as a message shows it: `[s0, 1000] of float32`.
+  std::string first_output_text() const;
+
+  /// Finds an input whose first size is a number in the program, of either mode.
+  std::optional<std::string> input_of_fixed_batch() const;
+
+  /// Throws InvalidArgument if the inputs do not have the form that the program of this mode takes.
+  void check_inputs(const std::vector<torch::Tensor>& inputs) const;
+
+  /// Throws InvalidArgument, with what to do, if the archive has no program that can be evaluated.
+  void check_evaluation() const;
+
+  void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Device device, bool non_blocking = false) override;
+
+  std::shared_ptr<torch::nn::Module> clone(
+      const std::optional<at::Device>& device = std::nullopt) const override;
+
+ private:
+  ExportedModuleImpl(
+      std::shared_ptr<const exported::Code> code, std::vector<torch::Tensor> tensors);
+
+  void register_tensors();
+  void register_modules();
+  torch::nn::Module& module_at(const std::string& path);
+  void convert_unregistered(
+      std::optional<torch::Device> device, std::optional<torch::Dtype> dtype, bool non_blocking);
+  at::Device device(const std::vector<torch::Tensor>& inputs) const;
+
+  std::shared_ptr<const exported::Code> code_;
+  std::vector<torch::Tensor> tensors_;       ///< in the order of the code's list
+  std::vector<torch::nn::Module*> modules_;  ///< whose modes the code asks for
+};
+TORCH_MODULE(ExportedModule);
+
+/// Makes a module of a file that Python's `torch.export.save` has written, or `package_pt2` with
+/// two programs of one model, `train` and `eval`.
+///
+/// Throws DataError that names file, node, argument and the line of Python for what cannot be run.
+///
+///     auto model = lockstep::nn::load_exported("net.pt2");
+///     torch::optim::SGD optimizer(model->parameters(), 0.1);
+///     auto loss = torch::cross_entropy_loss(model->first_output({images}), labels);
+ExportedModule load_exported(const std::filesystem::path& path);
+
+}  // namespace lockstep::nn

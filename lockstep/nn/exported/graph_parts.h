@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+
+#include "lockstep/nn/exported/executable_graph.h"
+#include "lockstep/nn/exported/size_arithmetic.h"
+
+namespace lockstep::nn::exported {
+
+/// The place of a value in the frame of a run.
+using Place = std::int32_t;
+inline constexpr Place kNowhere = -1;
+
+/// Where an argument of a step comes from.
+struct Operand {
+  enum class Kind : std::uint8_t {
+    kConstant,
+    kValue,
+    kLastUse,  ///< a value that nothing reads any more
+    kDevice,   ///< of the run
+    kByMode,   ///< `constant` in evaluation, `in_training` in training
+    kList      ///< of items that are not all constants
+  };
+  enum class Conversion : std::uint8_t { kNone, kTensor, kDouble };
+
+  Kind kind = Kind::kConstant;
+  Conversion conversion = Conversion::kNone;  ///< of a number, where the schema wants another type
+  Place place = kNowhere;                     ///< of a value; the index of a module for a mode
+  c10::IValue constant = {}, in_training = {};
+  std::vector<Operand> items = {};
+  c10::TypePtr element = nullptr;  ///< type of a list's items
+};
+
+/// A higher-order operator: graphs within a graph, and what is set while they run.
+struct Region {
+  enum class Kind : std::uint8_t { kPlain, kGradMode, kAutocast, kCondition };
+  Kind kind = Kind::kPlain;
+  bool enabled = true;
+  std::optional<at::ScalarType> type = {};
+  std::vector<ExecutableGraph> graphs = {};  ///< of a condition those for true and false
+
+  std::vector<c10::IValue> run(std::span<c10::IValue> arguments, const RunContext& context) const;
+};
+
+/// One call: of an operator, of a function of numbers, or of a region.
+struct Step {
+  std::optional<c10::OperatorHandle> operation = {};
+  NumberFunction function = nullptr;
+  std::unique_ptr<Region> region = nullptr;
+  std::vector<Operand> operands = {};
+  /// For each result one place, or one for each of its items if it is a list.
+  std::vector<std::variant<Place, std::vector<Place>>> results = {};
+  /// A module; in its evaluation the first operand is handed on instead.
+  std::optional<std::size_t> only_in_training_of = {};
+  std::string text = {};  ///< node, operator and line of Python
+};
+
+/// A graph, ready to run. Its inputs have the first places.
+struct GraphParts {
+  std::size_t inputs = 0, values = 0;
+  std::vector<Step> steps = {};
+  std::vector<Operand> outputs = {};
+};
+
+/// Resolves a graph's operators and boxes its constants; see ExecutableGraph.
+GraphParts parts_of(const ExportedGraph& graph, const GraphSettings& settings, GraphNeeds& needs);
+
+}  // namespace lockstep::nn::exported

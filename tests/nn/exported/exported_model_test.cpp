@@ -1,0 +1,70 @@
+#include "lockstep/nn/exported/exported_model.h"
+
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+
+#include "tests/support/message_of.h"
+#include <torch/types.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/models/model.h"
+
+namespace lockstep::nn {
+namespace {
+
+using lockstep::testing::expect_parts;
+using lockstep::testing::message_of;
+
+std::string archive(const std::string& name) {
+  return std::string(LOCKSTEP_EXPORT_DATA) + "/" + name + ".pt2";
+}
+
+torch::Tensor images() {
+  torch::manual_seed(2);
+  return torch::randn({3, 1, 4, 4});
+}
+
+TEST(ExportedModel, IsANetByItsFile) {
+  auto model = make_model(archive("conv"), 3);
+  auto net = load_exported(archive("conv"));
+  EXPECT_EQ(model->takes(), std::vector<std::size_t>{1});
+  EXPECT_EQ(named_state(*model).keys(), named_state(*net).keys());
+  EXPECT_EQ(model->named_modules().size(), net->named_modules().size());
+  model->eval();
+  net->eval();
+  const auto expected = net->first_output({images()});
+  EXPECT_TRUE(torch::equal(model->forward(images()), expected));
+  auto layers = model->layers();
+  EXPECT_EQ(layers.size(), 1);
+  EXPECT_TRUE(torch::equal(run_layers(layers, images()), expected));
+}
+
+TEST(ExportedModel, ConvertsAndClones) {
+  auto model = make_model(archive("conv"), 3);
+  model->named_modules()["norm"]->eval();
+  const auto copy = std::dynamic_pointer_cast<ModelImpl>(model->clone());
+  EXPECT_TRUE(copy->is_training());
+  EXPECT_FALSE(copy->named_modules()["norm"]->is_training());
+  copy->to(torch::kDouble);
+  EXPECT_EQ(copy->forward(images().to(torch::kDouble)).scalar_type(), torch::kDouble);
+  EXPECT_EQ(model->forward(images()).scalar_type(), torch::kFloat);
+}
+
+TEST(ExportedModel, ReturnsScoresOfTheClasses) {
+  expect_parts(message_of<InvalidArgument>([] { make_model(archive("conv"), 4); }),
+      {"conv.pt2: its first output must be scores of 4 classes, [N, 4], and is [s", "3] of float32",
+          "--num-classes"});
+}
+
+TEST(ExportedModel, TakesBatchesOfAnySize) {
+  expect_parts(message_of<InvalidArgument>([] { make_model(archive("programs"), 8); }),
+      {"the first size of its input ids is fixed", "{0: torch.export.Dim(\"batch\")}"});
+}
+
+TEST(ExportedModel, IsNotThereWithoutItsFile) {
+  EXPECT_THROW(make_model("no_such.pt2", 3), DataError);
+}
+
+}  // namespace
+}  // namespace lockstep::nn
