@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -20,6 +21,35 @@ constexpr std::array<std::string_view, 4> kOtherKeys = {"v", "time", "nonfinite"
 
 }  // namespace
 
+std::vector<std::string> eval_metrics() {
+  std::vector<std::string> names;
+  for (const ScoreName& score : kScores) names.emplace_back(score.option);
+  return names;
+}
+
+const ScoreName& eval_metric(const std::string& option) {
+  const auto* const found =
+      std::ranges::find_if(kScores, [&](const ScoreName& score) { return score.option == option; });
+  check(found != std::end(kScores), "metrics: there is no score ", option);
+  return *found;
+}
+
+const ScoreName& main_score(const Scores& scores) {
+  const auto* const found = std::find_if(std::begin(kScores) + 1, std::end(kScores),
+      [&](const ScoreName& score) { return (scores.*score.value).has_value(); });
+  return found == std::end(kScores) ? kScores[0] : *found;
+}
+
+bool is_shown(const ScoreName& score, const std::vector<const Scores*>& results) {
+  const auto has = [&](const ScoreName& one) {
+    return std::ranges::any_of(
+        results, [&](const Scores* scores) { return (scores->*one.value).has_value(); });
+  };
+  const auto is_others = [&](const ScoreName& one) { return !one.is_null_if_absent && has(one); };
+  return has(score) || (score.is_always_shown &&
+                           (!score.larger_is_better || std::ranges::none_of(kScores, is_others)));
+}
+
 void put_number(Json& object, const std::string& name, const std::optional<double>& value) {
   object[name] = nullptr;
   if (!value) return;
@@ -27,6 +57,13 @@ void put_number(Json& object, const std::string& name, const std::optional<doubl
     object[name] = *value;
   } else {
     object["nonfinite"].push_back(name);
+  }
+}
+
+void put_scores(Json& object, const std::string& prefix, const Scores& scores) {
+  for (const ScoreName& score : kScores) {
+    const std::optional<double>& value = scores.*score.value;
+    if (value || score.is_null_if_absent) put_number(object, prefix + score.name, value);
   }
 }
 
@@ -38,7 +75,7 @@ Json json_of(const MetricRecord& record) {
   line["epoch"] = record.epoch;
   line["step"] = record.step;
   line["split"] = record.split;
-  for (const ScoreName& score : kScores) put_number(line, score.name, record.scores.*score.value);
+  put_scores(line, "", record.scores);
   for (const RateName& rate : kRates) {
     const std::optional<double>& value = record.*rate.value;
     if (value || rate.is_null_if_absent) put_number(line, rate.name, value);

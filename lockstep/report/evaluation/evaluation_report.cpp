@@ -270,7 +270,7 @@ std::string evaluation_json(const EvaluationResult& result) {
           result.loss_plugin.empty() ? Json(nullptr) : Json(printable_path(result.loss_plugin))},
       {"weights", weights_json(result.weights)}, {"samples", result.samples},
       {"skipped", result.skipped}};
-  for (const ScoreName& score : kScores) put_number(object, score.name, result.scores.*score.value);
+  put_scores(object, "", result.scores);
   object["classes"] = classes_json(result);
   object["confusion"] = confusion_json(result.confusion);
   object["worst"] = worst_json(result.worst);

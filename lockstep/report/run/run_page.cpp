@@ -22,15 +22,14 @@ struct Curve {
   std::optional<double> Scores::*score;
 };
 
-// Of losses, or of the other scores.
-std::vector<Curve> curves_of(bool is_loss) {
+std::vector<Curve> curves_of(const std::string& figure) {
   std::vector<Curve> curves;
-  if (is_loss) curves.push_back({"training", "train", nullptr, &Scores::loss});
+  if (figure == "loss") curves.push_back({"training", "train", nullptr, &Scores::loss});
   for (const ScoreSet& set : kScoreSets) {
     for (const ScoreName& score : kScores) {
-      if ((score.value == &Scores::loss) != is_loss) continue;
+      if (score.figure != figure) continue;
       // The main score of a figure is in its title.
-      const std::string title = score.is_always_shown ? "" : concat(", ", score.title);
+      const std::string title = figure == score.title ? "" : concat(", ", score.title);
       curves.push_back({set.words + title, set.split, set.scores, score.value});
     }
   }
@@ -73,6 +72,12 @@ std::string outcome_of(const RunReport& run) {
       best.empty() ? "" : "; best ", best, ".");
 }
 
+void add_test(Facts& facts, const Scores& scores, const char* whose) {
+  const ScoreName& main = main_score(scores);
+  const std::optional<double>& value = scores.*main.value;
+  if (value) facts.push_back({concat("test ", main.title, whose), cell(value, 4)});
+}
+
 Facts facts_of(const RunReport& run) {
   const SummaryFacts summary = run.folder.summary.value_or(SummaryFacts());
   Facts facts;
@@ -86,10 +91,8 @@ Facts facts_of(const RunReport& run) {
   add_fact(facts, "stopped by",
       run.folder.summary ? summary.stopped_by : "still running, or its processes were killed");
   add_fact(facts, "best", best_text(summary));
-  const auto test = summary.test.top1 ? summary.test.top1 : run.history.test.top1;
-  if (test) add_fact(facts, "test accuracy", cell(test, 4));
-  if (summary.best_test.top1)
-    add_fact(facts, "test accuracy of the best weights", cell(summary.best_test.top1, 4));
+  add_test(facts, test_scores(run), "");
+  add_test(facts, summary.best_test, " of the best weights");
   add_fact(facts, "seconds of training", cell(run.history.seconds, 2));
   if (run.history.samples_per_s) add_fact(facts, "samples/s", cell(run.history.samples_per_s, 0));
   add_fact(facts, "restarts", std::optional(run.history.restarts.size()));
@@ -145,15 +148,20 @@ plot::Series series_of(const RunReport& run, const Curve& curve, bool by_steps) 
   return series;
 }
 
-plot::Figure figure_of(const RunReport& run, const char* what, bool is_loss) {
+std::string id_of(std::string figure) {
+  std::ranges::replace(figure, ' ', '-');
+  return figure;
+}
+
+plot::Figure figure_of(const RunReport& run, const std::string& what) {
   const bool steps = run.history.epochs.size() == 1;
-  plot::Figure figure{.id = what,
+  plot::Figure figure{.id = id_of(what),
       .title = concat(what, " by ", steps ? "step" : "epoch"),
       .x = {.label = steps ? "step" : "epoch"},
       .y = {.label = what}};
-  if (figure.id == "accuracy") figure.y.most = 1;
+  if (what == "accuracy" || what == "score") figure.y.most = 1;
   figure.title.front() = static_cast<char>(std::toupper(figure.title.front()));
-  for (const Curve& curve : curves_of(is_loss)) {
+  for (const Curve& curve : curves_of(what)) {
     plot::Series series = series_of(run, curve, steps);
     if (!series.points.empty()) figure.series.push_back(std::move(series));
   }
@@ -226,9 +234,11 @@ page::Page page_of_run(const RunReport& run) {
       .conclusion = {.answer = outcome_of(run)},
       .tables = {facts_table(run)}};
   if (!run.history.epochs.empty()) section.tables.push_back(epochs_table(run));
-  for (const plot::Figure& figure :
-      {figure_of(run, "loss", true), figure_of(run, "accuracy", false)}) {
-    if (!figure.series.empty()) section.figures.push_back(figure);
+  for (const ScoreName& score : kScores) {
+    const auto is_it = [&](const plot::Figure& made) { return made.id == id_of(score.figure); };
+    if (std::ranges::any_of(section.figures, is_it)) continue;
+    plot::Figure figure = figure_of(run, score.figure);
+    if (!figure.series.empty()) section.figures.push_back(std::move(figure));
   }
   page::Page page{.title = "Lockstep run: " + run.folder.path.lexically_normal().string(),
       .sections = {std::move(section)}};

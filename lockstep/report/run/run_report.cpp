@@ -1,5 +1,6 @@
 #include "lockstep/report/run/run_report.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -65,7 +66,9 @@ using Json = JsonWriter::Json;
 
 Json epoch_json(const EpochHistory& epoch) {
   Json object = {{"epoch", epoch.epoch}, {"step", epoch.step}};
-  for (const EpochField& field : epoch_fields()) put_number(object, field.key, field.value(epoch));
+  for (const EpochField& field : epoch_fields())
+    if (field.is_null_if_absent || field.value(epoch))
+      put_number(object, field.key, field.value(epoch));
   return object;
 }
 
@@ -83,8 +86,7 @@ Json run_json(const RunReport& run) {
   for (const auto& restart : run.history.restarts) {
     object["restarts"].push_back(restart_json(restart));
   }
-  for (const ScoreName& score : kScores)
-    put_number(object, concat("test_", score.name), run.history.test.*score.value);
+  put_scores(object, "test_", run.history.test);
   put_number(object, "seconds", run.history.seconds);
   put_number(object, "samples_per_s", run.history.samples_per_s);
   object["left_out"] = run.folder.metrics.left_out;
@@ -104,16 +106,31 @@ std::string shown(const std::string& text) {
 
 std::string shown_or_nothing(const std::string& text) { return text.empty() ? "-" : shown(text); }
 
+// Of a classification all that it may have; of another task what it has.
+std::vector<EpochField> fields_shown(const RunHistory& history) {
+  std::vector<EpochField> measured, usual;
+  bool is_classification = true;
+  for (const EpochField& field : epoch_fields()) {
+    const bool has_value = std::ranges::any_of(
+        history.epochs, [&](const EpochHistory& epoch) { return field.value(epoch).has_value(); });
+    if (has_value) measured.push_back(field);
+    if (field.is_null_if_absent) usual.push_back(field);
+    is_classification = is_classification && (field.is_null_if_absent || !has_value);
+  }
+  return is_classification ? usual : measured;
+}
+
 std::string epoch_table(const RunHistory& history) {
+  const std::vector<EpochField> fields = fields_shown(history);
   std::vector<std::string> heads{"epoch", "step"};
-  for (const EpochField& field : epoch_fields()) heads.push_back(field.title);
+  for (const EpochField& field : fields) heads.push_back(field.title);
   TextTable table(heads);
   auto restart = history.restarts.begin();
   for (const EpochHistory& epoch : history.epochs) {
     for (; restart != history.restarts.end() && restart->epoch <= epoch.epoch; ++restart)
       table.add_line("  " + restart_text(*restart));
     std::vector<std::string> row{concat(epoch.epoch), concat(epoch.step)};
-    for (const EpochField& field : epoch_fields()) row.push_back(field.text(epoch));
+    for (const EpochField& field : fields) row.push_back(field.text(epoch));
     table.add_row(row);
   }
   return table.text();
@@ -161,32 +178,38 @@ std::string snapshot_line(const RunFolder& folder) {
   return line + "\n";
 }
 
+std::string test_line(const Scores& scores, const char* whose) {
+  const ScoreName& main = main_score(scores);
+  if (!(scores.*main.value)) return "";
+  return concat("test ", main.title, whose, " ", cell(scores.*main.value, 4), "\n");
+}
+
 std::string text_of(const RunReport& run) {
   std::string text = shown(run.folder.path.string()) + "\n";
   if (run.folder.summary) text += what_it_was(*run.folder.summary);
   text += run.history.epochs.empty() ? "nothing is recorded yet\n" : epoch_table(run.history);
-  if (run.history.test.top1) {
-    text += concat("test accuracy ", cell(run.history.test.top1, 4), "\n");
-  }
-  if (run.folder.summary && run.folder.summary->best_test.top1)
-    text += concat(
-        "test accuracy of the best weights ", cell(run.folder.summary->best_test.top1, 4), "\n");
+  text += test_line(run.history.test, "");
+  if (run.folder.summary) text += test_line(run.folder.summary->best_test, " of the best weights");
   text += ending(run) + snapshot_line(run.folder);
   for (const std::string& line : run.folder.metrics.left_out) text += line + "\n";
   if (run.profile) text += profile_text(*run.profile);
   return text;
 }
 
-std::optional<double> final_accuracy(const RunReport& run) {
-  if (run.folder.summary && run.folder.summary->test.top1) {
-    return run.folder.summary->test.top1;
+// Of runs of different tasks each has its own.
+std::string test_head(const std::vector<RunReport>& runs) {
+  std::set<std::string> titles;
+  for (const RunReport& run : runs) {
+    const Scores& scores = test_scores(run);
+    if (scores != Scores()) titles.insert(main_score(scores).title);
   }
-  return run.history.test.top1;
+  if (titles.empty()) return "test accuracy";
+  return titles.size() == 1 ? "test " + *titles.begin() : "test score";
 }
 
 std::string overview(const std::vector<RunReport>& runs) {
   TextTable table({"run", "model", "data", "parallel", "world size", "epochs", "step",
-                      "test accuracy", "samples/s", "seconds", "restarts", "stopped by"},
+                      test_head(runs), "samples/s", "seconds", "restarts", "stopped by"},
       {true});
   for (const RunReport& run : runs) {
     const SummaryFacts facts = run.folder.summary.value_or(SummaryFacts());
@@ -194,7 +217,8 @@ std::string overview(const std::vector<RunReport>& runs) {
     table.add_row({shown(run.folder.path.string()), shown_or_nothing(facts.model),
         shown_or_nothing(facts.data), shown_or_nothing(facts.parallel),
         facts.world_size ? concat(*facts.world_size) : "-", concat(epochs.size()),
-        epochs.empty() ? "-" : concat(epochs.back().step), cell(final_accuracy(run), 4),
+        epochs.empty() ? "-" : concat(epochs.back().step),
+        cell(test_scores(run).*main_score(test_scores(run)).value, 4),
         cell(run.history.samples_per_s, 0), cell(run.history.seconds, 2),
         concat(run.history.restarts.size()), shown_or_nothing(facts.stopped_by)});
   }
@@ -213,7 +237,8 @@ std::vector<EpochField> make_epoch_fields() {
           .title = concat(set.title, score.title),
           .value = [scores = set.scores, value = score.value](
                        Epoch epoch) { return epoch.*scores.*value; },
-          .is_score = true});
+          .is_score = true,
+          .is_null_if_absent = score.is_null_if_absent});
   fields.push_back({"lr", "lr", [](Epoch epoch) { return epoch.lr; }, std::nullopt});
   fields.push_back(
       {"samples_per_s", "samples/s", [](Epoch epoch) { return epoch.samples_per_s; }, 0});
@@ -244,6 +269,11 @@ std::string side_by_side(const std::vector<RunReport>& runs, const EpochField& f
 }
 
 }  // namespace
+
+const Scores& test_scores(const RunReport& run) {
+  const bool has_own = run.folder.summary && run.folder.summary->test != Scores();
+  return has_own ? run.folder.summary->test : run.history.test;
+}
 
 std::string events_of_run(const RunReport& run) {
   double time = begin_of(run);

@@ -30,6 +30,7 @@ struct EpochField {
   std::function<std::optional<double>(const EpochHistory&)> value;
   std::optional<int> digits = 4;  ///< after the point; none: four that count
   bool is_score = false;          ///< compared between runs
+  bool is_null_if_absent = true;  ///< in JSON; else it is left out
 
   /// Returns its text in a table, `-` without a value.
   std::string text(const EpochHistory& epoch) const;
@@ -65,8 +66,11 @@ std::vector<plot::Timeline::Kind> kinds_of_phases();
 /// Returns the picture of one step of a rank, in milliseconds; the rank's timeline is not empty.
 plot::Timeline timeline_of(const RankProfile& rank);
 
-/// Returns a run as a page: its facts, the table of epochs, and figures of loss and accuracy by
-/// epoch, or by step where there is one epoch.
+/// Returns the scores of the last test; those of summary.json where it has some.
+const Scores& test_scores(const RunReport& run);
+
+/// Returns a run as a page: its facts, the table of epochs, and figures of its scores by epoch, or
+/// by step where there is one epoch.
 page::Page page_of_run(const RunReport& run);
 
 /// Writes RUN/report.html, one file that needs neither network nor script. Throws std::system_error

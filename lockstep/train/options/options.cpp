@@ -123,7 +123,7 @@ void check_options(const TrainOptions& options, int world_size) {
       "before the end");
   check(options.smoothing == 0 || options.loss == nn::kCrossEntropy,
       "train: --smoothing is for --loss cross-entropy, not for ", options.loss);
-  check(options.eval_metric == EvalMetric::kLoss || options.val_interval >= 0,
+  check(options.eval_metric == "loss" || options.val_interval >= 0,
       "train: --eval-metric compares evaluations, and --val-interval never makes none");
   check_snapshots(options.snapshots);
   plan_layout(options, world_size);

@@ -193,7 +193,7 @@ struct TrainOptions {
   std::string loss = nn::kCrossEntropy;  ///< of training and evaluation
   double smoothing = 0;                  ///< of the labels in training
   std::optional<EmaSettings> ema = {};
-  EvalMetric eval_metric = EvalMetric::kLoss;  ///< that says which epoch is the best
+  std::string eval_metric = "loss";  ///< that says which epoch is the best
   std::int64_t seed = 42;
   std::int64_t val_interval = 1;   ///< in epochs; 0: only at the end; -1: never
   std::int64_t log_interval = 50;  ///< in steps

@@ -500,7 +500,8 @@ Group average_group() {
                 return written_value(options.ema && options.ema->warmup);
               }),
           flag("--eval-metric", "NAME", "what decides which epoch is best: {}",
-              &Options::eval_metric)}};
+              &Options::eval_metric)
+              .one_of(eval_metrics())}};
 }
 
 Group limit_group() {

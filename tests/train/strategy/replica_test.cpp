@@ -38,11 +38,11 @@ Batch random_batch(const std::vector<std::int64_t>& sizes) {
 }
 
 std::unique_ptr<Replica> replica_of(
-    const TrainOptions& options, const Task& task, const ProcessGroup& world) {
+    const TrainOptions& options, const SampleForm& form, const ProcessGroup& world) {
   const Layout layout = plan_layout_in(options, world.size(), world.backend_name() == "threads");
   const RankGroups groups = make_rank_groups(world, layout);
   const auto places = layout.places > 1 ? cpu_places(layout.places) : std::vector<Place>();
-  return make_replica(options, layout, task, groups, places);
+  return make_replica(options, layout, form, groups, places);
 }
 
 nn::NamedTensors copy_of(const nn::NamedTensors& state) {
@@ -66,7 +66,7 @@ TrainOptions half_toy(Parallel way) {
   return options;
 }
 
-const Task kToyTask{.image = {10}, .classes = 5};
+const SampleForm kToyTask{.image = {10}, .classes = 5};
 
 bool is_skipped(Replica& replica) { return replica.update(kRate).item<double>() != 0; }
 
@@ -135,7 +135,7 @@ TEST_P(FrozenBatchNorms, KeepTheirStatistics) {
     replica->backward(random_batch({4, 3, 32, 32}), {}, 0);
     replica->update(kRate);
     replica->set_training(false);
-    replica->scores(random_batch({4, 3, 32, 32}));
+    replica->output(random_batch({4, 3, 32, 32}));
   }
   for (const auto& item : replica->state()) {
     const bool is_frozen = item.key().starts_with("conv1.") || item.key().starts_with("bn1.") ||
@@ -469,18 +469,18 @@ std::vector<std::int64_t> activations_of(Replica& replica, const torch::Tensor& 
 TEST(ChainCosts, AreMeasuredInTheModesOfTraining) {
   TrainOptions options = toy_by(Parallel::kSerial);
   options.model = "resnet18-cifar";
-  const Task task{.image = {3, 32, 32}, .classes = 5};
-  const auto replica = replica_of(options, task, ProcessGroup());
+  const SampleForm form{.image = {3, 32, 32}, .classes = 5};
+  const auto replica = replica_of(options, form, ProcessGroup());
   const Batch batch = random_batch({4, 3, 32, 32});
   const torch::Tensor& images = batch.input();
   replica->set_training(true);
   const auto training = activations_of(*replica, images);
   replica->set_training(false);
-  const torch::Tensor scores = replica->scores(batch);
+  const torch::Tensor scores = replica->output(batch);
   EXPECT_EQ(activations_of(*replica, images), training);
-  EXPECT_TRUE(replica->scores(batch).equal(scores)) << "it is in evaluation again";
+  EXPECT_TRUE(replica->output(batch).equal(scores)) << "it is in evaluation again";
   options.freeze = {"bn1.*"};
-  EXPECT_NE(activations_of(*replica_of(options, task, ProcessGroup()), images), training);
+  EXPECT_NE(activations_of(*replica_of(options, form, ProcessGroup()), images), training);
 }
 
 // The types of a step: the layers behind the first take bfloat16 and give it.
