@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// What is found out about predictions, in a form in which that of samples, batches and ranks is
-/// put together exactly.
+/// The findings about predictions, in a form in which those of samples, batches and ranks are put
+/// together exactly.
 ///
 /// The first of the sums are those that every task has; its own follow.
 struct Findings {
@@ -46,8 +46,8 @@ struct Evaluation {
   std::int64_t samples = 0;  ///< of all ranks together
 };
 
-/// What a net is to learn: its loss, and what is measured. A value: its functions are pure, and
-/// several threads may call them.
+/// The task of a net: its loss, and what is measured. A value: its functions are pure, and several
+/// threads may call them.
 ///
 /// Losses are sums over the elements of a target, divided by their number: samples, tokens,
 /// pixels. One that is marked by kIgnoredTarget adds nothing, but is among that number in training,
