@@ -56,8 +56,9 @@ std::vector<std::int64_t> shown_indices(const SheetRequest& request, std::int64_
 }
 
 Batch read_one(const data::Samples& set, const data::SampleKey& key) {
-  const Batch batch =
-      data::empty_batch(1, {.shape = set.shape(), .channels_last = true, .inputs = set.inputs()});
+  data::BatchForm form = data::form_of(set);
+  form.channels_last = true;
+  const Batch batch = data::empty_batch(1, form);
   set.read({&key, 1}, batch);
   return batch;
 }
