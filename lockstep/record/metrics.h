@@ -41,6 +41,7 @@ struct Scores {
   std::optional<double> average_precision = {};
   std::optional<double> mean_iou = {};  ///< intersection over union, mean over classes
   std::optional<double> pixel_accuracy = {};
+  std::map<std::string, double> more = {};  ///< a program's own, by name
 
   friend bool operator==(const Scores&, const Scores&) = default;
 };
@@ -57,7 +58,7 @@ struct ScoreName {
   bool is_always_shown = false;    ///< in tables of a run, unless another task was measured
 };
 
-/// All members of Scores, in the order of the files. Writers and readers of
+/// All members of Scores but `more`, in the order of the files. Writers and readers of
 /// metrics.jsonl, summary.json and state.json, and the tables of a run, go through them.
 inline constexpr ScoreName kScores[] = {
     {"loss", "loss", "loss", "loss", &Scores::loss, false, true, true},
@@ -80,12 +81,22 @@ std::vector<std::string> eval_metrics();
 /// Returns the score that a name of --eval-metric means, one of those.
 const ScoreName& eval_metric(const std::string& option);
 
+/// Returns whether a number of a program's own may have a name: UTF-8, and not one that files of a
+/// run have for something else.
+bool is_free_name(const std::string& name);
+
 /// Returns the score that says most: the first that there is after the loss; else the loss.
 const ScoreName& main_score(const Scores& scores);
 
 /// Returns whether a table that shows all of these results has a column for a score: for what one
 /// of them has, and for what is always shown. The accuracy is not, where they are of another task.
 bool is_shown(const ScoreName& score, const std::vector<const Scores*>& results);
+
+/// Returns a number of a program's own; nothing where it has none of that name.
+std::optional<double> own_number(const Scores& scores, const std::string& name);
+
+/// Returns the names of all that results have in `more`, each once.
+std::vector<std::string> own_names(const std::vector<const Scores*>& results);
 
 /// A line of metrics.jsonl; what was not measured is absent here and `null` there.
 struct MetricRecord {

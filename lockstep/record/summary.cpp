@@ -34,6 +34,7 @@ void put_finite_scores(Json& object, const std::string& prefix, const Scores& sc
     const std::optional<double>& value = scores.*score.value;
     if (value || score.is_null_if_absent) object[prefix + score.name] = json_number(value);
   }
+  for (const auto& [name, value] : scores.more) object[prefix + name] = json_number(value);
 }
 
 std::string cell(const char* format, const std::optional<double>& value) {
@@ -62,6 +63,9 @@ void add_scores(std::vector<Column>& columns, const std::string& set, Scores Epo
         [=, value = score.value](const EpochSummary& epoch) { return epoch.*scores.*value; },
         always});
   }
+  for (const std::string& name : own_names(all))
+    columns.push_back({set + " " + name, "%.4f",
+        [=](const EpochSummary& epoch) { return own_number(epoch.*scores, name); }});
 }
 
 std::vector<Column> columns(const std::string& set, const RunSummary& summary) {
@@ -117,6 +121,10 @@ Scores read_scores(const JsonFields& fields, const std::string& prefix) {
   Scores scores;
   for (const ScoreName& score : kScores)
     scores.*score.value = fields.number_if((prefix + score.name).c_str());
+  for (const auto& [key, value] : fields.items().items()) {
+    const std::string name = key.starts_with(prefix) ? key.substr(prefix.size()) : "";
+    if (is_free_name(name) && value.is_number()) scores.more[name] = value.get<double>();
+  }
   return scores;
 }
 

@@ -54,11 +54,12 @@ TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_s
   check_options(options, world_size);
   check_run_directory(options.output, options.resume);
   const Datasets data = load_datasets(options);
-  const SampleForm form = form_of(*data.train, model_classes(options, data));
-  const TaskPointer task = make_task(options, form);
-  nn::Model model = nn::make_model(options.model, form.classes);
+  const SampleForm form = sample_form(*data.train, model_outputs(options, data));
+  nn::Model model = nn::make_model(options.model, form.outputs);
+  const TaskPointer task = make_task(options, form, model);
   const Layout layout = plan_layout(options, world_size);
   check_inputs(options, layout, form, model);
+  check_task(options, form, *task, model);
   check_stages(options, layout, model);
   const StartWeights start = start_with(model, options);
   TrainPlan plan{.options = options,

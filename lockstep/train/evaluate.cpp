@@ -20,12 +20,13 @@
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/liveness/own_slot.h"
 #include "lockstep/nn/kernels.h"
-#include "lockstep/nn/models/catalogue.h"
+#include "lockstep/nn/models/plugin_library.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/train/input/data_sheet.h"
 #include "lockstep/train/input/datasets.h"
 #include "lockstep/train/options/run_configuration.h"
 #include "lockstep/train/strategy/layout.h"
+#include "lockstep/train/task/make_task.h"
 
 namespace lockstep {
 
@@ -85,16 +86,30 @@ std::vector<std::string> all_class_names(const TrainOptions& options, std::int64
 
 // The library that has the loss; empty for one of ours.
 std::string loss_plugin(const TrainOptions& options) {
-  const auto ours = nn::loss_names();
-  const bool is_ours = std::find(ours.begin(), ours.end(), options.loss) != ours.end();
+  const auto& others = nn::plugin_losses();
+  const bool is_ours =
+      std::ranges::find(others, options.loss, &nn::PluginLoss::name) == others.end();
   return is_ours ? "" : std::filesystem::path(options.plugin).filename().string();
 }
 
 }  // namespace
 
 void Predictions::add(const torch::Tensor& output, const torch::Tensor& target) {
-  const torch::Tensor losses = task_->losses(output, target).to(torch::kDouble).cpu();
-  const torch::Tensor predicted = task_->predicted(output).cpu(), classes = target.cpu();
+  const torch::Tensor of_each = task_->losses(output, target);
+  if (!of_each.defined()) return;
+  const torch::Tensor losses = of_each.to(torch::kDouble).cpu();
+  const torch::Tensor predicted = task_->predicted(output);
+  if (predicted.defined()) {
+    add_classes(losses, predicted.cpu(), target.to(torch::kLong).cpu());
+  } else {
+    for (std::int64_t i = 0; i < losses.size(0); ++i)
+      worst_.push_back({.index = seen_++, .loss = losses.const_data_ptr<double>()[i]});
+  }
+  keep_worst();
+}
+
+void Predictions::add_classes(
+    const torch::Tensor& losses, const torch::Tensor& predicted, const torch::Tensor& classes) {
   for (std::int64_t i = 0; i < classes.size(0); ++i, ++seen_) {
     const auto label = classes.const_data_ptr<std::int64_t>()[i];
     if (label == kIgnoredTarget) continue;
@@ -105,6 +120,9 @@ void Predictions::add(const torch::Tensor& output, const torch::Tensor& target) 
         .predicted = taken_for,
         .loss = losses.const_data_ptr<double>()[i]});
   }
+}
+
+void Predictions::keep_worst() {
   const auto badness = [](const Judgement& sample) {
     return std::isnan(sample.loss) ? std::numeric_limits<double>::infinity() : sample.loss;
   };
@@ -131,10 +149,12 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
   at::globalContext().setFlushDenormal(!options.keep_denormals);
   const nn::KernelScope kernels(options.kernels);
   const Datasets data = load_datasets(options);
-  const std::int64_t classes = model_classes(options, data);
+  const std::int64_t outputs = model_outputs(options, data);
+  const TaskKind kind = task_kind(options, data.train->targets());
+  const std::int64_t classes = kind == TaskKind::kClassification ? outputs : 0;
   const data::SamplesPointer samples = samples_of_part(data, request.split, options);
   const Layout layout = plan_layout(options, 1);
-  const auto replica = make_replica(options, layout, form_of(*data.train, classes),
+  const auto replica = make_replica(options, layout, sample_form(*data.train, outputs),
       make_rank_groups(ProcessGroup(), layout), {place});
   std::string warning = load_into(*replica, request.weights.file);
   replica->set_training(false);
@@ -143,6 +163,10 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
       {.batch_size = options.batch_size,
           .workers = workers_of(options.loading, usable_cpu_count(), data.is_mere_copy)});
   const TaskPointer task = replica->task();
+  check(kind != TaskKind::kProgram || request.worst == 0,
+      "train: --worst shows samples by their losses, and a model with a loss of its own gives "
+      "none ",
+      "for single samples; leave it out");
   Predictions predictions(classes, request.worst, task);
   const auto forward = [&](const Batch& batch) { return replica->output(batch); };
   const auto look = [&](const torch::Tensor& output, const torch::Tensor& target) {
@@ -157,7 +181,7 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
       .data = options.data.name,
       .split = name_of(request.split),
       .precision = name_of(options.precision),
-      .loss = options.loss,
+      .loss = loss_name(options, kind),
       .loss_plugin = loss_plugin(options),
       .weights = request.weights,
       .warning = std::move(warning),
@@ -165,7 +189,8 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
       .scores = evaluation.scores,
       .samples = evaluation.samples,
       .skipped = samples->size() - evaluation.samples,
-      .class_names = all_class_names(options, classes),
+      .class_names = all_class_names(options, evaluation.of_classes.empty() ? classes : outputs),
+      .of_classes = evaluation.of_classes,
       .confusion = predictions.confusion(),
       .worst = std::move(worst)};
 }
@@ -209,6 +234,7 @@ TrainOptions evaluation_options(const TrainOptions& run) {
       .precision = run.precision,
       .tf32 = run.tf32,
       .kernels = run.kernels,
+      .task = run.task,
       .loss = run.loss,
       .seed = run.seed};
 }

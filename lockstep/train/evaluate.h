@@ -56,6 +56,10 @@ class Predictions {
   const std::vector<Judgement>& worst() const { return worst_; }
 
  private:
+  void add_classes(
+      const torch::Tensor& losses, const torch::Tensor& predicted, const torch::Tensor& classes);
+  void keep_worst();
+
   Confusion confusion_;
   std::size_t most_;
   TaskPointer task_;

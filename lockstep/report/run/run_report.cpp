@@ -63,10 +63,11 @@ void take_exact_losses(const RunFolder& folder, RunHistory& history) {
 }
 
 using Json = JsonWriter::Json;
+using Epoch = const EpochHistory&;
 
-Json epoch_json(const EpochHistory& epoch) {
+Json epoch_json(const EpochHistory& epoch, const std::vector<EpochField>& fields) {
   Json object = {{"epoch", epoch.epoch}, {"step", epoch.step}};
-  for (const EpochField& field : epoch_fields())
+  for (const EpochField& field : fields)
     if (field.is_null_if_absent || field.value(epoch))
       put_number(object, field.key, field.value(epoch));
   return object;
@@ -82,7 +83,9 @@ Json restart_json(const Restart& restart) {
 Json run_json(const RunReport& run) {
   Json object = {
       {"run", run.folder.path.string()}, {"epochs", Json::array()}, {"restarts", Json::array()}};
-  for (const auto& epoch : run.history.epochs) object["epochs"].push_back(epoch_json(epoch));
+  const std::vector<EpochField> fields = epoch_fields_of(run.history);
+  for (const auto& epoch : run.history.epochs)
+    object["epochs"].push_back(epoch_json(epoch, fields));
   for (const auto& restart : run.history.restarts) {
     object["restarts"].push_back(restart_json(restart));
   }
@@ -110,7 +113,7 @@ std::string shown_or_nothing(const std::string& text) { return text.empty() ? "-
 std::vector<EpochField> fields_shown(const RunHistory& history) {
   std::vector<EpochField> measured, usual;
   bool is_classification = true;
-  for (const EpochField& field : epoch_fields()) {
+  for (const EpochField& field : epoch_fields_of(history)) {
     const bool has_value = std::ranges::any_of(
         history.epochs, [&](const EpochHistory& epoch) { return field.value(epoch).has_value(); });
     if (has_value) measured.push_back(field);
@@ -226,7 +229,6 @@ std::string overview(const std::vector<RunReport>& runs) {
 }
 
 std::vector<EpochField> make_epoch_fields() {
-  using Epoch = const EpochHistory&;
   std::vector<EpochField> fields{{.key = "train_loss",
       .title = "train loss",
       .value = [](Epoch epoch) { return epoch.train_loss; },
@@ -320,6 +322,21 @@ std::string EpochField::text(const EpochHistory& epoch) const {
 const std::vector<EpochField>& epoch_fields() {
   static const std::vector<EpochField> kFields = make_epoch_fields();
   return kFields;
+}
+
+std::vector<EpochField> epoch_fields_of(const RunHistory& history) {
+  std::vector<EpochField> fields = epoch_fields();
+  for (const ScoreSet& set : kScoreSets) {
+    std::vector<const Scores*> all;
+    for (const EpochHistory& epoch : history.epochs) all.push_back(&(epoch.*set.scores));
+    for (const std::string& name : own_names(all))
+      fields.push_back({.key = set.key + name,
+          .title = set.title + printable(name),
+          .value = [=, scores = set.scores](
+                       Epoch epoch) { return own_number(epoch.*scores, name); },
+          .is_null_if_absent = false});
+  }
+  return fields;
 }
 
 std::string restart_text(const Restart& restart) {

@@ -36,8 +36,11 @@ struct EpochField {
   std::string text(const EpochHistory& epoch) const;
 };
 
-/// All of them, in the order of tables and JSON.
+/// All of them that runs of our own tasks have, in the order of tables and JSON.
 const std::vector<EpochField>& epoch_fields();
+
+/// Returns those, and a field for each number of a program's own that these epochs have.
+std::vector<EpochField> epoch_fields_of(const RunHistory& history);
 
 /// Describes a restart in a line: where the run resumed, and what had been lost.
 std::string restart_text(const Restart& restart);

@@ -17,6 +17,7 @@
 #include "lockstep/data/transforms/augment.h"
 #include "lockstep/nn/models/catalogue.h"
 #include "lockstep/train/state/whole_model.h"
+#include "lockstep/train/task/make_task.h"
 
 namespace lockstep {
 namespace {
@@ -292,7 +293,7 @@ std::int64_t usable_memory() {
   return std::min(machine, cgroup_memory_limit().value_or(machine));
 }
 
-void check_model_fits(const TrainOptions& options, const data::Samples& set, std::int64_t classes,
+void check_model_fits(const TrainOptions& options, const data::Samples& set, std::int64_t outputs,
     std::int64_t memory) {
   const data::ImageShape images = set.shape();
   const std::int64_t batch = std::min(options.batch_size, set.size());
@@ -309,13 +310,14 @@ void check_model_fits(const TrainOptions& options, const data::Samples& set, std
       " or mock, whose images fit the model");
   // Weights and gradients of the last layer; a batch and its scores.
   const std::int64_t pixels = images.channels * images.height * images.width;
-  const std::int64_t numbers = 2 * classes * (needs.features + 1) + batch * (pixels + classes);
+  const std::int64_t numbers = 2 * outputs * (needs.features + 1) + batch * (pixels + outputs);
   constexpr std::int64_t kMegabyte = 1'000'000;
   const std::int64_t megabytes = numbers * std::int64_t{sizeof(float)} / kMegabyte;
   check(megabytes <= memory / kMegabyte, "train: the last layer of ", options.model, " for ",
-      classes, " classes, and a batch of ", batch, ", need at least ", megabytes,
-      " MB, but there are ", memory / kMegabyte,
-      " MB of memory; give fewer --num-classes or a smaller --batch-size");
+      outputs, set.classes() > 0 ? " classes" : " outputs", ", and a batch of ", batch,
+      ", need at least ", megabytes, " MB, but there are ", memory / kMegabyte,
+      " MB of memory; give ", set.classes() > 0 ? "fewer --num-classes or " : "",
+      "a smaller --batch-size");
 }
 
 std::string NoiseSamples::name(std::int64_t index) const { return concat("mock ", index); }
@@ -394,12 +396,10 @@ Datasets load_datasets(const TrainOptions& options) {
   return data;
 }
 
-std::int64_t model_classes(const TrainOptions& options, const Datasets& data) {
-  const std::int64_t needed = data.train->classes(), asked = options.classes.value_or(needed);
-  check(asked >= needed, "train: --num-classes ", asked, " is less than the ", needed,
-      " classes of ", options.data.name);
-  check_model_fits(options, *data.train, asked, usable_memory());
-  return asked;
+std::int64_t model_outputs(const TrainOptions& options, const Datasets& data) {
+  const std::int64_t outputs = task_outputs(options, *data.train);
+  check_model_fits(options, *data.train, outputs, usable_memory());
+  return outputs;
 }
 
 }  // namespace lockstep

@@ -32,9 +32,9 @@ struct Datasets {
 /// Returns the bytes of memory that this process may use: those of the machine, or of its cgroup.
 std::int64_t usable_memory();
 
-/// Throws InvalidArgument for images that vanish in the model's pools, and for a number of classes
+/// Throws InvalidArgument for images that vanish in the model's pools, and for a number of outputs
 /// or a batch (of the whole set at most) that surely has no room in this much memory.
-void check_model_fits(const TrainOptions& options, const data::Samples& set, std::int64_t classes,
+void check_model_fits(const TrainOptions& options, const data::Samples& set, std::int64_t outputs,
     std::int64_t memory);
 
 /// The properties of a set of noise; the same ones make the same numbers everywhere.
@@ -89,8 +89,8 @@ void hold_out(Datasets& source, const TrainOptions& options);
 /// DataError for bad files.
 Datasets load_datasets(const TrainOptions& options);
 
-/// Returns the number of classes of the model: those of the data, or as many as asked for. Fewer
-/// than the data have are an InvalidArgument; so is what check_model_fits() refuses.
-std::int64_t model_classes(const TrainOptions& options, const Datasets& data);
+/// Returns how many numbers the model gives, as task_outputs() has it: the classes of the data, or
+/// as many as asked for. What check_model_fits() refuses is an InvalidArgument, too.
+std::int64_t model_outputs(const TrainOptions& options, const Datasets& data);
 
 }  // namespace lockstep

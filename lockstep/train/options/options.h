@@ -140,6 +140,24 @@ constexpr auto names_of(ProgressStyle) {
       EnumName{Style::kLine, "line"}, EnumName{Style::kNone, "none"}};
 }
 
+/// The tasks that a net may have.
+enum class TaskKind {
+  kClassification,
+  kTokens,
+  kRegression,
+  kLabels,
+  kSegmentation,
+  kReconstruction,
+  kProgram
+};
+constexpr auto names_of(TaskKind) {
+  using Kind = TaskKind;
+  return std::array{EnumName{Kind::kClassification, "classification"},
+      EnumName{Kind::kTokens, "tokens"}, EnumName{Kind::kRegression, "regression"},
+      EnumName{Kind::kLabels, "labels"}, EnumName{Kind::kSegmentation, "segmentation"},
+      EnumName{Kind::kReconstruction, "reconstruction"}, EnumName{Kind::kProgram, "program"}};
+}
+
 /// A data set and the folder that holds it; an empty folder means the set's usual place.
 struct DataSource {
   std::string name = "fashion-mnist";
@@ -189,9 +207,10 @@ struct TrainOptions {
   nn::Kernels kernels = nn::Kernels::kAuto;
   bool keep_denormals = false;  ///< of processors; else they count as zero
   OptimizerSettings optimizer = {};
-  std::int64_t grad_accum_steps = 1;     ///< batches of each replica that make one optimizer step
-  std::string loss = nn::kCrossEntropy;  ///< of training and evaluation
-  double smoothing = 0;                  ///< of the labels in training
+  std::int64_t grad_accum_steps = 1;  ///< batches of each replica that make one optimizer step
+  std::optional<TaskKind> task = {};  ///< absent: what the targets of the data say
+  std::string loss = {};              ///< of training and evaluation; empty: the task's usual one
+  double smoothing = 0;               ///< of the labels in training
   std::optional<EmaSettings> ema = {};
   std::string eval_metric = "loss";  ///< that says which epoch is the best
   std::int64_t seed = 42;

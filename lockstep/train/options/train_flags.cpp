@@ -397,11 +397,20 @@ Group optimizer_group() {
           flag("--grad-accum-steps", "N", "batches per replica in one optimizer step",
               &Options::grad_accum_steps)
               .within(1, kMostEpochs),
-          flag("--loss", "NAME",
+          flag("--task", "NAME", "what is learned: {}", &Options::task)
+              .usually("what the targets of the data say"),
+          flag_by<Options>(
+              "--loss", "NAME",
               joined(nn::loss_names()) +
-                  " (of one-hot labels) or one of --plugin; evaluations measure it, too",
-              &Options::loss)
-              .unless_usual(),
+                  " (of one-hot labels) or one of --plugin; of a regression mse, l1, huber; of a "
+                  "reconstruction mse, l1, bce; evaluations measure it, too",
+              [](Options& options, const FlagSpec&, Text text) { options.loss = text; },
+              [](const Options& options) {
+                // The usual one of all tasks that have it.
+                return options.loss == nn::kCrossEntropy ? FlagValue()
+                                                         : written_value(options.loss);
+              })
+              .usually("the task's first"),
           flag("--smoothing", "X", "label smoothing of the training loss, for cross-entropy",
               &Options::smoothing)
               .fraction()}};

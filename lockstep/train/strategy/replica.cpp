@@ -99,7 +99,7 @@ torch::Tensor Replica::output(const Batch& batch) {
   const nn::Autocast shorter = autocast();
   std::vector<torch::Tensor> inputs = task_->inputs(batch);
   for (torch::Tensor& input : inputs) input = copier_(input);
-  return evaluate(inputs).to(torch::kFloat);
+  return at_least_float(evaluate(inputs));
 }
 
 // Note [What a step draws]
@@ -143,8 +143,10 @@ std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout&
     const std::vector<Rehearsed>& rehearsed) {
   const std::vector<Place> places = given.empty() ? std::vector<Place>(1) : given;
   PreparedModel prepared{
-      .model = seeded_model(options, form.classes), .task = make_task(options, form), .start = {}};
+      .model = seeded_model(options, form.outputs), .task = nullptr, .start = {}};
+  prepared.task = make_task(options, form, prepared.model);
   check_inputs(options, layout, form, prepared.model);
+  check_task(options, form, *prepared.task, prepared.model);
   prepared.start = start_with(prepared.model, options);
   rehearse(options, form, prepared.model, prepared.start, rehearsed);
   if (layout.stages > 1)

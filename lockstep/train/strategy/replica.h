@@ -57,8 +57,8 @@ class Replica {
   /// Returns what the net is to learn.
   const TaskPointer& task() const { return task_; }
 
-  /// Returns the output of the net for a batch, as float whatever the precision, on the device that
-  /// has the last stage; for evaluation. A collective of the stages.
+  /// Returns the output of the net for a batch, at least in float whatever the precision, on the
+  /// device that has the last stage; for evaluation. A collective of the stages.
   torch::Tensor output(const Batch& batch);
 
   /// Computes the gradients of a part of an optimizer step, in addition to those of the parts

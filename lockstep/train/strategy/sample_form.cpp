@@ -18,6 +18,7 @@
 #include "lockstep/parallel/operators/operator_rules.h"
 #include "lockstep/parallel/pipeline/pipeline_core.h"
 #include "lockstep/parallel/schedule/partition.h"
+#include "lockstep/train/task/make_task.h"
 
 namespace lockstep {
 
@@ -32,14 +33,16 @@ std::string sample_text(const SampleForm& form) {
 
 }  // namespace
 
-SampleForm form_of(const data::Samples& set, std::int64_t classes) {
+SampleForm sample_form(const data::Samples& set, std::int64_t outputs) {
   const data::ImageShape shape = set.shape();
-  return {{shape.channels, shape.height, shape.width}, classes, set.inputs()};
+  return {{shape.channels, shape.height, shape.width}, outputs, set.inputs(), set.targets()};
 }
 
 void check_inputs(const TrainOptions& options, const Layout& layout, const SampleForm& form,
     const nn::Model& model) {
-  const std::size_t given = std::max<std::size_t>(1, form.inputs.size());
+  const bool takes_targets = options.task == TaskKind::kProgram;
+  const std::size_t given =
+      std::max<std::size_t>(1, form.inputs.size()) + (takes_targets ? form.targets.size() : 0);
   const std::vector<std::size_t> taken = model->takes();
   std::vector<std::string> counts;
   for (const std::size_t count : taken) counts.push_back(std::to_string(count));
@@ -69,8 +72,8 @@ torch::Tensor made(std::int64_t samples, const std::vector<std::int64_t>& sample
     torch::ScalarType type, torch::Device device) {
   std::vector<std::int64_t> sizes = {samples};
   sizes.insert(sizes.end(), sample.begin(), sample.end());
-  if (type != torch::kLong) return at::rand(sizes, device);
-  return at::zeros(sizes, at::TensorOptions(torch::kLong).device(device));
+  if (at::isFloatingType(type)) return at::rand(sizes, device);
+  return at::zeros(sizes, at::TensorOptions(type).device(device));
 }
 
 std::vector<torch::Tensor> batch_of(
@@ -145,6 +148,27 @@ void rehearse(const TrainOptions& options, const SampleForm& form, nn::Model& mo
       throw InvalidArgument(concat("train: ", options.model, " cannot train on ", when, ": ",
           refusal ? refusal->what_without_backtrace() : error.what()));
     }
+  }
+}
+
+void check_task(
+    const TrainOptions& options, const SampleForm& form, const Task& task, nn::Model& model) {
+  if (task_kind(options, form.targets) == TaskKind::kClassification) return;
+  constexpr std::int64_t kSamples = 2;
+  const at::NoGradGuard no_gradients;
+  const RandomStream stream(make_stream_generator(0, 0, 0));
+  Batch batch;
+  for (const torch::Tensor& input : batch_of(form, kSamples)) batch.inputs.push_back({"", input});
+  for (const data::InputForm& target : form.targets)
+    batch.targets.push_back({target.name, made(kSamples, target.sizes, target.type, torch::kCPU)});
+  model->eval();
+  try {
+    const torch::Tensor output = model->MultiInputModule::forward(task.inputs(batch));
+    task.measure(output, task.target(batch));
+  } catch (const c10::Error& error) {
+    if (as_memory_error(error)) throw;
+    throw InvalidArgument(concat("train: ", options.model, " does not fit ", options.data.name,
+        ", a sample of which ", sample_text(form), ": ", error.what_without_backtrace()));
   }
 }
 

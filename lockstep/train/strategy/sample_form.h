@@ -12,19 +12,21 @@
 #include "lockstep/train/state/epoch_position.h"
 #include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/strategy/start_weights.h"
+#include "lockstep/train/task/task.h"
 
 namespace lockstep {
 
 /// The form of a sample: an image [channels, height, width], or the inputs that a set names; and
-/// the number of classes.
+/// the number of outputs of a net of ours.
 struct SampleForm {
   std::vector<std::int64_t> image;
-  std::int64_t classes = 0;
+  std::int64_t outputs = 0;
   std::vector<data::InputForm> inputs = {};
+  std::vector<data::InputForm> targets = {data::kClassTarget};
 };
 
-/// Returns the form of a set for a model of that many classes.
-SampleForm form_of(const data::Samples& set, std::int64_t classes);
+/// Returns the form of a set for a model of that many outputs.
+SampleForm sample_form(const data::Samples& set, std::int64_t outputs);
 
 /// Throws InvalidArgument unless the model takes as many tensors as a sample has; stages pass on
 /// one tensor only.
@@ -51,6 +53,14 @@ std::vector<Rehearsed> to_rehearse(const TrainOptions& options, const Layout& la
 /// Throws InvalidArgument with what the model says and what to do.
 void rehearse(const TrainOptions& options, const SampleForm& form, nn::Model& model,
     const StartWeights& start, const std::vector<Rehearsed>& all);
+
+/// Computes the output of a net for two samples, and measures it, so that shapes that do not fit
+/// are known before the first step; a classification is left to its steps. Parameters and buffers
+/// stay as they are.
+///
+/// Throws InvalidArgument with the shapes, or with what the model says.
+void check_task(
+    const TrainOptions& options, const SampleForm& form, const Task& task, nn::Model& model);
 
 /// Begins the scope in which a model computes with that precision on that type of device.
 inline nn::Autocast autocast_of(Precision precision, torch::DeviceType device) {

@@ -28,10 +28,10 @@ Findings Classification::measure(const torch::Tensor& scores, const torch::Tenso
       {measured_.sum(scores, labels), counted, counted, hits, counted_of_five, hits_of_five})};
 }
 
-void Classification::score(const Findings& all, Scores& scores) const {
+void Classification::score(const Findings& all, Evaluation& result) const {
   const auto* const sum = all.sums.const_data_ptr<double>();
-  scores.top1 = sum[kHits] / sum[Findings::kCounted];
-  if (sum[kCountedOfFive] > 0) scores.top5 = sum[kHitsOfFive] / sum[kCountedOfFive];
+  result.scores.top1 = sum[kHits] / sum[Findings::kCounted];
+  if (sum[kCountedOfFive] > 0) result.scores.top5 = sum[kHitsOfFive] / sum[kCountedOfFive];
 }
 
 }  // namespace lockstep

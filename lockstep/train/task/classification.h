@@ -26,7 +26,7 @@ class Classification final : public Task {
   torch::Tensor predicted(const torch::Tensor& scores) const override { return scores.argmax(1); }
 
  private:
-  void score(const Findings& all, Scores& scores) const override;
+  void score(const Findings& all, Evaluation& result) const override;
 
   Loss trained_, measured_;
 };

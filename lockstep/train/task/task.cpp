@@ -13,17 +13,17 @@
 namespace lockstep {
 namespace {
 
-using Shape = std::array<std::int64_t, 3>;  // sums, rows, and numbers of a row
+using FindingsShape = std::array<std::int64_t, 3>;  // sums, rows, and numbers of a row
 
 // Of all ranks, in their order. A collective.
-std::vector<Shape> shapes_of_all(const Shape& own, const ProcessGroup& world) {
+std::vector<FindingsShape> shapes_of_all(const FindingsShape& own, const ProcessGroup& world) {
   const torch::Tensor all = at::empty({world.size(), std::ssize(own)}, on_host(torch::kLong));
   const torch::Tensor given = at::empty({std::ssize(own)}, on_host(torch::kLong));
   std::ranges::copy(own, given.data_ptr<std::int64_t>());
   world.all_gather(all, given).wait();
-  std::vector<Shape> shapes(static_cast<std::size_t>(world.size()));
+  std::vector<FindingsShape> shapes(static_cast<std::size_t>(world.size()));
   const auto* numbers = all.const_data_ptr<std::int64_t>();
-  for (Shape& shape : shapes) {
+  for (FindingsShape& shape : shapes) {
     std::copy_n(numbers, shape.size(), shape.begin());
     numbers += shape.size();
   }
@@ -32,7 +32,7 @@ std::vector<Shape> shapes_of_all(const Shape& own, const ProcessGroup& world) {
 
 // Shorter ones are filled up on their way.
 torch::Tensor rows_of_all(
-    const torch::Tensor& own, const std::vector<Shape>& shapes, const ProcessGroup& world) {
+    const torch::Tensor& own, const std::vector<FindingsShape>& shapes, const ProcessGroup& world) {
   std::int64_t most = 0, numbers = 0;
   for (const auto& [sums, rows, columns] : shapes) {
     most = std::max(most, rows);
@@ -85,7 +85,7 @@ Evaluation Task::evaluation(const Findings& all) const {
   const auto* const sum = all.sums.const_data_ptr<double>();
   Evaluation result{.scores = {.loss = sum[Findings::kLoss] / sum[Findings::kCounted]},
       .samples = static_cast<std::int64_t>(sum[Findings::kSamples])};
-  score(all, result.scores);
+  score(all, result);
   return result;
 }
 

@@ -8,7 +8,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/data/batch.h"
-#include "lockstep/record/metrics.h"
+#include "lockstep/record/evaluation_result.h"
 
 namespace lockstep {
 
@@ -25,6 +25,11 @@ struct Findings {
 
 /// Returns numbers of a device as one tensor of double, for the sums of findings.
 torch::Tensor sums_of(const std::vector<torch::Tensor>& numbers);
+
+/// Returns an output in float, unless it is in double.
+inline torch::Tensor at_least_float(const torch::Tensor& output) {
+  return output.scalar_type() == torch::kDouble ? output : output.to(torch::kFloat);
+}
 
 /// Puts together the findings of batches, without waiting for a device.
 class FindingsSum {
@@ -44,6 +49,7 @@ class FindingsSum {
 struct Evaluation {
   Scores scores;
   std::int64_t samples = 0;  ///< of all ranks together
+  std::vector<ClassScores> of_classes = {};
 };
 
 /// The task of a net: its loss, and what is measured. A value: its functions are pure, and several
@@ -80,8 +86,8 @@ class Task {
   virtual torch::Tensor predicted(const torch::Tensor& /*output*/) const { return {}; }
 
  private:
-  /// Sets the scores that follow from findings in the host's memory, beside the loss.
-  virtual void score(const Findings& all, Scores& scores) const = 0;
+  /// Sets what follows from findings in the host's memory beside the loss.
+  virtual void score(const Findings& all, Evaluation& result) const = 0;
 };
 
 using TaskPointer = std::shared_ptr<const Task>;

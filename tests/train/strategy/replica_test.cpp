@@ -25,6 +25,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/nn/models/model.h"
+#include "lockstep/train/task/classification.h"
 
 namespace lockstep {
 namespace {
@@ -66,7 +67,7 @@ TrainOptions half_toy(Parallel way) {
   return options;
 }
 
-const SampleForm kToyTask{.image = {10}, .classes = 5};
+const SampleForm kToyTask{.image = {10}, .outputs = 5};
 
 bool is_skipped(Replica& replica) { return replica.update(kRate).item<double>() != 0; }
 
@@ -128,7 +129,7 @@ TEST_P(FrozenBatchNorms, KeepTheirStatistics) {
   options.parallel = GetParam();
   options.batch_size = 4;
   if (GetParam() == Parallel::kPp) options.pipeline.balance = Balance::kCount;
-  const auto replica = replica_of(options, {.image = {3, 32, 32}, .classes = 5}, ProcessGroup());
+  const auto replica = replica_of(options, {.image = {3, 32, 32}, .outputs = 5}, ProcessGroup());
   const auto start = copy_of(replica->state());
   for (int epoch = 0; epoch < 2; ++epoch) {
     replica->set_training(true);
@@ -235,7 +236,10 @@ PreparedModel dropping_model() {
   const std::lock_guard lock(mutex);
   torch::manual_seed(1);
   const std::shared_ptr<nn::ModelImpl> model = std::make_shared<DroppingImpl>();
-  return {.model = nn::Model(model), .start = {}, .balance = {2, 3}};
+  return {.model = nn::Model(model),
+      .task = std::make_shared<Classification>(),
+      .start = {},
+      .balance = {2, 3}};
 }
 
 // One rank's part of a way in so many processes, or alone with threads for what it is spread over.
@@ -435,7 +439,7 @@ TEST(ChainCosts, AreOfAModelThatIsWholeInOnePlace) {
 TEST(ChainCosts, LeaveTheModelItsGradientsAndTheRandomNumbersAlone) {
   TrainOptions options = toy_by(Parallel::kDdp);
   options.model = "resnet18-cifar";
-  const auto replica = replica_of(options, {.image = {3, 32, 32}, .classes = 5}, ProcessGroup());
+  const auto replica = replica_of(options, {.image = {3, 32, 32}, .outputs = 5}, ProcessGroup());
   const Batch batch = random_batch({4, 3, 32, 32});
   replica->set_training(true);
   replica->backward(batch, {}, 0);
@@ -469,7 +473,7 @@ std::vector<std::int64_t> activations_of(Replica& replica, const torch::Tensor& 
 TEST(ChainCosts, AreMeasuredInTheModesOfTraining) {
   TrainOptions options = toy_by(Parallel::kSerial);
   options.model = "resnet18-cifar";
-  const SampleForm form{.image = {3, 32, 32}, .classes = 5};
+  const SampleForm form{.image = {3, 32, 32}, .outputs = 5};
   const auto replica = replica_of(options, form, ProcessGroup());
   const Batch batch = random_batch({4, 3, 32, 32});
   const torch::Tensor& images = batch.input();
