@@ -85,7 +85,8 @@ FlagGroup<Command> weights_group() {
               .usually("best; last where no epoch was compared"),
           flag("--weights", "FILE", "these weights instead: .safetensors, or Python's .pt or .pth",
               &Command::weights),
-          of_run_alone("--model"), of_run("--plugin"), of_run("--num-classes"), of_run("--loss")}};
+          of_run_alone("--model"), of_run("--plugin"), of_run("--num-classes"), of_run("--task"),
+          of_run("--loss")}};
 }
 
 FlagGroup<Command> data_group() {

@@ -41,7 +41,7 @@ std::string scores_text(const EvaluationResult& result) {
     if (value) text += title + cell(value, kDigits) + "\n";
   }
   for (const auto& [name, value] : result.scores.more)
-    text += printable(name) + "  " + cell(value, kDigits) + "\n";
+    text += printable_path(name) + "  " + cell(value, kDigits) + "\n";
   return text;
 }
 
@@ -169,7 +169,7 @@ page::Table scores_table(const EvaluationResult& result) {
     if (result.scores.*score.value)
       table.rows.push_back({score.title, cell(result.scores.*score.value, kDigits)});
   for (const auto& [name, value] : result.scores.more)
-    table.rows.push_back({printable(name), cell(value, kDigits)});
+    table.rows.push_back({printable_path(name), cell(value, kDigits)});
   if (result.skipped > 0)
     table.rows.push_back({"could not be read", std::to_string(result.skipped)});
   return table;

@@ -196,7 +196,7 @@ std::vector<plot::Figure> figures_of(const RunReport& run) {
     if (made.insert(score.figure).second)
       add(figure_of(run, score.figure, curves_of(score.figure)));
   for (const std::string& name : own_names_of(run))
-    add(figure_of(run, printable(name), own_curves_of(name)));
+    add(figure_of(run, printable_path(name), own_curves_of(name)));
   for (plot::Figure& figure : all)
     if (!plot::is_name(figure.id)) figure.id = concat("figure-", &figure - all.data());
   return all;

@@ -1,6 +1,5 @@
 #include "lockstep/report/run/run_report.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -109,22 +108,8 @@ std::string shown(const std::string& text) {
 
 std::string shown_or_nothing(const std::string& text) { return text.empty() ? "-" : shown(text); }
 
-// Of a classification all that it may have; of another task what it has.
-std::vector<EpochField> fields_shown(const RunHistory& history) {
-  std::vector<EpochField> measured, usual;
-  bool is_classification = true;
-  for (const EpochField& field : epoch_fields_of(history)) {
-    const bool has_value = std::ranges::any_of(
-        history.epochs, [&](const EpochHistory& epoch) { return field.value(epoch).has_value(); });
-    if (has_value) measured.push_back(field);
-    if (field.is_null_if_absent) usual.push_back(field);
-    is_classification = is_classification && (field.is_null_if_absent || !has_value);
-  }
-  return is_classification ? usual : measured;
-}
-
 std::string epoch_table(const RunHistory& history) {
-  const std::vector<EpochField> fields = fields_shown(history);
+  const std::vector<EpochField> fields = epoch_fields_of(history);
   std::vector<std::string> heads{"epoch", "step"};
   for (const EpochField& field : fields) heads.push_back(field.title);
   TextTable table(heads);
@@ -331,7 +316,7 @@ std::vector<EpochField> epoch_fields_of(const RunHistory& history) {
     for (const EpochHistory& epoch : history.epochs) all.push_back(&(epoch.*set.scores));
     for (const std::string& name : own_names(all))
       fields.push_back({.key = set.key + name,
-          .title = set.title + printable(name),
+          .title = set.title + printable_path(name),
           .value = [=, scores = set.scores](
                        Epoch epoch) { return own_number(epoch.*scores, name); },
           .is_null_if_absent = false});
