@@ -16,7 +16,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::size_t kVersionBytes = 2;
 constexpr const char* kEnding = ".npy";
 
@@ -162,12 +161,13 @@ class NpyHeader {
 
 // The bytes after the version: how many bytes the header has, in two of them, or four.
 std::size_t length_bytes(std::span<const std::uint8_t> bytes, const std::string& file) {
-  if (!starts_with(bytes, kMagic)) refuse_at(file, 0, "it does not begin as numpy.save's files do");
-  const std::size_t front = kMagic.size() + kVersionBytes;
+  if (!starts_with(bytes, kNpyMagic))
+    refuse_at(file, 0, "it does not begin as numpy.save's files do");
+  const std::size_t front = kNpyMagic.size() + kVersionBytes;
   if (bytes.size() < front + 4) refuse_at(file, bytes.size(), "the file ends within its header");
-  const int version = bytes[kMagic.size()];
+  const int version = bytes[kNpyMagic.size()];
   if (version < 1 || version > 3)
-    refuse_at(file, kMagic.size(), "version ", version, " of the format is not 1, 2 or 3");
+    refuse_at(file, kNpyMagic.size(), "version ", version, " of the format is not 1, 2 or 3");
   return version == 1 ? 2 : 4;
 }
 
@@ -176,7 +176,7 @@ std::size_t length_bytes(std::span<const std::uint8_t> bytes, const std::string&
 TensorEntry parse_npy(
     std::span<const std::uint8_t> bytes, const std::string& name, const std::string& file) {
   const std::size_t length = length_bytes(bytes, file);
-  const std::size_t front = kMagic.size() + kVersionBytes;
+  const std::size_t front = kNpyMagic.size() + kVersionBytes;
   const std::uint64_t size = little_endian(bytes.subspan(front, length));
   const std::uint64_t begin = front + length;
   if (size > kMostHeaderBytes || size > bytes.size() - begin)

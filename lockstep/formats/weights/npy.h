@@ -4,10 +4,14 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "lockstep/formats/weights/tensor_file.h"
 
 namespace lockstep {
+
+/// The bytes with which files of `numpy.save` begin.
+inline constexpr std::string_view kNpyMagic = "\x93NUMPY";
 
 /// Reads an array that Python's `numpy.save` wrote, mapped into memory: a file of one tensor, which
 /// has the given name.
