@@ -78,7 +78,8 @@ TEST(TensorSamples, OfAllTypesAreTakenAsTheirTableSays) {
     EXPECT_EQ(batch.inputs[0].tensor.scalar_type(), dtype);
     EXPECT_TRUE(batch.inputs[1].tensor.equal(torch::tensor({{-1, 70000}}, torch::kLong)));
     EXPECT_TRUE(batch.inputs[2].tensor.equal(torch::tensor({{200, 7}}, torch::kByte)));
-    EXPECT_TRUE(batch.inputs[3].tensor.equal(torch::tensor({{1, 0}}, torch::kBool)));
+    EXPECT_TRUE(
+        batch.inputs[3].tensor.view(torch::kByte).equal(torch::tensor({{1, 0}}, torch::kByte)));
     EXPECT_TRUE(batch.targets[0].tensor.equal(torch::tensor({{200, 7}}, torch::kLong)));
     EXPECT_EQ(batch.targets[1].tensor.scalar_type(), torch::kFloat);
     EXPECT_EQ(batch.targets[1].tensor.item<float>(), 0.1F);
