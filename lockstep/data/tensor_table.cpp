@@ -247,7 +247,8 @@ void remark_on_tensors(TensorTables& tables, const ColumnNames& names) {
 }
 
 template <typename Make>
-TensorTables make_tables(const char* set, const std::string& paths, auto& parts, const Make& make) {
+TensorTables make_tables(
+    const char* set, const std::string& paths, const auto& parts, const Make& make) {
   if (!parts.contains(SetPart::kTrain))
     throw DataError(concat(set, ": all of ", printable_path(paths),
         " is to validate or test with, by its names, and nothing to train with"));
@@ -262,32 +263,79 @@ TensorTables make_tables(const char* set, const std::string& paths, auto& parts,
   return tables;
 }
 
-/// A piece of a file cut into sequences.
-struct Sequences {
-  std::int64_t length = 0;
-  std::int64_t tokens = 0, unread = 0;  // of the files so far
+/// The file of tokens, or bytes, of a part, and where it is.
+struct TokenFile {
+  std::shared_ptr<const TensorFile> file;
+  std::string name;
+
+  const TensorEntry& tokens() const { return file->entries().front(); }
 };
 
-// The target is the same file, a token later.
-void append_sequences(TensorTable& table, Sequences& cut, const SetFile& file,
-    const std::shared_ptr<const TensorFile>& read) {
-  const TensorEntry& entry = read->entries().front();
-  const std::string name = printable_path(file.path.string());
-  TensorColumn &input = table.inputs.front(), &target = table.targets.front();
-  if (input.pieces.empty()) input.type = target.type = entry.type;
-  if (input.type != entry.type)
-    throw DataError(concat(name, ": its tokens are ", torch_name(entry.type), ", but those of ",
-        input.pieces.front().name, " ", torch_name(input.type), "; make all of one type"));
-  const std::int64_t tokens = entry.shape.front(),
-                     rows = std::max<std::int64_t>(0, tokens - 1) / cut.length;
-  cut.tokens += tokens;
-  cut.unread += rows == 0 ? tokens : tokens - 1 - rows * cut.length;
+/// The files of tokens of each part.
+struct TokenSet {
+  const char* name;
+  std::map<SetPart, std::vector<TokenFile>> parts;
+  std::vector<std::string> remarks;
+};
+
+TokenSet open_token_files(const std::string& paths, SequenceKind kind) {
+  const bool is_text = kind == SequenceKind::kText;
+  TokenSet set{.name = is_text ? "text" : "tokens", .parts = {}, .remarks = {}};
+  const std::vector<std::string_view> texts{".txt"}, tokens{".bin", ".npy"};
+  const SetFiles files = list_set_files(set.name, paths, is_text ? texts : tokens);
+  if (!files.remark.empty()) set.remarks.push_back(files.remark);
+  for (const SetFile& file : files.files) {
+    auto& part = set.parts[file.named.part.value_or(SetPart::kTrain)];
+    part.push_back({std::make_shared<const TensorFile>(
+                        is_text ? read_bytes_as_tokens(file.path) : read_tokens(file.path)),
+        printable_path(file.path.string())});
+    if (part.back().tokens().type != part.front().tokens().type)
+      throw DataError(concat(part.back().name, ": its tokens are ",
+          torch_name(part.back().tokens().type), ", but those of ", part.front().name, " ",
+          torch_name(part.front().tokens().type), "; make all of one type"));
+  }
+  return set;
+}
+
+TensorColumn token_column(
+    const char* name, const std::vector<TokenFile>& files, const std::vector<std::int64_t>& sizes) {
+  return {.name = name,
+      .type = files.front().tokens().type,
+      .taken_as = SampleType::kInt64,
+      .sizes = sizes};
+}
+
+// Appends rows from a token on.
+void append_rows(
+    TensorColumn& column, const TokenFile& file, std::int64_t rows, std::int64_t first) {
   if (rows == 0) return;
-  const std::size_t bytes = static_cast<std::size_t>(rows) * input.row_bytes();
-  const ColumnPiece piece{read, name, input.rows(), rows, entry.bytes.first(bytes)};
-  input.pieces.push_back(piece);
-  target.pieces.push_back(piece);
-  target.pieces.back().bytes = entry.bytes.subspan(bytes_of(entry.type), bytes);
+  const auto begin = static_cast<std::size_t>(first) * bytes_of(column.type);
+  const std::size_t bytes = static_cast<std::size_t>(rows) * column.row_bytes();
+  column.pieces.push_back(
+      {file.file, file.name, column.rows(), rows, file.tokens().bytes.subspan(begin, bytes)});
+}
+
+// The target is the same file, a token later.
+TensorTable cut(
+    const std::vector<TokenFile>& files, std::int64_t length, SetPart part, TokenSet& set) {
+  TensorTable table{.inputs = {token_column(kInput, files, {length})},
+      .targets = {token_column(kTarget, files, {length})}};
+  std::int64_t all = 0, unread = 0;
+  for (const TokenFile& file : files) {
+    const std::int64_t tokens = file.tokens().shape.front();
+    const std::int64_t rows = std::max<std::int64_t>(0, tokens - 1) / length;
+    append_rows(table.inputs.front(), file, rows, 0);
+    append_rows(table.targets.front(), file, rows, 1);
+    all += tokens;
+    unread += rows == 0 ? tokens : tokens - 1 - rows * length;
+  }
+  if (table.rows() == 0)
+    throw DataError(concat(set.name, ": the part ", name_of(part), " has ", all,
+        " tokens and no sequence of ", length, " and the token that follows"));
+  if (unread > 0)
+    set.remarks.push_back(concat(unread, " of ", all, " tokens of the part ", name_of(part),
+        " are the rest of files, fill no sequence of ", length, ", and are not read"));
+  return table;
 }
 
 }  // namespace
@@ -336,39 +384,27 @@ TensorTables open_tensors(const std::string& paths, const TensorChoice& choice) 
 }
 
 TensorTables open_sequences(const std::string& paths, SequenceKind kind, std::int64_t length) {
-  const bool is_text = kind == SequenceKind::kText;
-  const char* const set = is_text ? "text" : "tokens";
-  check(length > 0, set, ": a sequence must have tokens: ", length);
-  const SetFiles files = list_set_files(set, paths,
-      is_text ? std::vector<std::string_view>{".txt"}
-              : std::vector<std::string_view>{".bin", ".npy"});
-  std::map<SetPart, std::vector<SetFile>> parts;
-  for (const SetFile& file : files.files)
-    parts[file.named.part.value_or(SetPart::kTrain)].push_back(file);
-  std::vector<std::string> remarks;
-  if (!files.remark.empty()) remarks.push_back(files.remark);
-  const auto make = [&](const std::vector<SetFile>& found, SetPart part) {
-    const auto column = [&](const char* name) {
-      return TensorColumn{.name = name, .taken_as = SampleType::kInt64, .sizes = {length}};
-    };
-    TensorTable table{.inputs = {column(kInput)}, .targets = {column(kTarget)}};
-    Sequences cut{.length = length};
-    for (const SetFile& file : found)
-      append_sequences(table, cut, file,
-          std::make_shared<const TensorFile>(
-              is_text ? read_bytes_as_tokens(file.path) : read_tokens(file.path)));
-    if (table.rows() == 0)
-      throw DataError(concat(set, ": the part ", name_of(part), " has ", cut.tokens,
-          " tokens and no sequence of ", length, " and the token that follows"));
-    if (cut.unread > 0)
-      remarks.push_back(
-          concat(cut.unread, " of ", cut.tokens, " tokens of the part ", name_of(part),
-              " are the rest of files, fill no sequence of ", length, ", and are not read"));
+  TokenSet set = open_token_files(paths, kind);
+  check(length > 0, set.name, ": a sequence must have tokens: ", length);
+  const auto make = [&](const std::vector<TokenFile>& files, SetPart part) {
+    return cut(files, length, part, set);
+  };
+  TensorTables tables = make_tables(set.name, paths, set.parts, make);
+  tables.remarks = std::move(set.remarks);
+  tables.classes = kind == SequenceKind::kText ? kTextClasses : 0;
+  return tables;
+}
+
+TensorTables open_tokens(const std::string& paths, SequenceKind kind) {
+  TokenSet set = open_token_files(paths, kind);
+  const auto make = [](const std::vector<TokenFile>& files, SetPart) {
+    TensorTable table{.inputs = {token_column("tokens", files, {})}, .targets = {}};
+    for (const TokenFile& file : files)
+      append_rows(table.inputs.front(), file, file.tokens().shape.front(), 0);
     return table;
   };
-  TensorTables tables = make_tables(set, paths, parts, make);
-  tables.remarks = std::move(remarks);
-  tables.classes = is_text ? kTextClasses : 0;
+  TensorTables tables = make_tables(set.name, paths, set.parts, make);
+  tables.remarks = std::move(set.remarks);
   return tables;
 }
 

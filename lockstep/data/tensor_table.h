@@ -104,4 +104,7 @@ enum class SequenceKind { kTokens, kText };
 /// folders only `.bin` and `.npy`, or `.txt`, are taken.
 TensorTables open_sequences(const std::string& paths, SequenceKind kind, std::int64_t length);
 
+/// Opens the same files uncut: the one column `tokens` of numbers, and no target.
+TensorTables open_tokens(const std::string& paths, SequenceKind kind);
+
 }  // namespace lockstep::data
