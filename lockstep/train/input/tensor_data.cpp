@@ -36,9 +36,7 @@ std::vector<std::int64_t> labels_of(const data::Samples& set) {
 
 std::optional<Datasets> open_tensor_data(const TrainOptions& options) {
   const DataSource& data = options.data;
-  const bool is_tensors = data.name == "tensors";
-  const bool is_sequences = data.name == "tokens" || data.name == "text";
-  if (!is_tensors && !is_sequences) return std::nullopt;
+  if (!is_tensor_set(data.name)) return std::nullopt;
   check(options.loading.augment == Augment::kNone && !options.loading.image_size,
       "train: --augment and --image-size are for images, and ", data.name, " has none");
   data::TensorTables tables = open_tables(data);

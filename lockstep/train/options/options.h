@@ -150,6 +150,12 @@ struct DataSource {
   std::vector<std::string> inputs = {}, targets = {};  ///< of `tensors`; empty: as names say
 };
 
+/// Returns whether a set lies in files of tensors, whose samples are no images: `tensors`, `tokens`
+/// or `text`.
+inline bool is_tensor_set(const std::string& name) {
+  return name == "tensors" || name == "tokens" || name == "text";
+}
+
 /// The settings of how a model is cut into stages and how a batch passes through them.
 struct PipelineSettings {
   std::optional<int> stages = {};           ///< of each replica
