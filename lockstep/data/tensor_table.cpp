@@ -29,7 +29,7 @@ constexpr const char* kInput = "input";
 constexpr const char* kTarget = "target";
 
 // More are numbers, such as prices, and no classes.
-constexpr std::int64_t kMostClasses = 1 << 20;
+constexpr std::int64_t kMostCountedClasses = 1 << 20;
 
 constexpr std::int64_t kTextClasses = 256;
 
@@ -217,7 +217,7 @@ std::int64_t classes_of(const TensorColumn& column) {
     copy_numbers<std::int64_t>(column.type, piece.bytes, labels);
     for (const std::int64_t label : labels) {
       const bool is_ignored = label == kIgnoredTarget;
-      if ((label < 0 && !is_ignored) || label >= kMostClasses) return 0;
+      if ((label < 0 && !is_ignored) || label >= kMostCountedClasses) return 0;
       if (!is_ignored) classes = std::max(classes, label + 1);
     }
   }

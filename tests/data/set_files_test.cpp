@@ -11,9 +11,9 @@
 namespace lockstep::data {
 namespace {
 
+using lockstep::testing::message_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::message_of;
 
 void expect_part(const NamedPart& named, std::optional<SetPart> part, const std::string& rest) {
   EXPECT_EQ(named.part, part) << rest;
@@ -53,7 +53,7 @@ std::vector<std::string> names_in(const SetFiles& files) {
 }
 
 TEST(ListSetFiles, TakesThoseOfAFolderByNameAndSaysWhatItLeaves) {
-  const testing::TemporaryFolder folder;
+  const lockstep::testing::TemporaryFolder folder;
   for (const char* const name : {"b.npy", "a.NPY", "meta.pkl", ".hidden.npy"})
     folder.write(name, std::vector<std::uint8_t>{1});
   std::filesystem::create_directory(folder.path() / "old.npy");
@@ -65,7 +65,7 @@ TEST(ListSetFiles, TakesThoseOfAFolderByNameAndSaysWhatItLeaves) {
 }
 
 TEST(ListSetFiles, KeepsTheOrderOfThosePathsThatAreNamed) {
-  const testing::TemporaryFolder folder;
+  const lockstep::testing::TemporaryFolder folder;
   const std::vector<std::uint8_t> byte{1};
   const std::string second = folder.write("b.npy", byte), first = folder.write("a.txt", byte);
   const SetFiles files = list_set_files("tensors", second + "," + first, {".npy"});
@@ -74,7 +74,7 @@ TEST(ListSetFiles, KeepsTheOrderOfThosePathsThatAreNamed) {
 }
 
 TEST(ListSetFiles, RefusesWhatIsNotThere) {
-  const testing::TemporaryFolder folder;
+  const lockstep::testing::TemporaryFolder folder;
   EXPECT_THAT(message_of<InvalidArgument>([] { list_set_files("text", "", {".txt"}); }),
       HasSubstr("text: name files or a folder: text:PATH"));
   EXPECT_THAT(message_of<InvalidArgument>([] { list_set_files("text", "/no/file", {".txt"}); }),

@@ -18,11 +18,11 @@
 namespace lockstep::data {
 namespace {
 
-using testing::bytes_of_numbers;
-using testing::counted_floats;
-using testing::integers;
-using testing::TemporaryFolder;
-using testing::write_tensors;
+using lockstep::testing::bytes_of_numbers;
+using lockstep::testing::counted_floats;
+using lockstep::testing::integers;
+using lockstep::testing::TemporaryFolder;
+using lockstep::testing::write_tensors;
 
 SamplesPointer samples_of(const std::string& paths, const TensorChoice& choice = {}) {
   TensorTables tables = open_tensors(paths, choice);

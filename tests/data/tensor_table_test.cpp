@@ -13,15 +13,15 @@
 namespace lockstep::data {
 namespace {
 
-using testing::counted_floats;
+using lockstep::testing::counted_floats;
+using lockstep::testing::integers;
+using lockstep::testing::message_of;
+using lockstep::testing::TemporaryFolder;
+using lockstep::testing::write_tensors;
+using lockstep::testing::WrittenTensor;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::integers;
 using ::testing::IsEmpty;
-using testing::message_of;
-using testing::TemporaryFolder;
-using testing::write_tensors;
-using testing::WrittenTensor;
 
 std::vector<std::string> names_of(const std::vector<TensorColumn>& columns) {
   std::vector<std::string> names;
@@ -200,7 +200,7 @@ std::vector<std::uint8_t> tokens(std::uint16_t first, std::uint16_t count) {
   std::vector<std::uint16_t> numbers;
   for (std::uint16_t i = 0; i < count; ++i)
     numbers.push_back(static_cast<std::uint16_t>(first + i));
-  return testing::bytes_of_numbers(numbers);
+  return lockstep::testing::bytes_of_numbers(numbers);
 }
 
 TEST(OpenSequences, CutsEachFileAndSaysWhatRemains) {

@@ -20,7 +20,7 @@ constexpr std::size_t kVersionBytes = 2;
 constexpr const char* kEnding = ".npy";
 
 // NumPy's own limit is 10 000 bytes; it needs 128 for what is read here.
-constexpr std::uint64_t kMostHeaderBytes = 65'536;
+constexpr std::uint64_t kMostNpyHeaderBytes = 65'536;
 
 struct NumpyType {
   std::string_view name;
@@ -179,7 +179,7 @@ TensorEntry parse_npy(
   const std::size_t front = kNpyMagic.size() + kVersionBytes;
   const std::uint64_t size = little_endian(bytes.subspan(front, length));
   const std::uint64_t begin = front + length;
-  if (size > kMostHeaderBytes || size > bytes.size() - begin)
+  if (size > kMostNpyHeaderBytes || size > bytes.size() - begin)
     refuse_at(file, front, "a header of ", size, " bytes is longer than the file, or than any");
   const NpyHeader header(text_of(bytes.subspan(begin, size)), begin, file);
   const auto content = bytes.subspan(begin + size);

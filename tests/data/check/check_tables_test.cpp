@@ -10,16 +10,16 @@
 namespace lockstep::data {
 namespace {
 
-using testing::counted_floats;
+using lockstep::testing::counted_floats;
+using lockstep::testing::integers;
+using lockstep::testing::write_tensors;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::integers;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-using testing::write_tensors;
 
 TEST(CheckTables, TellsTheRangesOfAllTensors) {
-  const testing::TemporaryFolder folder;
+  const lockstep::testing::TemporaryFolder folder;
   write_tensors(folder.path() / "train.safetensors",
       {counted_floats("x", {3, 2}), integers("y", {0, -100, 2})});
   write_tensors(
@@ -44,10 +44,10 @@ TEST(CheckTables, TellsTheRangesOfAllTensors) {
 }
 
 TEST(CheckTables, NamesTheFirstSampleThatIsNoNumber) {
-  const testing::TemporaryFolder folder;
+  const lockstep::testing::TemporaryFolder folder;
   const auto path = write_tensors(folder.path() / "a.safetensors",
       {{"x", ElementType::kFloat32, {3},
-          testing::bytes_of_numbers<float>({4, std::nanf(""), std::nanf("")})}});
+          lockstep::testing::bytes_of_numbers<float>({4, std::nanf(""), std::nanf("")})}});
   const SetReport report = check_set("tensors", path);
   ASSERT_THAT(report.bad, SizeIs(1));
   EXPECT_EQ(report.bad[0].name, path + ", sample 1");
@@ -58,9 +58,9 @@ TEST(CheckTables, NamesTheFirstSampleThatIsNoNumber) {
 }
 
 TEST(CheckTables, CountsTokens) {
-  const testing::TemporaryFolder folder;
+  const lockstep::testing::TemporaryFolder folder;
   const auto path =
-      folder.write("train.bin", testing::bytes_of_numbers<std::uint16_t>({7, 50256, 1}));
+      folder.write("train.bin", lockstep::testing::bytes_of_numbers<std::uint16_t>({7, 50256, 1}));
   const SetReport report = check_set("tokens", path);
   ASSERT_THAT(report.parts, SizeIs(1));
   EXPECT_EQ(report.parts[0].images, 3);
@@ -69,7 +69,7 @@ TEST(CheckTables, CountsTokens) {
 }
 
 TEST(CheckTables, ReportsWhatCannotBeOpened) {
-  const testing::TemporaryFolder folder;
+  const lockstep::testing::TemporaryFolder folder;
   const auto path = folder.write("a.safetensors", std::vector<std::uint8_t>{1, 2, 3});
   const SetReport report = check_set("tensors", path);
   ASSERT_THAT(report.bad, SizeIs(1));

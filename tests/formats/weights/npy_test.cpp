@@ -34,7 +34,7 @@ std::string header_of(const std::string& descr, const std::string& shape) {
   return "{'descr': " + descr + ", 'fortran_order': False, 'shape': " + shape + ", }   \n";
 }
 
-std::string fault(const Bytes& bytes) {
+std::string npy_fault(const Bytes& bytes) {
   return message_of<DataError>([&] { parse_npy(bytes, "x", "FILE"); });
 }
 
@@ -63,31 +63,31 @@ TEST(Npy, OfASingleNumberHasNoDimension) {
 
 TEST(Npy, SaysHowToSaveWhatIsNotRead) {
   const auto of_type = [](const std::string& descr) {
-    return fault(npy_bytes(header_of(descr, "(1,)"), 4));
+    return npy_fault(npy_bytes(header_of(descr, "(1,)"), 4));
   };
   EXPECT_THAT(of_type("[('a', '<f4')]"), HasSubstr("save each field as an array of its own"));
   EXPECT_THAT(of_type("'|O'"), HasSubstr("Python's objects, which are not read"));
   EXPECT_THAT(of_type("'>f4'"), HasSubstr("save array.astype(array.dtype.newbyteorder('<'))"));
   EXPECT_THAT(of_type("'<U1'"), HasSubstr("its type \"<U1\" is none that is read"));
   EXPECT_THAT(of_type("'f4'"), HasSubstr("its type \"f4\" is none that is read"));
-  EXPECT_THAT(fault(npy_bytes("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 1), }", 8)),
+  EXPECT_THAT(npy_fault(npy_bytes("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 1), }", 8)),
       HasSubstr("its numbers lie column by column; save numpy.ascontiguousarray(array)"));
 }
 
 TEST(Npy, RefusesWhatIsNoArray) {
-  EXPECT_EQ(fault({}), "FILE: offset 0: it does not begin as numpy.save's files do");
+  EXPECT_EQ(npy_fault({}), "FILE: offset 0: it does not begin as numpy.save's files do");
   Bytes bytes = npy_bytes("", 0);
-  EXPECT_EQ(fault(bytes), "FILE: offset 10: the file ends within its header");
+  EXPECT_EQ(npy_fault(bytes), "FILE: offset 10: the file ends within its header");
   EXPECT_EQ(
-      fault(npy_bytes("{}", 8, 4)), "FILE: offset 6: version 4 of the format is not 1, 2 or 3");
+      npy_fault(npy_bytes("{}", 8, 4)), "FILE: offset 6: version 4 of the format is not 1, 2 or 3");
   bytes = npy_bytes(header_of("'<f4'", "(1,)"), 4);
   bytes[8] = 255;
-  EXPECT_EQ(
-      fault(bytes), "FILE: offset 8: a header of 255 bytes is longer than the file, or than any");
+  EXPECT_EQ(npy_fault(bytes),
+      "FILE: offset 8: a header of 255 bytes is longer than the file, or than any");
 }
 
 TEST(Npy, RefusesAHeaderThatIsNotNumPys) {
-  const auto of = [](const std::string& header) { return fault(npy_bytes(header, 4)); };
+  const auto of = [](const std::string& header) { return npy_fault(npy_bytes(header, 4)); };
   EXPECT_THAT(of("{'descr': '<f4', 'shape': (1,)}"),
       HasSubstr("its header lacks descr, fortran_order or shape"));
   EXPECT_THAT(of("{'shape': (1,), 'shape': (1,)}"), HasSubstr("has the key \"shape\" twice"));
@@ -101,11 +101,11 @@ TEST(Npy, RefusesAHeaderThatIsNotNumPys) {
 }
 
 TEST(Npy, RefusesAnotherNumberOfBytesThanShapeAndTypeSay) {
-  EXPECT_THAT(fault(npy_bytes(header_of("'<f4'", "(2, 3)"), 20)),
+  EXPECT_THAT(npy_fault(npy_bytes(header_of("'<f4'", "(2, 3)"), 20)),
       HasSubstr("float32 of shape (2, 3) must be followed by as many numbers, and there are 20"));
-  EXPECT_THAT(fault(npy_bytes(header_of("'<f4'", "(1,)"), 8)), HasSubstr("there are 8 bytes"));
+  EXPECT_THAT(npy_fault(npy_bytes(header_of("'<f4'", "(1,)"), 8)), HasSubstr("there are 8 bytes"));
   const std::string huge = "(4611686018427387904, 4)";
-  EXPECT_THAT(fault(npy_bytes(header_of("'<f4'", huge), 0)), HasSubstr("there are 0 bytes"));
+  EXPECT_THAT(npy_fault(npy_bytes(header_of("'<f4'", huge), 0)), HasSubstr("there are 0 bytes"));
 }
 
 TEST(Npy, OfRandomBytesIsReadOrRefused) {

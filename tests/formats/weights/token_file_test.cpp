@@ -26,7 +26,7 @@ Bytes headed(std::uint64_t magic, std::uint64_t version, std::uint64_t count, st
   return file;
 }
 
-std::string fault(const Bytes& bytes, const std::string& name = "train.bin") {
+std::string token_fault(const Bytes& bytes, const std::string& name = "train.bin") {
   return message_of<DataError>([&] { parse_tokens(bytes, name); });
 }
 
@@ -41,13 +41,14 @@ TEST(TokenFile, OfLlmCSaysItsTypeByItsHeader) {
 }
 
 TEST(TokenFile, OfLlmCMustFitItsHeader) {
-  EXPECT_EQ(fault(headed(20240520, 1, 4, 6)),
+  EXPECT_EQ(token_fault(headed(20240520, 1, 4, 6)),
       "train.bin: offset 8: the header counts 4 tokens of uint16, but 6 bytes follow it");
-  EXPECT_EQ(fault(headed(20240520, 2, 3, 6)),
+  EXPECT_EQ(token_fault(headed(20240520, 2, 3, 6)),
       "train.bin: offset 4: version 2 of llm.c's tokens 20240520 is not 1");
   Bytes cut = headed(20240801, 7, 0, 0);
   cut.resize(100);
-  EXPECT_EQ(fault(cut), "train.bin: offset 100: the file ends within the header of llm.c's tokens");
+  EXPECT_EQ(
+      token_fault(cut), "train.bin: offset 100: the file ends within the header of llm.c's tokens");
 }
 
 TEST(TokenFile, OfNanoGptBeginsWithItsFirstToken) {
@@ -59,16 +60,16 @@ TEST(TokenFile, OfNanoGptBeginsWithItsFirstToken) {
 }
 
 TEST(TokenFile, RefusesWhatHasNoWholeTokens) {
-  EXPECT_EQ(fault({1, 2, 3}),
+  EXPECT_EQ(token_fault({1, 2, 3}),
       "train.bin: offset 3: a file of 3 bytes has no whole number of uint16 tokens");
-  EXPECT_THAT(fault({}), HasSubstr("a file of 0 bytes has no whole number"));
-  EXPECT_THAT(fault({1, 2, 3, 4, 5, 6}, "train.uint32.bin"), HasSubstr("of uint32 tokens"));
+  EXPECT_THAT(token_fault({}), HasSubstr("a file of 0 bytes has no whole number"));
+  EXPECT_THAT(token_fault({1, 2, 3, 4, 5, 6}, "train.uint32.bin"), HasSubstr("of uint32 tokens"));
 }
 
 TEST(TokenFile, RefusesUint32ThatItsNameDoesNotSay) {
   Bytes bytes;
   for (std::uint64_t token = 0; token < 40; ++token) append_little_endian(bytes, 300 + token, 4);
-  EXPECT_THAT(fault(bytes), HasSubstr("its tokens seem to be uint32; name it so, as in"));
+  EXPECT_THAT(token_fault(bytes), HasSubstr("its tokens seem to be uint32; name it so, as in"));
   EXPECT_THAT(parse_tokens(bytes, "train.uint32.bin").shape, ElementsAre(40));
   bytes[6] = 1;
   EXPECT_THAT(parse_tokens(bytes, "train.bin").shape, ElementsAre(80));
@@ -86,9 +87,9 @@ Bytes array(const std::string& descr, const std::string& shape, std::size_t data
 
 TEST(TokenFile, MayBeAnArrayOfNumPy) {
   EXPECT_EQ(parse_tokens(array("<i4", "(3,)", 12), "train.npy").type, ElementType::kInt32);
-  EXPECT_THAT(fault(array("<i4", "(3, 1)", 12)),
+  EXPECT_THAT(token_fault(array("<i4", "(3, 1)", 12)),
       HasSubstr("tokens must be integers in one dimension, not int32 of shape (3, 1)"));
-  EXPECT_THAT(fault(array("<f4", "(3,)", 12)), HasSubstr("not float32 of shape (3)"));
+  EXPECT_THAT(token_fault(array("<f4", "(3,)", 12)), HasSubstr("not float32 of shape (3)"));
 }
 
 TEST(TokenFile, OfTextHasATokenForEachByte) {

@@ -20,14 +20,14 @@ using testing::integers;
 using testing::TemporaryFolder;
 using testing::write_tensors;
 
-TrainOptions options_for(const std::string& name, const std::string& paths) {
+TrainOptions tensor_options(const std::string& name, const std::string& paths) {
   TrainOptions options;
   options.data.name = name;
   options.data.directory = paths;
   return options;
 }
 
-std::string refusal(const TrainOptions& options) {
+std::string tensor_refusal(const TrainOptions& options) {
   return testing::message_of<InvalidArgument>([&] { load_datasets(options); });
 }
 
@@ -36,7 +36,7 @@ TEST(TensorData, HasThePartsOfItsFiles) {
   write_tensors(
       folder.path() / "train.safetensors", {counted_floats("x", {4}), integers("y", {0, 1, 2, 1})});
   write_tensors(folder.path() / "val.safetensors", {counted_floats("x", {1}), integers("y", {4})});
-  TrainOptions options = options_for("tensors", folder.str());
+  TrainOptions options = tensor_options("tensors", folder.str());
   Datasets sets = load_datasets(options);
   EXPECT_EQ(sets.train->size(), 4);
   EXPECT_EQ(sets.train->classes(), 5);
@@ -52,7 +52,7 @@ TEST(TensorData, HasThePartsOfItsFiles) {
   EXPECT_EQ(sets.test->size(), 2);
   options.loading.val_split = 0.5;
   EXPECT_THAT(
-      refusal(options), HasSubstr("--val-split is for a set without a part to validate on"));
+      tensor_refusal(options), HasSubstr("--val-split is for a set without a part to validate on"));
 }
 
 TEST(TensorData, WithoutATestIsSplitByClassWhereThereAreClasses) {
@@ -61,8 +61,8 @@ TEST(TensorData, WithoutATestIsSplitByClassWhereThereAreClasses) {
   std::vector<std::int64_t> classes(20);
   for (std::size_t i = 10; i < 20; ++i) classes[i] = 1;
   write_tensors(path, {counted_floats("x", {20}), integers("y", classes)});
-  TrainOptions options = options_for("tensors", path);
-  EXPECT_THAT(refusal(options), HasSubstr("has nothing to test on"));
+  TrainOptions options = tensor_options("tensors", path);
+  EXPECT_THAT(tensor_refusal(options), HasSubstr("has nothing to test on"));
   options.loading.val_split = 0.2;
   Datasets sets = load_datasets(options);
   EXPECT_EQ(sets.train->size(), 16);
@@ -80,7 +80,7 @@ TEST(TensorData, HasAnotherFingerprintWhereItsContentHas) {
   const auto path = folder.path() / "train.safetensors";
   write_tensors(
       folder.path() / "test.safetensors", {counted_floats("x", {1, 2}), counted_floats("y", {1})});
-  const TrainOptions options = options_for("tensors", folder.str());
+  const TrainOptions options = tensor_options("tensors", folder.str());
   std::set<std::string> seen;
   const auto is_new = [&](const std::vector<testing::WrittenTensor>& tensors) {
     write_tensors(path, tensors);
@@ -107,8 +107,9 @@ TEST(TensorData, OfTokensNeedsALength) {
   std::vector<std::uint8_t> text(100, 'a');
   const auto path = folder.write("train.txt", text);
   folder.write("val.txt", text);
-  TrainOptions options = options_for("text", folder.str());
-  EXPECT_EQ(refusal(options), "train: --data text is cut into sequences: give --sequence-length T");
+  TrainOptions options = tensor_options("text", folder.str());
+  EXPECT_EQ(tensor_refusal(options),
+      "train: --data text is cut into sequences: give --sequence-length T");
   options.data.sequence_length = 8;
   const Datasets sets = load_datasets(options);
   EXPECT_EQ(sets.train->size(), 12);
@@ -120,18 +121,21 @@ TEST(TensorData, OfTokensNeedsALength) {
 TEST(TensorData, RefusesFlagsOfOtherSets) {
   const TemporaryFolder folder;
   const auto path = write_tensors(folder.path() / "a.safetensors", {counted_floats("x", {2})});
-  TrainOptions options = options_for("tensors", path);
+  TrainOptions options = tensor_options("tensors", path);
   options.data.sequence_length = 8;
-  EXPECT_THAT(refusal(options), HasSubstr("--sequence-length is for --data tokens:PATH and text"));
+  EXPECT_THAT(
+      tensor_refusal(options), HasSubstr("--sequence-length is for --data tokens:PATH and text"));
   options.data.sequence_length = {};
   options.loading.image_size = 8;
-  EXPECT_THAT(refusal(options), HasSubstr("--augment and --image-size are for images"));
-  options = options_for("mock", "");
+  EXPECT_THAT(tensor_refusal(options), HasSubstr("--augment and --image-size are for images"));
+  options = tensor_options("mock", "");
   options.data.targets = {"y"};
-  EXPECT_THAT(refusal(options), HasSubstr("--inputs and --targets are for --data tensors:PATH"));
-  options = options_for("tokens", path);
+  EXPECT_THAT(
+      tensor_refusal(options), HasSubstr("--inputs and --targets are for --data tensors:PATH"));
+  options = tensor_options("tokens", path);
   options.data.inputs = {"y"};
-  EXPECT_THAT(refusal(options), HasSubstr("--inputs and --targets are for --data tensors:PATH"));
+  EXPECT_THAT(
+      tensor_refusal(options), HasSubstr("--inputs and --targets are for --data tensors:PATH"));
 }
 
 }  // namespace
