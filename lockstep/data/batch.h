@@ -55,9 +55,6 @@ struct Batch {
   }
 };
 
-/// The class of a sample that must not be counted: cross entropy leaves it out by default.
-inline constexpr std::int64_t kIgnoredTarget = -100;
-
 namespace data {
 
 /// One of the tensors that a sample consists of: an input where the set names them, or a target.

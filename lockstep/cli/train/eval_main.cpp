@@ -91,7 +91,8 @@ FlagGroup<Command> weights_group() {
 
 FlagGroup<Command> data_group() {
   return {"On what",
-      {of_run_alone("--data"), of_run("--classes"),
+      {of_run_alone("--data"), of_run("--classes"), of_run("--sequence-length"), of_run("--inputs"),
+          of_run("--targets"),
           flag("--split", "PART",
               "{}; val: what --val-split held out, or a folder val; train: not augmented",
               &Command::split),

@@ -16,15 +16,16 @@ namespace lockstep {
 
 /// The data that a run trains on and is measured on.
 struct Datasets {
-  data::SamplesPointer train = {};         ///< augmented as asked
-  data::SamplesPointer unaugmented = {};   ///< its images once, as evaluation sees them
-  std::vector<std::int64_t> labels = {};   ///< theirs; none after load_datasets()
+  data::SamplesPointer train = {};        ///< augmented as asked
+  data::SamplesPointer unaugmented = {};  ///< its images once, as evaluation sees them
+  std::vector<std::int64_t> labels =
+      {};  ///< theirs, if they have classes; none after load_datasets()
   data::SamplesPointer validation = {};    ///< measured on after epochs; without one, `test` is
   data::SamplesPointer test = {};          ///< `validation` itself where there are no other images
   data::Normalization normalization = {};  ///< that the numbers of images went through
   std::vector<std::shared_ptr<const data::FolderSamples>> folders = {};  ///< may have bad files
-  std::string remark = {};    ///< about what of a folder is not read; empty: nothing
-  bool is_mere_copy = false;  ///< training images lie in memory as the model takes them
+  std::string remark = {};    ///< about what is not read, or not as it lies there; empty: nothing
+  bool is_mere_copy = false;  ///< training samples lie in memory as the model takes them
   std::int64_t bytes_in_memory = 0;
   std::string fingerprint = {};  ///< most likely another one for other training data
 };
@@ -69,6 +70,12 @@ class NoiseSamples final : public data::SingleSamples {
 /// Throws DataError with the plugin's words if it cannot be opened or is not whole, InvalidArgument
 /// for augmentation and sizes, which are for images that we read ourselves.
 std::optional<Datasets> open_plugin_data(const TrainOptions& options);
+
+/// Opens a set of tensors, tokens or text; nothing where the options name another.
+///
+/// Throws as data::open_tensors() and data::open_sequences() do; InvalidArgument for flags that do
+/// not fit the set.
+std::optional<Datasets> open_tensor_data(const TrainOptions& options);
 
 /// Opens the set that the options name as it lies on disk, neither split nor repeated and without a
 /// fingerprint; throws as load_datasets() does.

@@ -158,12 +158,21 @@ constexpr auto names_of(TaskKind) {
       EnumName{Kind::kReconstruction, "reconstruction"}, EnumName{Kind::kProgram, "program"}};
 }
 
-/// A data set and the folder that holds it; an empty folder means the set's usual place.
+/// A data set and the folder that holds it, or several files and folders with commas between them;
+/// an empty one means the set's usual place.
 struct DataSource {
   std::string name = "fashion-mnist";
   std::string directory = {};
   std::vector<std::string> classes = {};  ///< of `images`, by their numbers; empty: all, by name
+  std::optional<std::int64_t> sequence_length = {};    ///< of `tokens` and `text`
+  std::vector<std::string> inputs = {}, targets = {};  ///< of `tensors`; empty: as names say
 };
+
+/// Returns whether a set lies in files of tensors, whose samples are no images: `tensors`, `tokens`
+/// or `text`.
+inline bool is_tensor_set(const std::string& name) {
+  return name == "tensors" || name == "tokens" || name == "text";
+}
 
 /// The settings of how a model is cut into stages and how a batch passes through them.
 struct PipelineSettings {

@@ -16,7 +16,8 @@ using Text = const std::string&;
 
 // Upper limits. Products of several of them fit into 64 bits.
 constexpr double kMostEpochs = 1'000'000, kMostSteps = 1'000'000'000'000;
-constexpr double kMostBatches = 100'000'000, kMostClasses = 100'000'000, kMostRepeats = 100'000;
+constexpr double kMostBatches = 100'000'000, kMostClasses = 100'000'000, kMostRepeats = 100'000,
+                 kMostTokens = 1 << 24;
 constexpr double kMostStages = 1024, kMostChunks = 10'000;
 
 constexpr const char* kExamples = R"(Examples:
@@ -64,12 +65,22 @@ Group model_group() {
               "parameters that are not trained, by name: features.*", &Options::freeze),
           flag_by<Options>("--data", "NAME[:DIR]",
               "fashion-mnist, mnist, cifar10, cifar100, images, mock, mock:constant, mock:fresh or "
-              "one of --plugin; in the folder DIR",
+              "one of --plugin; in the folder DIR; tensors, tokens, text: files and folders with "
+              "commas between them",
               read_data, written_data),
           flag("--classes", "NAME,NAME",
               "of images: only these class folders, numbered in this order", &Options::data,
               &DataSource::classes)
               .usually("all, numbered by name"),
+          flag("--sequence-length", "T", "of tokens and text: tokens of a sample", &Options::data,
+              &DataSource::sequence_length)
+              .within(1, kMostTokens),
+          flag("--inputs", "NAME,NAME", "of tensors: those that the model takes, in this order",
+              &Options::data, &DataSource::inputs)
+              .usually("all that are no targets"),
+          flag("--targets", "NAME,NAME", "of tensors: those that are to be learned", &Options::data,
+              &DataSource::targets)
+              .usually("target, targets, label, labels, y, target.*, label.*"),
           flag("--num-classes", "N", "classes of the model", &Options::classes)
               .within(1, kMostClasses)
               .usually("those of the data"),

@@ -201,7 +201,7 @@ TEST(Datasets, OfTwoFoldersTestOnTheSecond) {
 TEST(Datasets, OfOneFolderMustBeSplit) {
   const Folder root{""};
   TrainOptions options = options_for(root);
-  EXPECT_THAT(refusal(options), HasSubstr("has no images to test on"));
+  EXPECT_THAT(refusal(options), HasSubstr("has nothing to test on"));
   options.loading.val_split = 0.01;
   EXPECT_THAT(refusal(options), HasSubstr("leaves one side of the split"));
   options.loading.val_split = 0.2;
@@ -340,8 +340,8 @@ TEST(Datasets, ThatDoNotFitTheFlagsAreRefused) {
   }
   options.data = {"imagenet", ""};
   EXPECT_THAT(refusal(options),
-      HasSubstr(
-          "mock, or a set of --plugin, perhaps with a folder, such as cifar100:DIR: imagenet"));
+      HasSubstr("mock, tensors, tokens, text, or a set of --plugin, perhaps with a "
+                "folder, such as cifar100:DIR: imagenet"));
 }
 
 TrainOptions options_of(const std::string& kind) {
