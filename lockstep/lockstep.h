@@ -13,6 +13,7 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/data/samples.h"
 #include "lockstep/data/split.h"
+#include "lockstep/data/tensor_samples.h"
 #include "lockstep/data/transforms/augment.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/host_memory.h"

@@ -25,9 +25,11 @@ bool is_ours_alone(const torch::Tensor& tensor) {
          tensor.storage().use_count() == 1 && !tensor.requires_grad();
 }
 
-bool are_rows(const torch::Tensor& tensor, torch::IntArrayRef sizes, torch::ScalarType type) {
-  return tensor.defined() && tensor.device().is_cpu() && tensor.sizes() == sizes &&
-         tensor.is_contiguous() && tensor.scalar_type() == type;
+bool are_rows(const torch::Tensor& tensor, std::int64_t batch, torch::IntArrayRef sample,
+    torch::ScalarType type) {
+  return tensor.defined() && tensor.device().is_cpu() && tensor.dim() > 0 &&
+         tensor.size(0) == batch && tensor.sizes().slice(1) == sample && tensor.is_contiguous() &&
+         tensor.scalar_type() == type;
 }
 
 torch::Tensor pinned_if(const torch::Tensor& tensor, bool pinned) {
@@ -47,7 +49,14 @@ torch::ScalarType type_of(const InputForm& input, const BatchForm& form) {
 bool has_named_inputs(const Batch& batch, std::int64_t size, const BatchForm& form) {
   return std::ranges::equal(
       batch.inputs, form.inputs, [&](const BatchTensor& own, const InputForm& input) {
-        return are_rows(own.tensor, row_sizes(size, input), type_of(input, form));
+        return are_rows(own.tensor, size, input.sizes, type_of(input, form));
+      });
+}
+
+bool has_targets(const Batch& batch, std::int64_t size, const BatchForm& form) {
+  return std::ranges::equal(
+      batch.targets, form.targets, [&](const BatchTensor& own, const InputForm& target) {
+        return are_rows(own.tensor, size, target.sizes, target.type);
       });
 }
 
@@ -98,26 +107,32 @@ std::int64_t InputForm::elements() const {
 }
 
 std::string InputForm::text() const {
-  return concat(name, " ", torch::IntArrayRef(sizes), type == torch::kLong ? " int64" : " float");
+  std::string type_text = type == torch::kFloat ? "float" : c10::toString(type);
+  if (type == torch::kLong) type_text = "int64";
+  if (type == torch::kByte) type_text = "uint8";
+  if (type == torch::kBool) type_text = "bool";
+  return concat(name, " ", torch::IntArrayRef(sizes), " ", type_text);
 }
 
 Batch empty_batch(std::int64_t size, const BatchForm& form) {
-  const auto rows = [&](torch::IntArrayRef sizes, torch::ScalarType type) {
-    return pinned_if(torch::empty(sizes, torch::TensorOptions().dtype(type)), form.pinned);
+  const auto rows = [&](const InputForm& sample, torch::ScalarType type) {
+    const auto options = torch::TensorOptions().dtype(type);
+    return pinned_if(torch::empty(row_sizes(size, sample), options), form.pinned);
   };
+  Batch batch;
   if (form.inputs.empty()) {
     auto images = empty_images(size, form.shape, form.dtype, form.channels_last);
-    return {pinned_if(images, form.pinned), rows({size}, torch::kLong)};
+    batch.inputs.push_back({"input", pinned_if(images, form.pinned)});
   }
-  Batch batch;
   for (const InputForm& input : form.inputs)
-    batch.inputs.push_back({input.name, rows(row_sizes(size, input), type_of(input, form))});
-  batch.targets.push_back({"target", rows({size}, torch::kLong)});
+    batch.inputs.push_back({input.name, rows(input, type_of(input, form))});
+  for (const InputForm& target : form.targets)
+    batch.targets.push_back({target.name, rows(target, target.type)});
   return batch;
 }
 
 bool has_form(const Batch& batch, std::int64_t size, const BatchForm& form) {
-  if (batch.targets.size() != 1 || !are_rows(batch.target(), {size}, torch::kLong)) return false;
+  if (!has_targets(batch, size, form)) return false;
   if (!form.inputs.empty()) return has_named_inputs(batch, size, form);
   return batch.inputs.size() == 1 && batch.input().scalar_type() == form.dtype &&
          are_images(batch.input(), size, form.shape, form.channels_last);

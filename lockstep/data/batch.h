@@ -21,7 +21,8 @@ struct BatchTensor {
 };
 
 /// The samples of a step; the first dimension of each tensor is the batch. Most sets have one
-/// input, images [batch, channels, height, width], and one target, their classes [batch] as int64.
+/// input, images [batch, channels, height, width], and one target, their classes [batch] as int64;
+/// there is always an input, and there may be no target.
 struct Batch {
   std::vector<BatchTensor> inputs = {};
   std::vector<BatchTensor> targets = {};
@@ -30,9 +31,12 @@ struct Batch {
   Batch(torch::Tensor input, torch::Tensor target)
       : inputs{{"input", std::move(input)}}, targets{{"target", std::move(target)}} {}
 
-  bool is_empty() const { return targets.empty(); }
+  bool is_empty() const { return inputs.empty(); }
 
-  /// The first input and the first target; std::out_of_range for an empty batch.
+  /// Counts the samples; std::out_of_range for an empty batch.
+  std::int64_t size() const { return input().size(0); }
+
+  /// The first input and the first target; std::out_of_range where there is none.
   torch::Tensor& input() { return inputs.at(0).tensor; }
   const torch::Tensor& input() const { return inputs.at(0).tensor; }
   torch::Tensor& target() { return targets.at(0).tensor; }
@@ -51,21 +55,21 @@ struct Batch {
   }
 };
 
-/// The class of a sample that must not be counted: cross entropy leaves it out by default.
-inline constexpr std::int64_t kIgnoredTarget = -100;
-
 namespace data {
 
-/// One of the tensors that a sample consists of, where a set names them.
+/// One of the tensors that a sample consists of: an input where the set names them, or a target.
 struct InputForm {
   std::string name;
   std::vector<std::int64_t> sizes;         ///< of one sample; none: it is a number
-  torch::ScalarType type = torch::kFloat;  ///< or kLong
+  torch::ScalarType type = torch::kFloat;  ///< or kLong, kByte, kBool
 
   std::int64_t elements() const;
   std::string text() const;  ///< for people: `mask [16] float`
   bool operator==(const InputForm&) const = default;
 };
+
+/// The target of a classification: one number.
+inline const InputForm kClassTarget{"target", {}, torch::kLong};
 
 /// The form of the memory of batches.
 struct BatchForm {
@@ -74,8 +78,9 @@ struct BatchForm {
   bool pinned = false;                      ///< page-locked, for copies to an accelerator
   bool channels_last = false;               ///< NHWC in memory; otherwise NCHW
   /// Of a set that names its inputs: they take the place of images, each row by row in memory; of
-  /// `dtype`, but for those of int64.
+  /// `dtype`, but for those that are not float.
   std::vector<InputForm> inputs = {};
+  std::vector<InputForm> targets = {kClassTarget};  ///< row by row; float ones stay float
 };
 
 /// Makes a batch of so many samples, its memory not set.

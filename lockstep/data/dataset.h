@@ -6,7 +6,12 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::data {
+namespace lockstep {
+
+/// The class of a sample that must not be counted: cross entropy leaves it out by default.
+inline constexpr std::int64_t kIgnoredTarget = -100;
+
+namespace data {
 
 /// The size of an image; in memory the channels of a pixel lie together.
 struct ImageShape {
@@ -116,4 +121,5 @@ std::vector<std::filesystem::path> cifar_files(
 std::vector<std::string> class_names(
     const std::string& set, const std::filesystem::path& directory);
 
-}  // namespace lockstep::data
+}  // namespace data
+}  // namespace lockstep

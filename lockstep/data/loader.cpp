@@ -97,8 +97,10 @@ Loader::Loader(data::SamplesPointer samples, std::vector<std::int64_t> indices,
       indices_(std::move(indices)),
       batch_size_(batch_size),
       options_(options),
-      form_{samples_->shape(), options.dtype, options.pinned, options.channels_last,
-          samples_->inputs()} {
+      form_(data::form_of(*samples_)) {
+  form_.dtype = options.dtype;
+  form_.pinned = options.pinned;
+  form_.channels_last = options.channels_last;
   check(batch_size > 0, "Loader: the batch size must be positive: ", batch_size);
   check_options(options);
   check(0 <= options.first_batch && options.first_batch <= size(),
@@ -150,7 +152,7 @@ void Loader::read_into(Batch& batch, std::int64_t number) const {
   }
   const auto indices = indices_of(number);
   if (samples_->is_constant()) {
-    const bool is_there = !batch.is_empty() && batch.target().size(0) == std::ssize(indices);
+    const bool is_there = !batch.is_empty() && batch.size() == std::ssize(indices);
     if (!is_there) batch = constant_batch(number);
     return;
   }

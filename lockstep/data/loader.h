@@ -98,7 +98,8 @@ struct LoaderOptions {
 ///
 /// Images have the shape [batch, channels, height, width] and lie in memory in that order, as those
 /// of LibTorch's own data sets do, unless `channels_last` asks for the other one. Where a set names
-/// its inputs, they have the shapes that it says, and float ones the type asked for.
+/// its inputs, they have the shapes that it says, and float ones the type asked for; targets have
+/// the shapes and types that the set says.
 ///
 /// The batches are the same whatever the number of workers. The memory of a batch is used again for
 /// a later one unless someone still holds it or a view of it. A set that is constant has one batch,

@@ -19,6 +19,10 @@ std::optional<std::int64_t> Samples::label(std::int64_t /*index*/) const { retur
 
 StoredImage Samples::stored(std::int64_t /*index*/) const { return {}; }
 
+BatchForm form_of(const Samples& set) {
+  return {.shape = set.shape(), .inputs = set.inputs(), .targets = set.targets()};
+}
+
 void SingleSamples::read(std::span<const SampleKey> keys, const Batch& out) const {
   const auto elements = static_cast<std::size_t>(shape().elements());
   const auto planes = planes_of(out.input(), std::ssize(keys), shape());

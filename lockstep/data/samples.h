@@ -30,6 +30,8 @@ class Samples {
   virtual ~Samples() = default;
 
   virtual std::int64_t size() const = 0;
+
+  /// Returns the number of classes; 0 where the samples have none, or it is not known.
   virtual std::int64_t classes() const = 0;
 
   /// Returns the shape of the images that are read; of a set that names its inputs, a row of all
@@ -39,14 +41,17 @@ class Samples {
   /// Returns the tensors that a sample consists of, where the set names them; none: it is an image.
   virtual std::vector<InputForm> inputs() const { return {}; }
 
+  /// Returns the tensors that are to be learned of a sample; there may be none.
+  virtual std::vector<InputForm> targets() const { return {kClassTarget}; }
+
   /// Names a sample, for messages: its file, or the set and its number.
   virtual std::string name(std::int64_t index) const = 0;
 
-  /// Returns the class of a sample; nothing where only reading it tells.
+  /// Returns the class of a sample; nothing where it has none, or only reading it tells.
   virtual std::optional<std::int64_t> label(std::int64_t index) const;
 
   /// Writes these samples into a batch of as many, of shape() in NCHW or NHWC memory, or of
-  /// inputs(); float or bf16.
+  /// inputs(), and of targets(); inputs of float may be of bf16.
   ///
   /// Throws DataError that names the sample whose bytes are bad, InvalidArgument for an index
   /// outside [0, size()).
@@ -65,6 +70,9 @@ class Samples {
 };
 
 using SamplesPointer = std::shared_ptr<const Samples>;
+
+/// Returns the form of batches that a set can be read into, on the host in NCHW; float.
+BatchForm form_of(const Samples& set);
 
 /// A set that makes one sample at a time.
 class SingleSamples : public Samples {
@@ -92,6 +100,7 @@ class SampleSubset final : public Samples {
   std::int64_t classes() const override { return set_->classes(); }
   ImageShape shape() const override { return set_->shape(); }
   std::vector<InputForm> inputs() const override { return set_->inputs(); }
+  std::vector<InputForm> targets() const override { return set_->targets(); }
   std::string name(std::int64_t index) const override { return set_->name(of_set(index)); }
   std::optional<std::int64_t> label(std::int64_t index) const override {
     return set_->label(of_set(index));
@@ -117,6 +126,7 @@ class RepeatedSamples final : public Samples {
   std::int64_t classes() const override { return set_->classes(); }
   ImageShape shape() const override { return set_->shape(); }
   std::vector<InputForm> inputs() const override { return set_->inputs(); }
+  std::vector<InputForm> targets() const override { return set_->targets(); }
   std::string name(std::int64_t index) const override { return set_->name(index % set_->size()); }
   std::optional<std::int64_t> label(std::int64_t index) const override {
     return set_->label(index % set_->size());

@@ -57,11 +57,20 @@ class Confusion {
   std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> counts_;
 };
 
-/// A sample, and the class that a model took it for.
+/// A score of each class or label, by number.
+struct ClassScores {
+  std::string name;                           ///< in JSON
+  std::string title;                          ///< in tables
+  std::vector<std::optional<double>> values;  ///< nothing: of a class that is nowhere
+
+  friend bool operator==(const ClassScores&, const ClassScores&) = default;
+};
+
+/// A sample, and the class that a model took it for, in a classification.
 struct Judgement {
   std::int64_t index = 0;  ///< within its part of the set
-  std::int64_t label = 0;
-  std::int64_t predicted = 0;
+  std::optional<std::int64_t> label = {};
+  std::optional<std::int64_t> predicted = {};
   double loss = 0;
 };
 
@@ -91,11 +100,12 @@ struct EvaluationResult {
   std::string warning;           ///< changes made to the weights on load; empty if none
   std::string data_remark = {};  ///< about what of a folder is not read; empty: nothing
   Scores scores;
-  std::int64_t samples = 0;              ///< that were counted
-  std::int64_t skipped = 0;              ///< whose files could not be read
-  std::vector<std::string> class_names;  ///< as many as the model has classes
-  Confusion confusion;
-  std::vector<WorstSample> worst;  ///< the worst first
+  std::int64_t samples = 0;                  ///< that were counted
+  std::int64_t skipped = 0;                  ///< whose files could not be read
+  std::vector<std::string> class_names;      ///< as many as the model has classes or labels
+  std::vector<ClassScores> of_classes = {};  ///< of tasks that are no classification
+  Confusion confusion;                       ///< of a classification
+  std::vector<WorstSample> worst;            ///< the worst first
 };
 
 }  // namespace lockstep

@@ -43,6 +43,11 @@ MetricLine metric_line(const JsonFields& fields) {
   };
   for (const ScoreName& score : kScores) record.scores.*score.value = number(score.name);
   for (const RateName& rate : kRates) record.*rate.value = number(rate.name);
+  for (const auto& [name, value] : fields.items().items()) {
+    const bool is_nonfinite = std::ranges::find(nonfinite, name) != nonfinite.end();
+    if (is_free_name(name) && (is_nonfinite ? value.is_null() : value.is_number()))
+      record.scores.more[name] = number(name.c_str()).value();
+  }
   if (const auto time = fields.text_if("time")) {
     line.unix_seconds = parse_utc(*time);
     if (!line.unix_seconds) fields.refuse("time", concat("be like ", utc_now()));

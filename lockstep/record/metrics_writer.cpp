@@ -109,6 +109,7 @@ std::vector<EventScalar> scalars_of(const MetricRecord& record) {
   };
   for (const ScoreName& score : kScores) add(score.name, record.scores.*score.value);
   for (const RateName& rate : kRates) add(rate.name, record.*rate.value);
+  for (const auto& [name, value] : record.scores.more) add(name.c_str(), value);
   for (const auto& [name, value] : record.more) add(name.c_str(), value);
   return scalars;
 }

@@ -96,7 +96,8 @@ template <typename Object>
 void list_fields(Object& object, SummaryFacts& facts) {
   const auto scores = [&](const std::string& prefix, Scores& values) {
     for (const ScoreName& score : kScores)
-      object((prefix + score.name).c_str(), values.*score.value);
+      if (Object::kReads || score.is_null_if_absent || values.*score.value)
+        object((prefix + score.name).c_str(), values.*score.value);
   };
   object.text_or_null("model", facts.model);
   object.text_or_null("data", facts.data);

@@ -29,9 +29,12 @@ Json summary_of(const RunProfile& profile) {
       {"share_of_peak", peak ? json_number(rate / *peak) : Json(nullptr)}};
 }
 
-void put_scores(Json& object, const std::string& prefix, const Scores& scores) {
-  for (const ScoreName& score : kScores)
-    object[prefix + score.name] = json_number(scores.*score.value);
+void put_finite_scores(Json& object, const std::string& prefix, const Scores& scores) {
+  for (const ScoreName& score : kScores) {
+    const std::optional<double>& value = scores.*score.value;
+    if (value || score.is_null_if_absent) object[prefix + score.name] = json_number(value);
+  }
+  for (const auto& [name, value] : scores.more) object[prefix + name] = json_number(value);
 }
 
 std::string cell(const char* format, const std::optional<double>& value) {
@@ -49,25 +52,30 @@ struct Column {
   std::size_t width = 8;
 };
 
-// Loss and accuracy of the averaged weights are shown only where there are some.
-void add_scores(
-    std::vector<Column>& columns, const std::string& set, Scores EpochSummary::*scores) {
+// Those of the averaged weights are shown only where there are some.
+void add_scores(std::vector<Column>& columns, const std::string& set, Scores EpochSummary::*scores,
+    const RunSummary& summary) {
+  std::vector<const Scores*> all;
+  for (const EpochSummary& epoch : summary.epochs) all.push_back(&(epoch.*scores));
   for (const ScoreName& score : kScores) {
-    const bool always = scores == &EpochSummary::val && score.is_always_shown;
+    const bool always = scores == &EpochSummary::val && is_shown(score, all);
     columns.push_back({set + " " + score.title, "%.4f",
         [=, value = score.value](const EpochSummary& epoch) { return epoch.*scores.*value; },
         always});
   }
+  for (const std::string& name : own_names(all))
+    columns.push_back({set + " " + name, "%.4f",
+        [=](const EpochSummary& epoch) { return own_number(epoch.*scores, name); }});
 }
 
-std::vector<Column> columns(const std::string& set) {
+std::vector<Column> columns(const std::string& set, const RunSummary& summary) {
   using Epoch = const EpochSummary&;
   std::vector<Column> all = {
       {"seconds", "%.2f", [](Epoch epoch) { return epoch.train_seconds; }, true},
       {"samples/s", "%.0f", [](Epoch epoch) { return epoch.samples_per_s; }, true, 10},
       {"train loss", "%.4f", [](Epoch epoch) { return epoch.train_loss; }, true}};
-  add_scores(all, set, &EpochSummary::val);
-  add_scores(all, "EMA", &EpochSummary::ema);
+  add_scores(all, set, &EpochSummary::val, summary);
+  add_scores(all, "EMA", &EpochSummary::ema, summary);
   return all;
 }
 
@@ -77,11 +85,12 @@ bool is_shown(const Column& column, const RunSummary& summary) {
 }
 
 std::string test_line(const RunSummary& summary) {
-  const std::string last = concat("test accuracy ", cell("%.4f", summary.test.top1));
+  const ScoreName& main = main_score(summary.test);
+  const std::optional<double>& best = summary.best_test.*main.value;
+  const std::string last = concat("test ", main.title, " ", cell("%.4f", summary.test.*main.value));
   const bool is_last = summary.best && summary.best->epoch == summary.epochs.back().epoch;
-  if (!summary.best_test.top1 || is_last) return last + "\n";
-  return concat(
-      last, ", with the weights of the best epoch ", cell("%.4f", summary.best_test.top1), "\n");
+  if (!best || is_last) return last + "\n";
+  return concat(last, ", with the weights of the best epoch ", cell("%.4f", best), "\n");
 }
 
 std::string padded(const std::string& text, std::size_t width) {
@@ -97,8 +106,8 @@ Json json_number(const std::optional<double>& value) {
 Json json_of(const EpochSummary& epoch) {
   Json object = {{"epoch", epoch.epoch}, {"train_seconds", json_number(epoch.train_seconds)},
       {"train_loss", json_number(epoch.train_loss)}};
-  put_scores(object, "val_", epoch.val);
-  put_scores(object, "ema_", epoch.ema);
+  put_finite_scores(object, "val_", epoch.val);
+  put_finite_scores(object, "ema_", epoch.ema);
   object["samples"] = epoch.samples;
   object["samples_per_s"] = json_number(epoch.samples_per_s);
   if (epoch.val_seconds) {
@@ -112,6 +121,10 @@ Scores read_scores(const JsonFields& fields, const std::string& prefix) {
   Scores scores;
   for (const ScoreName& score : kScores)
     scores.*score.value = fields.number_if((prefix + score.name).c_str());
+  for (const auto& [key, value] : fields.items().items()) {
+    const std::string name = key.starts_with(prefix) ? key.substr(prefix.size()) : "";
+    if (is_free_name(name) && value.is_number()) scores.more[name] = value.get<double>();
+  }
   return scores;
 }
 
@@ -122,8 +135,8 @@ std::string to_json(const RunSummary& summary) {
       {"precision", summary.precision}, {"epochs", Json::array()},
       {"eval_metric", summary.eval_metric}, {"best", best_json(summary.best)}};
   for (const auto& epoch : summary.epochs) object["epochs"].push_back(json_of(epoch));
-  put_scores(object, "test_", summary.test);
-  put_scores(object, "best_test_", summary.best_test);
+  put_finite_scores(object, "test_", summary.test);
+  put_finite_scores(object, "best_test_", summary.best_test);
   object.update({{"steps", summary.steps}, {"skipped_steps", summary.skipped_steps},
       {"bad_images", summary.bad_images}, {"stopped_by", summary.stopped_by},
       {"parameters_hash", summary.parameters_hash},
@@ -145,7 +158,7 @@ std::string epoch_table(const RunSummary& summary) {
   std::vector<std::string> rows;
   for (const auto& epoch : summary.epochs)
     rows.push_back(padded(std::to_string(epoch.epoch), 5).substr(2));
-  for (const Column& column : columns(validated ? "val" : "test")) {
+  for (const Column& column : columns(validated ? "val" : "test", summary)) {
     if (!is_shown(column, summary)) continue;
     const std::size_t width = std::max(column.head.size(), column.width);
     head += padded(column.head, width);
@@ -154,7 +167,8 @@ std::string epoch_table(const RunSummary& summary) {
   }
   std::string text = head + "\n";
   for (const std::string& row : rows) text += row + "\n";
-  return validated && summary.test.top1 ? text + test_line(summary) : text;
+  return validated && summary.test.*main_score(summary.test).value ? text + test_line(summary)
+                                                                   : text;
 }
 
 }  // namespace lockstep

@@ -10,13 +10,13 @@
 #include "lockstep/device/parameters.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/train/input/datasets.h"
-#include "lockstep/train/optim/loss.h"
 #include "lockstep/train/options/run_configuration.h"
 #include "lockstep/train/record/run_directory.h"
 #include "lockstep/train/state/epoch_position.h"
 #include "lockstep/train/strategy/layout.h"
+#include "lockstep/train/strategy/sample_form.h"
 #include "lockstep/train/strategy/start_weights.h"
-#include "lockstep/train/strategy/task.h"
+#include "lockstep/train/task/make_task.h"
 
 namespace lockstep {
 
@@ -53,12 +53,13 @@ void check_memory(const TrainPlan& plan, int local_world_size) {
 TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_size) {
   check_options(options, world_size);
   check_run_directory(options.output, options.resume);
-  const Loss known(options.loss);
   const Datasets data = load_datasets(options);
-  const Task task = task_of(*data.train, model_classes(options, data));
-  nn::Model model = nn::make_model(options.model, task.classes);
+  const SampleForm form = sample_form(*data.train, model_outputs(options, data));
+  nn::Model model = nn::make_model(options.model, form.outputs);
+  const TaskPointer task = make_task(options, form, model);
   const Layout layout = plan_layout(options, world_size);
-  check_inputs(options, layout, task, model);
+  check_inputs(options, layout, form, model);
+  check_task(options, form, *task, model);
   check_stages(options, layout, model);
   const StartWeights start = start_with(model, options);
   TrainPlan plan{.options = options,
@@ -71,7 +72,7 @@ TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_s
       .start = text_of(start)};
   count_parameters(*model, plan);
   check_memory(plan, local_world_size);
-  rehearse(options, task, model, start,
+  rehearse(options, form, model, start,
       to_rehearse(options, layout, epoch_rule(options, layout, data.train->size())));
   return plan;
 }

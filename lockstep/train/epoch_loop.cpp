@@ -100,8 +100,8 @@ void EpochLoop::train_steps(const Loader& loader) {
     run_.meter.add_data_seconds(waiting.seconds());
     const StepPart part = step_part(batches_, number);
     if (part.number == 0 && (!part.is_last || observer_.may_undo_step())) undo_.emplace(run_);
-    run_.meter.add(run_.replica->backward(*batch, part, run_.state.step), batch->target().size(0));
-    samples += batch->target().size(0);
+    run_.meter.add(run_.replica->backward(*batch, part, run_.state.step), batch->size());
+    samples += batch->size();
     sign_of_life();
     if (!part.is_last) {
       if (observer_.after_part() != Course::kInterrupted) continue;

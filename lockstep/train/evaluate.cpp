@@ -6,11 +6,9 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
-#include <tuple>
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
 
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
@@ -18,83 +16,41 @@
 #include "lockstep/data/batch.h"
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/device/accelerator.h"
-#include "lockstep/device/host_tensor.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/liveness/own_slot.h"
 #include "lockstep/nn/kernels.h"
-#include "lockstep/nn/models/catalogue.h"
+#include "lockstep/nn/models/plugin_library.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/train/input/data_sheet.h"
 #include "lockstep/train/input/datasets.h"
 #include "lockstep/train/options/run_configuration.h"
 #include "lockstep/train/strategy/layout.h"
+#include "lockstep/train/task/make_task.h"
 
 namespace lockstep {
 
-namespace {
-
-// With as many classes or fewer the right one always is among the highest, and there is no score.
-constexpr std::int64_t kHighest = 5;
-
-// Sums on a device without waiting for it; all ranks' sums are added by one collective. They are
-// loss, samples and hits; then the samples that kTop5 counts, and its hits.
-class Sums {
- public:
-  void add(const torch::Tensor& scores, const torch::Tensor& labels, const Loss& loss) {
-    if (all_.device() != scores.device()) begin_on(scores.device());
-    const torch::Tensor counted = labels.ne(kIgnoredTarget).sum();
-    sums_[0].add_(loss.sum(scores, labels));
-    sums_[1].add_(counted);
-    sums_[2].add_(scores.argmax(1).eq(labels).sum());
-    if (scores.size(1) <= kHighest) return;
-    const torch::Tensor highest = std::get<1>(scores.topk(kHighest, 1));
-    sums_[3].add_(counted);
-    sums_[4].add_(highest.eq(labels.unsqueeze(1)).sum());
-  }
-
-  Evaluation over_all(const ProcessGroup& world) const {
-    const torch::Tensor sums = all_.cpu();
-    world.all_reduce(sums).wait();
-    const auto* const sum = sums.const_data_ptr<double>();
-    Evaluation result{.scores = {.loss = sum[0] / sum[1], .top1 = sum[2] / sum[1]},
-        .samples = static_cast<std::int64_t>(sum[1])};
-    if (sum[3] > 0) result.scores.top5 = sum[4] / sum[3];
-    return result;
-  }
-
- private:
-  void begin_on(torch::Device device) {
-    all_ = at::zeros({5}, at::TensorOptions(torch::kDouble).device(device));
-    sums_ = all_.unbind();
-  }
-
-  torch::Tensor all_ = at::zeros({5}, on_host(torch::kDouble));
-  std::vector<torch::Tensor> sums_ = all_.unbind();
-};
-
-}  // namespace
-
 std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
-    const ProcessGroup& world, const Loss& loss, const std::function<bool()>& leaves,
+    const ProcessGroup& world, const Task& task, const std::function<bool()>& leaves,
     const OnBatch& on_batch) {
   const at::NoGradGuard no_gradients;
-  Sums sums;
+  FindingsSum findings;
   for (auto batch = share.begin(); batch != share.end(); ++batch) {
-    const torch::Tensor scores = forward(*batch);
-    const torch::Tensor labels = batch->target().to(scores.device(), /*non_blocking=*/true);
-    sums.add(scores, labels, loss);
+    const torch::Tensor output = forward(*batch);
+    const torch::Tensor target = task.target(*batch).to(output.device(), /*non_blocking=*/true);
+    findings.add(task.measure(output, target));
     sign_of_life();
-    if (on_batch) on_batch(scores, labels);
+    if (on_batch) on_batch(output, target);
     if (leaves && leaves()) return std::nullopt;
   }
-  return sums.over_all(world);
+  return task.evaluation(findings.over_all(world));
 }
 
-double value_of(const Scores& scores, EvalMetric metric) {
-  if (metric == EvalMetric::kLoss) return scores.loss.value();
-  if (metric == EvalMetric::kTop1) return scores.top1.value();
-  return scores.top5.value_or(scores.top1.value());
+double value_of(const Scores& scores, const std::string& metric) {
+  std::optional<double> value = scores.*eval_metric(metric).value;
+  if (!value && metric == "top5") value = scores.top1;
+  check(value.has_value(), "train: --eval-metric ", metric, " is not measured; the loss is");
+  return *value;
 }
 
 namespace {
@@ -130,16 +86,30 @@ std::vector<std::string> all_class_names(const TrainOptions& options, std::int64
 
 // The library that has the loss; empty for one of ours.
 std::string loss_plugin(const TrainOptions& options) {
-  const auto ours = nn::loss_names();
-  const bool is_ours = std::find(ours.begin(), ours.end(), options.loss) != ours.end();
+  const auto& others = nn::plugin_losses();
+  const bool is_ours =
+      std::ranges::find(others, options.loss, &nn::PluginLoss::name) == others.end();
   return is_ours ? "" : std::filesystem::path(options.plugin).filename().string();
 }
 
 }  // namespace
 
-void Predictions::add(const torch::Tensor& scores, const torch::Tensor& labels) {
-  const torch::Tensor losses = loss_.of_each(scores, labels).to(torch::kDouble).cpu();
-  const torch::Tensor predicted = scores.argmax(1).cpu(), classes = labels.cpu();
+void Predictions::add(const torch::Tensor& output, const torch::Tensor& target) {
+  const torch::Tensor of_each = task_->losses(output, target);
+  if (!of_each.defined()) return;
+  const torch::Tensor losses = of_each.to(torch::kDouble).cpu();
+  const torch::Tensor predicted = task_->predicted(output);
+  if (predicted.defined()) {
+    add_classes(losses, predicted.cpu(), target.to(torch::kLong).cpu());
+  } else {
+    for (std::int64_t i = 0; i < losses.size(0); ++i)
+      worst_.push_back({.index = seen_++, .loss = losses.const_data_ptr<double>()[i]});
+  }
+  keep_worst();
+}
+
+void Predictions::add_classes(
+    const torch::Tensor& losses, const torch::Tensor& predicted, const torch::Tensor& classes) {
   for (std::int64_t i = 0; i < classes.size(0); ++i, ++seen_) {
     const auto label = classes.const_data_ptr<std::int64_t>()[i];
     if (label == kIgnoredTarget) continue;
@@ -150,6 +120,9 @@ void Predictions::add(const torch::Tensor& scores, const torch::Tensor& labels) 
         .predicted = taken_for,
         .loss = losses.const_data_ptr<double>()[i]});
   }
+}
+
+void Predictions::keep_worst() {
   const auto badness = [](const Judgement& sample) {
     return std::isnan(sample.loss) ? std::numeric_limits<double>::infinity() : sample.loss;
   };
@@ -176,10 +149,12 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
   at::globalContext().setFlushDenormal(!options.keep_denormals);
   const nn::KernelScope kernels(options.kernels);
   const Datasets data = load_datasets(options);
-  const std::int64_t classes = model_classes(options, data);
+  const std::int64_t outputs = model_outputs(options, data);
+  const TaskKind kind = task_kind(options, data.train->targets());
+  const std::int64_t classes = kind == TaskKind::kClassification ? outputs : 0;
   const data::SamplesPointer samples = samples_of_part(data, request.split, options);
   const Layout layout = plan_layout(options, 1);
-  const auto replica = make_replica(options, layout, task_of(*data.train, classes),
+  const auto replica = make_replica(options, layout, sample_form(*data.train, outputs),
       make_rank_groups(ProcessGroup(), layout), {place});
   std::string warning = load_into(*replica, request.weights.file);
   replica->set_training(false);
@@ -187,13 +162,17 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
   const Loader loader = evaluation_loader(samples, ProcessGroup(), *replica, resident,
       {.batch_size = options.batch_size,
           .workers = workers_of(options.loading, usable_cpu_count(), data.is_mere_copy)});
-  const Loss loss(options.loss);
-  Predictions predictions(classes, request.worst, loss);
-  const auto forward = [&](const Batch& batch) { return replica->scores(batch); };
-  const auto look = [&](const torch::Tensor& scores, const torch::Tensor& labels) {
-    predictions.add(scores, labels);
+  const TaskPointer task = replica->task();
+  check(kind != TaskKind::kProgram || request.worst == 0,
+      "train: --worst shows samples by their losses, and a model with a loss of its own gives "
+      "none ",
+      "for single samples; leave it out");
+  Predictions predictions(classes, request.worst, task);
+  const auto forward = [&](const Batch& batch) { return replica->output(batch); };
+  const auto look = [&](const torch::Tensor& output, const torch::Tensor& target) {
+    predictions.add(output, target);
   };
-  const Evaluation evaluation = evaluate(forward, loader, ProcessGroup(), loss, {}, look).value();
+  const Evaluation evaluation = evaluate(forward, loader, ProcessGroup(), *task, {}, look).value();
   std::vector<WorstSample> worst;
   for (const Judgement& each : predictions.worst())
     worst.push_back({each, samples->name(each.index),
@@ -202,7 +181,7 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
       .data = options.data.name,
       .split = name_of(request.split),
       .precision = name_of(options.precision),
-      .loss = options.loss,
+      .loss = loss_name(options, kind),
       .loss_plugin = loss_plugin(options),
       .weights = request.weights,
       .warning = std::move(warning),
@@ -210,7 +189,8 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
       .scores = evaluation.scores,
       .samples = evaluation.samples,
       .skipped = samples->size() - evaluation.samples,
-      .class_names = all_class_names(options, classes),
+      .class_names = all_class_names(options, evaluation.of_classes.empty() ? classes : outputs),
+      .of_classes = evaluation.of_classes,
       .confusion = predictions.confusion(),
       .worst = std::move(worst)};
 }
@@ -254,6 +234,7 @@ TrainOptions evaluation_options(const TrainOptions& run) {
       .precision = run.precision,
       .tf32 = run.tf32,
       .kernels = run.kernels,
+      .task = run.task,
       .loss = run.loss,
       .seed = run.seed};
 }

@@ -15,45 +15,40 @@
 #include "lockstep/data/samples.h"
 #include "lockstep/record/evaluation_result.h"
 #include "lockstep/train/strategy/replica.h"
+#include "lockstep/train/task/task.h"
 
 namespace lockstep {
 
-/// The scores of a model on a data set.
-struct Evaluation {
-  Scores scores;
-  std::int64_t samples = 0;  ///< of all ranks together
-};
-
-/// Returns the scores [samples, classes] of a batch.
+/// Returns the output of a net for a batch.
 using Forward = std::function<torch::Tensor(const Batch&)>;
 
-/// Looks at the scores of a batch and at its labels, both where they were computed.
-using OnBatch = std::function<void(const torch::Tensor& scores, const torch::Tensor& labels)>;
+/// Looks at the output for a batch and at its target, both where they were computed.
+using OnBatch = std::function<void(const torch::Tensor& output, const torch::Tensor& target)>;
 
-/// Counts over the shares of all ranks; with shares that repeat nothing the result is exact. A
-/// sample labelled kIgnoredTarget does not count. A collective.
+/// Measures over the shares of all ranks; with shares that repeat nothing the result is exact. What
+/// is marked by kIgnoredTarget does not count. A collective.
 ///
 /// `leaves` is asked after each batch; when it says so, on all ranks after the same batch, the
 /// evaluation is abandoned and there is no result. `on_batch` is shown each batch.
 std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
-    const ProcessGroup& world, const Loss& loss, const std::function<bool()>& leaves = {},
+    const ProcessGroup& world, const Task& task, const std::function<bool()>& leaves = {},
     const OnBatch& on_batch = {});
 
-/// Returns the value of a metric, all of which were measured; with five classes or fewer kTop5 is
-/// kTop1.
-double value_of(const Scores& scores, EvalMetric metric);
+/// Returns the value of a score, by its name of --eval-metric; with five classes or fewer `top5` is
+/// `top1`. One that was not measured is an InvalidArgument.
+double value_of(const Scores& scores, const std::string& metric);
 
 /// The predictions for the samples of an evaluation: for evaluate(), which shows its batches in the
 /// order of the set.
 class Predictions {
  public:
   /// Keeps the `worst` samples with the largest losses; of equal ones the first.
-  Predictions(std::int64_t classes, std::size_t worst, Loss loss = Loss())
-      : confusion_(classes), most_(worst), loss_(std::move(loss)) {}
+  Predictions(std::int64_t classes, std::size_t worst, TaskPointer task)
+      : confusion_(classes), most_(worst), task_(std::move(task)) {}
 
-  /// Takes scores [samples, classes] and labels; those marked kIgnoredTarget do not count. Waits
-  /// for the device.
-  void add(const torch::Tensor& scores, const torch::Tensor& labels);
+  /// Takes the output for a batch, and its target; samples labelled kIgnoredTarget do not count.
+  /// Waits for the device.
+  void add(const torch::Tensor& output, const torch::Tensor& target);
 
   const Confusion& confusion() const { return confusion_; }
 
@@ -61,9 +56,13 @@ class Predictions {
   const std::vector<Judgement>& worst() const { return worst_; }
 
  private:
+  void add_classes(
+      const torch::Tensor& losses, const torch::Tensor& predicted, const torch::Tensor& classes);
+  void keep_worst();
+
   Confusion confusion_;
   std::size_t most_;
-  Loss loss_;
+  TaskPointer task_;
   std::int64_t seen_ = 0;
   std::vector<Judgement> worst_;
 };

@@ -85,7 +85,7 @@ LrScheduler make_scheduler(const TrainRun& run) {
   const LrSettings& settings = options.optimizer.schedule;
   const std::int64_t steps = steps_of(batches_left(run.epoch_rule(), {}));
   return {make_lr_schedule(settings, lr, options.limits, steps),
-      plateau_rule(settings, larger_is_better(options.eval_metric))};
+      plateau_rule(settings, eval_metric(options.eval_metric).larger_is_better)};
 }
 
 // What a plateau has left of the rate is of as many replicas as there were.
@@ -155,7 +155,7 @@ TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
       host_lock(lock_own_folder(options, hosts)),
       start(find_starting_point(options, identity_of(options, data), world, hosts)),
       replica(make_replica(options, cut_as_before(layout, start.state.setup),
-          task_of(*data.train, model_classes(options, data)), groups, places,
+          sample_form(*data.train, model_outputs(options, data)), groups, places,
           to_rehearse(options, layout, epoch_rule(), start.state.position))),
       resident(replica->device()),
       scheduler(make_scheduler(*this)),

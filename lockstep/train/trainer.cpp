@@ -166,7 +166,7 @@ RunSummary Trainer::summary() const {
   result.precision = name_of(options.precision);
   if (options.auto_precision) result.precision_asked = "auto";
   result.epochs = run_.state.epochs;
-  result.eval_metric = name_of(options.eval_metric);
+  result.eval_metric = options.eval_metric;
   result.best = run_.state.best;
   result.steps = run_.state.step;
   result.skipped_steps = run_.state.skipped_steps;

@@ -151,7 +151,7 @@ bool Validator::measure(const data::SamplesPointer& samples, const std::string& 
   Replica& replica = *run_.replica;
   replica.share_buffers();
   replica.set_training(false);
-  const auto forward = [&](const Batch& batch) { return replica.scores(batch); };
+  const auto forward = [&](const Batch& batch) { return replica.output(batch); };
   const ProcessGroup& replicas = run_.groups.replicas;
   const std::int64_t batch = run_.batch_size();
   const std::int64_t batches_of_every_rank =
@@ -159,7 +159,7 @@ bool Validator::measure(const data::SamplesPointer& samples, const std::string& 
   const auto result = lockstep::evaluate(forward,
       evaluation_loader(samples, replicas, replica, run_.resident,
           {.batch_size = batch, .workers = run_.workers}),
-      replicas, Loss(run_.options.loss), checkpointer_.interruption(batches_of_every_rank));
+      replicas, *replica.task(), checkpointer_.interruption(batches_of_every_rank));
   if (!result) return false;
   const double seconds = watch.seconds();
   evaluated_.seconds += seconds;
@@ -187,10 +187,10 @@ void Validator::record_measured() {
 // Saves the weights that the replica has now, which may be averages.
 bool Validator::compare(std::int64_t epoch, const Scores& scores) {
   RunState& state = run_.state;
-  const EvalMetric metric = run_.options.eval_metric;
+  const std::string& metric = run_.options.eval_metric;
   const double value = value_of(scores, metric);
   state.plateau = run_.scheduler.evaluated(state.plateau, state.schedule_step, value);
-  if (!is_better(value, state.best, metric)) return false;
+  if (!is_better(value, state.best, eval_metric(metric).larger_is_better)) return false;
   state.best = BestEpoch{epoch, value};
   save_best();
   return true;
@@ -215,7 +215,7 @@ void Validator::save_best() {
 
 std::map<std::string, std::string> Validator::best_metadata() const {
   const BestEpoch& best = *run_.state.best;
-  return {{"epoch", concat(best.epoch)}, {name_of(run_.options.eval_metric), concat(best.value)}};
+  return {{"epoch", concat(best.epoch)}, {run_.options.eval_metric, concat(best.value)}};
 }
 
 void Validator::save_last() {

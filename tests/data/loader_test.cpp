@@ -352,6 +352,91 @@ TEST(Loader, LeavesABatchAloneOfWhichSomeoneHoldsALaterInput) {
   EXPECT_EQ(memory.size(), 1U) << "nobody holds it";
 }
 
+// Its targets: the two indices that follow, and half of its own.
+class TwoTargets final : public Samples {
+ public:
+  std::int64_t size() const override { return 10; }
+  std::int64_t classes() const override { return 0; }
+  ImageShape shape() const override { return {.height = 1, .width = 1}; }
+  std::vector<InputForm> inputs() const override { return {{"x", {}}}; }
+  std::vector<InputForm> targets() const override {
+    return {{"next", {2}, torch::kLong}, {"half", {}, torch::kFloat}};
+  }
+  std::string name(std::int64_t) const override { return ""; }
+  void read(std::span<const SampleKey> keys, const Batch& out) const override {
+    ASSERT_TRUE(has_form(out, std::ssize(keys), {.inputs = inputs(), .targets = targets()}) ||
+                out.input().scalar_type() == torch::kBFloat16);
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      out.input()[at] = keys[i].index;
+      out.target()[at] = keys[i].index + torch::arange(1, 3);
+      out.targets.at(1).tensor[at] = static_cast<double>(keys[i].index) / 2;
+    }
+  }
+};
+
+TEST(Loader, GivesAllTargetsOfASetInItsShapesAndTypes) {
+  const auto part = std::make_shared<SampleSubset>(
+      std::make_shared<RepeatedSamples>(std::make_shared<TwoTargets>(), 3), kSevenIndices);
+  for (const auto dtype : {torch::kFloat, torch::kBFloat16}) {
+    std::int64_t seen = 0;
+    for (auto& batch : Loader(part, {0, 1, 2, 3, 4}, 2, {.dtype = dtype, .workers = 1})) {
+      const auto own = torch::tensor(kSevenIndices).slice(0, seen, seen + batch.size());
+      ASSERT_EQ(batch.targets.size(), 2U);
+      EXPECT_EQ(batch.targets[0].name, "next");
+      EXPECT_TRUE(batch.target().equal(own.view({-1, 1}) + torch::arange(1, 3)));
+      EXPECT_EQ(batch.targets[1].name, "half");
+      EXPECT_TRUE(batch.targets[1].tensor.equal(own.to(torch::kFloat) / 2));
+      EXPECT_EQ(batch.targets[1].tensor.scalar_type(), torch::kFloat) << "is never shortened";
+      EXPECT_EQ(batch.input().scalar_type(), dtype);
+      seen += batch.size();
+    }
+    EXPECT_EQ(seen, 5);
+  }
+}
+
+// Such as one whose inputs are to be reconstructed.
+class NoTargets final : public Samples {
+ public:
+  std::int64_t size() const override { return 4; }
+  std::int64_t classes() const override { return 0; }
+  ImageShape shape() const override { return {.height = 1, .width = 1}; }
+  std::vector<InputForm> targets() const override { return {}; }
+  std::string name(std::int64_t) const override { return ""; }
+  void read(std::span<const SampleKey> keys, const Batch& out) const override {
+    for (std::size_t i = 0; i < keys.size(); ++i)
+      out.input()[static_cast<std::int64_t>(i)] = static_cast<double>(keys[i].index);
+  }
+};
+
+TEST(Loader, ReusesTheMemoryOfASetWithoutTargets) {
+  std::set<const void*> memory;
+  std::int64_t samples = 0;
+  for (auto& batch : Loader(std::make_shared<NoTargets>(), {0, 1, 2, 3}, 2)) {
+    EXPECT_FALSE(batch.is_empty());
+    EXPECT_THROW(batch.target(), std::out_of_range);
+    EXPECT_EQ(batch.input()[1].item<double>(), static_cast<double>(samples + 1));
+    memory.insert(batch.input().data_ptr());
+    samples += batch.size();
+  }
+  EXPECT_EQ(samples, 4);
+  EXPECT_EQ(memory.size(), 1U);
+}
+
+TEST(HasForm, ComparesEachTarget) {
+  const BatchForm form{.inputs = {{"x", {}}}, .targets = {{"next", {2}, torch::kLong}}};
+  const Batch batch = empty_batch(3, form);
+  EXPECT_TRUE(has_form(batch, 3, form));
+  EXPECT_FALSE(has_form(batch, 2, form));
+  BatchForm other = form;
+  other.targets[0].sizes = {3};
+  EXPECT_FALSE(has_form(batch, 3, other));
+  other.targets[0] = {"next", {2}, torch::kFloat};
+  EXPECT_FALSE(has_form(batch, 3, other));
+  other.targets = {};
+  EXPECT_FALSE(has_form(batch, 3, other));
+}
+
 TEST(Loader, RefusesWhatCannotBe) {
   EXPECT_THROW(Loader(digits(), kSevenIndices, 0), InvalidArgument);
   EXPECT_THROW(Loader(digits(), kSevenIndices, 2, {.first_batch = 5}), InvalidArgument);

@@ -75,6 +75,18 @@ TEST(MetricsReader, ReadsWhatTheWriterWrites) {
   EXPECT_THAT(file.left_out, IsEmpty());
 }
 
+TEST(MetricsReader, ReadsWhatAnyTaskMeasures) {
+  const std::string time = "2026-01-31T12:00:00.123Z";
+  MetricRecord written{.epoch = 4,
+      .step = 300,
+      .split = "val",
+      .scores = {.loss = 0.1, .mae = 0.25, .r2 = -1.5, .more = {{"off", 2}}}};
+  const Scores read_back = read(json_line(written, time)).lines.at(0).record.scores;
+  EXPECT_EQ(read_back, written.scores);
+  written.scores.more["off"] = std::nan("");
+  EXPECT_TRUE(std::isnan(read(json_line(written, time)).lines.at(0).record.scores.more.at("off")));
+}
+
 TEST(MetricsReader, GivesNanForWhatWasNotFinite) {
   MetricRecord written{.epoch = 1, .step = 2, .split = "train", .scores = {.loss = std::nan("")}};
   const auto line = read(json_line(written, "2026-01-31T12:00:00.123Z")).lines.at(0);

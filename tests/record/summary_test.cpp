@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/core/error.h"
+#include "lockstep/formats/json_fields.h"
 #include "lockstep/record/evaluation_result.h"
 
 namespace lockstep {
@@ -109,6 +110,33 @@ TEST(Summary, TableShowsWhatElseWasMeasured) {
       "    2      2.00       30000      0.2500    0.3750        0.8750     0.9688    0.2500"
       "        0.9000\n"
       "test accuracy 0.8750\n");
+}
+
+// Of a regression, and of a program that has a number of its own.
+RunSummary summary_of_another_task() {
+  RunSummary result = summary();
+  for (auto& epoch : result.epochs) epoch.validated = true;
+  result.epochs[1].val = {.loss = 0.375, .rmse = 0.5, .more = {{"off", 3}}};
+  result.test = {.loss = 0.375, .rmse = 0.5};
+  return result;
+}
+
+TEST(Summary, TableShowsWhatAnotherTaskMeasuresAndNoAccuracy) {
+  EXPECT_EQ(epoch_table(summary_of_another_task()),
+      "epoch   seconds   samples/s  train loss  val loss  val RMSE   val off\n"
+      "    1      2.50       24000      0.5000         -         -         -\n"
+      "    2      2.00       30000      0.2500    0.3750    0.5000    3.0000\n"
+      "test RMSE 0.5000\n");
+}
+
+TEST(Summary, ReadsBackWhatAnotherTaskMeasures) {
+  const RunSummary written = summary_of_another_task();
+  const auto object = nlohmann::json::parse(to_json(written));
+  const auto& epoch = object["epochs"][1];
+  EXPECT_EQ(epoch["val_rmse"], 0.5);
+  EXPECT_TRUE(epoch["val_accuracy"].is_null());
+  EXPECT_FALSE(object["epochs"][0].contains("val_rmse")) << "not measured, not written";
+  EXPECT_EQ(read_scores(JsonFields(epoch, "x"), "val_"), written.epochs[1].val);
 }
 
 TEST(Summary, TestsTheBestWeightsWhereTheyAreNotTheLast) {

@@ -56,6 +56,50 @@ TEST(EvaluationJson, HasScoresClassesConfusionAndTheWorst) {
       Json::parse(R"({"index": 5, "name": "some <5>", "class": 1, "predicted": 0, "loss": 2.5})"));
 }
 
+// A segmentation of two classes, one of which is nowhere.
+EvaluationResult segmentation_result() {
+  EvaluationResult result = result_of(0);
+  result.scores = {.loss = 0.5, .mean_iou = 0.25, .pixel_accuracy = 0.75, .more = {{"off", 2}}};
+  result.samples = 12;
+  result.class_names = {"0", "road"};
+  result.of_classes = {{.name = "iou", .title = "IoU", .values = {std::nullopt, 0.25}}};
+  result.worst = {{.judgement = {.index = 5, .loss = 2.5}, .name = "some 5", .png = {1, 2, 3}}};
+  return result;
+}
+
+TEST(EvaluationOfAnotherTask, HasItsScoresAndClassesInJson) {
+  const Json json = Json::parse(evaluation_json(segmentation_result()));
+  EXPECT_EQ(json["mean_iou"], 0.25);
+  EXPECT_EQ(json["off"], 2);
+  EXPECT_TRUE(json["accuracy"].is_null());
+  EXPECT_FALSE(json.contains("rmse"));
+  EXPECT_TRUE(json["classes"][0]["iou"].is_null());
+  EXPECT_EQ(json["classes"][1], Json::parse(R"({"class": 1, "name": "road", "iou": 0.25})"));
+  EXPECT_TRUE(json["worst"][0]["class"].is_null());
+}
+
+TEST(EvaluationOfAnotherTask, ShowsNoConfusion) {
+  const std::string text = evaluation_text(segmentation_result());
+  EXPECT_THAT(
+      text, HasSubstr("\nloss        0.5000\nmean IoU    0.2500\npixel accuracy  0.7500\n"));
+  EXPECT_THAT(text, HasSubstr("1 road"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("taken for")));
+  const page::Page page = page_of_evaluation(segmentation_result());
+  page::check_page(page);
+  ASSERT_EQ(page.sections.size(), 2U);
+  EXPECT_EQ(page.sections[0].conclusion.answer, "Mean IoU 0.2500 on 12 samples");
+  EXPECT_THAT(
+      page.sections[1].pictures.at(0).caption, ::testing::ElementsAre("loss 2.5000", "some 5"));
+}
+
+TEST(EvaluationOfAnotherTask, MayHaveNoClassesAtAll) {
+  EvaluationResult result = segmentation_result();
+  result.of_classes = {};
+  result.class_names = {};
+  EXPECT_EQ(evaluation_text(result).find("class"), std::string::npos);
+  page::check_page(page_of_evaluation(result));
+}
+
 TEST(EvaluationJson, WhatIsNotFiniteIsNamed) {
   EvaluationResult result = result_of(2);
   result.scores.loss = std::numeric_limits<double>::quiet_NaN();

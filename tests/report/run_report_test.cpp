@@ -117,6 +117,42 @@ TEST_F(Report, TellsHowTheRunEnded) {
       HasSubstr("at step 6, code 0; that was before the last records, at step 8\n"));
 }
 
+// Two epochs of a regression that has a number of its own too.
+std::string regression_lines() {
+  std::string lines;
+  for (const std::int64_t epoch : {1, 2}) {
+    const MetricRecord record{.epoch = epoch,
+        .step = 4 * epoch,
+        .split = "val",
+        .scores = {.loss = 0.25, .mae = 0.5, .rmse = 0.75, .more = {{"far off", 3}}}};
+    lines += train_line(0, epoch, 4 * epoch, 0.5, 1) +
+             json_line(record, "2026-01-31T00:01:00.000Z") + "\n";
+  }
+  return lines;
+}
+
+TEST_F(Report, ShowsWhatAnotherTaskMeasures) {
+  const RunReport run = run_of(regression_lines());
+  EXPECT_THAT(report_text({run}),
+      HasSubstr("val loss  val MAE  val RMSE   lr  samples/s  seconds  val far off\n"));
+  const auto epoch = nlohmann::json::parse(report_json({run}))["runs"][0]["epochs"][1];
+  EXPECT_EQ(epoch["val_rmse"], 0.75);
+  EXPECT_EQ(epoch["val_far off"], 3);
+  EXPECT_FALSE(epoch.contains("val_r2"));
+}
+
+TEST_F(RunPage, HasAFigureForEachKindOfScore) {
+  std::vector<std::string> titles, curves;
+  for (const plot::Figure& figure : section_of(regression_lines()).figures) {
+    titles.push_back(figure.title);
+    for (const plot::Series& series : figure.series) curves.push_back(series.name);
+  }
+  EXPECT_THAT(
+      titles, ::testing::ElementsAre("Loss by epoch", "Error by epoch", "Far off by epoch"));
+  EXPECT_THAT(curves, ::testing::ElementsAre("training", "validation", "validation, MAE",
+                          "validation, RMSE", "validation"));
+}
+
 TEST_F(Report, TakesTheExactLossOfAnEpochThatTheSummaryCovers) {
   const auto path = killed();
   RunSummary summary;

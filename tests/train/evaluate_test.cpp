@@ -24,6 +24,7 @@
 #include "lockstep/data/image_samples.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/train/options/run_configuration.h"
+#include "lockstep/train/task/classification.h"
 
 namespace lockstep {
 namespace {
@@ -60,7 +61,8 @@ TEST(Evaluate, CountsEachImageOnceWhateverTheRanks) {
   const auto images = answers({0, 1, 2, 3, 4, 5, 6}, {0, 1, 2, 3, 9, 9, 9});
   for (int ranks = 1; ranks <= 4; ++ranks) {
     run_ranks(ranks, [&images](ProcessGroup world) {
-      const auto result = evaluate(forward, share_of(images, world), world, Loss()).value();
+      const auto result =
+          evaluate(forward, share_of(images, world), world, Classification()).value();
       EXPECT_EQ(result.samples, 7);
       EXPECT_DOUBLE_EQ(result.scores.top1.value(), 4.0 / 7);
       EXPECT_NEAR(result.scores.loss.value(), 3 * 20.0 / 7, 1e-5);
@@ -82,13 +84,14 @@ TEST(Evaluate, CountsARightAnswerAmongTheFiveHighestScores) {
   const auto images = answers({0, 1, 2, 3, 4}, {0, 2, 6, 8, 3});
   for (int ranks = 1; ranks <= 3; ++ranks) {
     run_ranks(ranks, [&images](ProcessGroup world) {
-      const auto result = evaluate(five_answers, share_of(images, world), world, Loss()).value();
+      const auto result =
+          evaluate(five_answers, share_of(images, world), world, Classification()).value();
       EXPECT_DOUBLE_EQ(result.scores.top1.value(), 0.2);
       ASSERT_TRUE(result.scores.top5);
       EXPECT_DOUBLE_EQ(*result.scores.top5, 0.6);
-      EXPECT_EQ(value_of(result.scores, EvalMetric::kTop1), *result.scores.top1);
-      EXPECT_EQ(value_of(result.scores, EvalMetric::kTop5), *result.scores.top5);
-      EXPECT_EQ(value_of(result.scores, EvalMetric::kLoss), *result.scores.loss);
+      EXPECT_EQ(value_of(result.scores, "top1"), *result.scores.top1);
+      EXPECT_EQ(value_of(result.scores, "top5"), *result.scores.top5);
+      EXPECT_EQ(value_of(result.scores, "loss"), *result.scores.loss);
     });
   }
 }
@@ -96,7 +99,8 @@ TEST(Evaluate, CountsARightAnswerAmongTheFiveHighestScores) {
 TEST(Evaluate, KnowsThatARankWithoutImagesHasFiveHighestScoresToo) {
   const auto images = answers({0, 1}, {0, 2});
   run_ranks(3, [&images](ProcessGroup world) {
-    const auto result = evaluate(five_answers, share_of(images, world), world, Loss()).value();
+    const auto result =
+        evaluate(five_answers, share_of(images, world), world, Classification()).value();
     ASSERT_TRUE(result.scores.top5) << "on rank " << world.rank();
     EXPECT_DOUBLE_EQ(*result.scores.top5, 1);
   });
@@ -106,9 +110,9 @@ TEST(Evaluate, FiveClassesHaveNoFiveHighestScores) {
   const auto images = answers({0, 1}, {0, 1});
   const Loader share(images, {0, 1}, 2, kUnscaled);
   const auto few = [](const Batch& batch) { return forward(batch).slice(1, 0, 5).contiguous(); };
-  const auto result = evaluate(few, share, ProcessGroup(), Loss()).value();
+  const auto result = evaluate(few, share, ProcessGroup(), Classification()).value();
   EXPECT_FALSE(result.scores.top5);
-  EXPECT_EQ(value_of(result.scores, EvalMetric::kTop5), 1) << "that of the highest score";
+  EXPECT_EQ(value_of(result.scores, "top5"), 1) << "that of the highest score";
 }
 
 // Marks the last image of each batch as one that could not be read.
@@ -131,11 +135,12 @@ class LastUnreadable final : public data::Samples {
 TEST(Evaluate, LeavesOutWhatIsMarkedToBeIgnored) {
   const data::StoredSamples images(answers({0, 1, 2}, {0, 9, 2}), kUnscaled.normalization);
   const Loader share(std::make_shared<LastUnreadable>(images), {0, 1, 2}, 3);
-  const auto result = evaluate(forward, share, ProcessGroup(), Loss()).value();
+  const auto result = evaluate(forward, share, ProcessGroup(), Classification()).value();
   EXPECT_EQ(result.samples, 2);
   EXPECT_DOUBLE_EQ(result.scores.top1.value(), 0.5);
   EXPECT_NEAR(result.scores.loss.value(), 20.0 / 2, 1e-5);
-  EXPECT_DOUBLE_EQ(evaluate(five_answers, share, ProcessGroup(), Loss())->scores.top5.value(), 0.5);
+  EXPECT_DOUBLE_EQ(
+      evaluate(five_answers, share, ProcessGroup(), Classification())->scores.top5.value(), 0.5);
 }
 
 TEST(Evaluate, IsLeftByAllRanksAfterTheBatchThatTheyAgreeOn) {
@@ -143,9 +148,9 @@ TEST(Evaluate, IsLeftByAllRanksAfterTheBatchThatTheyAgreeOn) {
   run_ranks(2, [&images](ProcessGroup world) {
     const Loader share = share_of(images, world, 1);
     int batches = 0;
-    EXPECT_FALSE(evaluate(forward, share, world, Loss(), [&] { return ++batches == 2; }));
+    EXPECT_FALSE(evaluate(forward, share, world, Classification(), [&] { return ++batches == 2; }));
     EXPECT_EQ(batches, 2);
-    const auto whole = evaluate(forward, share, world, Loss(), [] { return false; });
+    const auto whole = evaluate(forward, share, world, Classification(), [] { return false; });
     ASSERT_TRUE(whole) << "the group is as it was";
     EXPECT_EQ(whole->samples, 7);
   });
@@ -161,7 +166,7 @@ TEST(Evaluate, LeavesNoGraphBehind) {
         EXPECT_FALSE(scores.requires_grad());
         return scores;
       },
-      share, ProcessGroup(), Loss())
+      share, ProcessGroup(), Classification())
                           .value();
   EXPECT_EQ(result.samples, 2);
 }
@@ -273,7 +278,7 @@ class PredictionsOfNoise : public ::testing::Test {
 };
 
 TEST_F(PredictionsOfNoise, TheWorstAreThoseOfAllBatches) {
-  Predictions predictions(kClasses, 12);
+  Predictions predictions(kClasses, 12, std::make_shared<Classification>());
   add_in_batches(predictions);
   std::ranges::sort(expected_, std::greater<>(), &Expected::loss);
   ASSERT_EQ(predictions.worst().size(), 12U);
@@ -287,7 +292,7 @@ TEST_F(PredictionsOfNoise, TheWorstAreThoseOfAllBatches) {
 }
 
 TEST_F(PredictionsOfNoise, TheConfusionHasEverySampleOnce) {
-  Predictions predictions(kClasses, 0);
+  Predictions predictions(kClasses, 0, std::make_shared<Classification>());
   add_in_batches(predictions);
   EXPECT_TRUE(predictions.worst().empty());
   Confusion own(kClasses);
@@ -299,7 +304,7 @@ TEST_F(PredictionsOfNoise, TheConfusionHasEverySampleOnce) {
 }
 
 TEST(Predictions, WhatIsToBeIgnoredKeepsTheNumbersOfTheOthers) {
-  Predictions predictions(3, 9);
+  Predictions predictions(3, 9, std::make_shared<Classification>());
   const torch::Tensor labels = at::full({3}, 1, torch::kLong);
   labels[1] = kIgnoredTarget;
   predictions.add(at::zeros({3, 3}), labels);
@@ -310,7 +315,7 @@ TEST(Predictions, WhatIsToBeIgnoredKeepsTheNumbersOfTheOthers) {
 }
 
 TEST(Predictions, ALossThatIsNoNumberIsTheWorst) {
-  Predictions predictions(2, 1);
+  Predictions predictions(2, 1, std::make_shared<Classification>());
   const torch::Tensor scores = at::zeros({3, 2});
   scores[0][0] = 9;
   scores[2][0] = std::numeric_limits<float>::quiet_NaN();

@@ -200,11 +200,28 @@ std::int64_t images_of(const data::SetReport& report) {
   return images;
 }
 
+std::string shape_text(const std::vector<std::int64_t>& sizes) {
+  std::vector<std::string> words;
+  for (const std::int64_t size : sizes) words.push_back(std::to_string(size));
+  return words.empty() ? "one number" : joined(words, " x ");
+}
+
+void print_tensor(std::ostream& out, const data::TensorReport& tensor) {
+  out << "    " << (tensor.is_target ? "target  " : "input   ") << padded(tensor.name, 20) << ' '
+      << tensor.type << ", " << shape_text(tensor.sizes) << ", " << tensor.least << " to "
+      << tensor.most << ", mean " << tensor.mean << '\n';
+}
+
 void print_part(std::ostream& out, const data::PartReport& part) {
+  if (part.per_class.empty()) {
+    out << "  " << std::left << std::setw(10) << part.name << std::right << std::setw(10)
+        << part.images << " samples\n";
+    return;
+  }
   const auto [least, most] = std::minmax_element(part.per_class.begin(), part.per_class.end());
   out << "  " << std::left << std::setw(10) << part.name << std::right << std::setw(10)
-      << part.images << " images in " << part.per_class.size()
-      << (part.per_class.size() == 1 ? " class, " : " classes, ");
+      << part.images << (part.tensors.empty() ? " images in " : " samples in ")
+      << part.per_class.size() << (part.per_class.size() == 1 ? " class, " : " classes, ");
   if (*least == *most) {
     out << *least << " in each\n";
   } else {
@@ -249,6 +266,12 @@ void print_bad(std::ostream& out, const data::SetReport& report) {
   }
 }
 
+Json tensor_json(const data::TensorReport& tensor) {
+  return {{"name", tensor.name}, {"is_target", tensor.is_target}, {"type", tensor.type},
+      {"sizes", tensor.sizes}, {"least", tensor.least}, {"mean", tensor.mean},
+      {"most", tensor.most}, {"nan", tensor.nan}};
+}
+
 Json size_json(const std::optional<ImageSize>& size) {
   if (!size) return nullptr;
   return {{"width", size->width}, {"height", size->height}};
@@ -264,10 +287,12 @@ void print_json_report(std::ostream& out, const data::SetReport& report) {
   Json object{{"v", 1}, {"set", report.set}, {"directory", report.directory.string()},
       {"images", images_of(report)}, {"parts", Json::array()}, {"classes", report.class_names},
       {"smallest", size_json(report.smallest)}, {"largest", size_json(report.largest)},
-      {"files", report.files ? files_json(*report.files) : Json(nullptr)}, {"bad", Json::array()}};
+      {"files", report.files ? files_json(*report.files) : Json(nullptr)},
+      {"remarks", report.remarks}, {"bad", Json::array()}};
   for (const auto& part : report.parts) {
-    object["parts"].push_back(
-        {{"name", part.name}, {"images", part.images}, {"per_class", part.per_class}});
+    Json own{{"name", part.name}, {"images", part.images}, {"per_class", part.per_class}};
+    for (const auto& tensor : part.tensors) own["tensors"].push_back(tensor_json(tensor));
+    object["parts"].push_back(std::move(own));
   }
   for (const auto& bad : report.bad) {
     object["bad"].push_back({{"name", bad.name}, {"reason", bad.reason}});
@@ -280,13 +305,15 @@ constexpr const char* kCheckDescription =
     R"(Reads every file of a data set, as training would, and reports what it holds.
 
 The sets are mnist, fashion-mnist, cifar10, cifar100 and images, a folder of class folders with
-JPEG and PNG files, perhaps in train, val and test. Every image is decoded.
+JPEG and PNG files, perhaps in train, val and test. Every image is decoded. And tensors, tokens and
+text, of which DIR may be files and folders with commas between them: all their numbers are read.
 )";
 
 constexpr const char* kCheckExamples = R"(Examples:
   lockstep data check cifar10 /data/cifar10
   lockstep data check images:/data/flowers --workers 4 --bad-list bad.txt
   lockstep data check fashion-mnist --json
+  lockstep data check tensors:train.safetensors,test.safetensors
 
 Exit codes: 0 all files are good, 2 bad flags, 3 some are bad, 4 no permission or disk.)";
 
@@ -435,13 +462,17 @@ Examples:
 
 void print_report(std::ostream& out, const data::SetReport& report) {
   out << report.set << " in " << shown_name(report.directory.string()) << '\n';
-  for (const auto& part : report.parts) print_part(out, part);
+  for (const auto& part : report.parts) {
+    print_part(out, part);
+    for (const auto& tensor : part.tensors) print_tensor(out, tensor);
+  }
   print_classes(out, report);
   if (report.smallest && report.largest) {
     out << "  " << report.smallest->width << " to " << report.largest->width << " pixels wide, "
         << report.smallest->height << " to " << report.largest->height << " high\n";
   }
   if (report.files) print_files(out, *report.files);
+  for (const std::string& remark : report.remarks) out << "  " << remark << '\n';
   print_bad(out, report);
 }
 

@@ -31,14 +31,19 @@ std::string class_text(const DataSheet& sheet, const std::optional<std::int64_t>
   return is_blank ? concat("class ", *label) : printable_path(name);
 }
 
-// What the set has: of a plugin, what it makes of its samples.
+// Otherwise they are what a plugin makes of them, or rows of tensors.
+bool are_images(const TrainOptions& options) {
+  return options.plugin.empty() && !is_tensor_set(options.data.name);
+}
+
 const char* things_of(const SheetRequest& request) {
-  return request.options.plugin.empty() ? "images" : "samples";
+  return are_images(request.options) ? "images" : "samples";
 }
 
 Picture picture_of(const DataSheet& sheet, const SheetSample& sample) {
-  Picture picture{.caption = {class_text(sheet, sample.label),
-                      concat(sample.index, ": ", printable_path(sample.name))}};
+  Picture picture{.caption = {concat(sample.index, ": ", printable_path(sample.name))}};
+  if (!sheet.per_class.empty())
+    picture.caption.insert(picture.caption.begin(), class_text(sheet, sample.label));
   if (sample.plain) picture.looks.push_back(look_at(*sample.plain, "as in evaluation"));
   for (std::size_t i = 0; i < sample.draws.size(); ++i)
     picture.looks.push_back(look_at(sample.draws[i], concat("in epoch ", i + 1)));
@@ -62,7 +67,7 @@ std::string explanation(const SheetRequest& request, const DataSheet& sheet) {
 bool is_drawn(const SheetSample& sample) { return sample.plain || !sample.failure.empty(); }
 
 Section samples_section(const SheetRequest& request, const DataSheet& sheet) {
-  Section section{.title = request.options.plugin.empty() ? "Images" : "Samples",
+  Section section{.title = are_images(request.options) ? "Images" : "Samples",
       .question = explanation(request, sheet)};
   for (const SheetSample& sample : sheet.samples)
     if (is_drawn(sample)) section.pictures.push_back(picture_of(sheet, sample));
@@ -85,8 +90,9 @@ std::vector<std::string> numbers_row(
     sizes.push_back(std::to_string(size));
     count *= size;
   }
-  std::vector<std::string> row{std::to_string(sample.index), class_text(sheet, sample.label)};
-  if (!sheet.inputs.empty()) row.push_back(printable_path(numbers.input));
+  std::vector<std::string> row{std::to_string(sample.index)};
+  if (!sheet.per_class.empty()) row.push_back(class_text(sheet, sample.label));
+  if (!sheet.inputs.empty()) row.push_back(printable_path(numbers.tensor));
   for (const std::string& cell : {sizes.empty() ? "-" : joined(sizes, " x "),
            number_text(numbers.least), number_text(numbers.mean), number_text(numbers.most),
            (first.empty() ? "-" : joined(first)) + (count > std::ssize(first) ? ", ..." : "")})
@@ -97,8 +103,9 @@ std::vector<std::string> numbers_row(
 // Of the samples that are no pictures, of pictures that are spread out, and of inputs.
 Section numbers_section(const SheetRequest& request, const DataSheet& sheet) {
   const bool has_inputs = !sheet.inputs.empty();
-  Table table{.id = "numbers", .columns = {{"sample"}, {"class", true}}};
-  if (has_inputs) table.columns.push_back({"input", true});
+  Table table{.id = "numbers", .columns = {{"sample"}}};
+  if (!sheet.per_class.empty()) table.columns.push_back({"class", true});
+  if (has_inputs) table.columns.push_back({sheet.targets.empty() ? "input" : "tensor", true});
   for (const page::Column& column : {page::Column{"shape", true}, {"min"}, {"mean"}, {"max"},
            {has_inputs ? "the first of them" : "the first of them, channels together", true}})
     table.columns.push_back(column);
@@ -110,7 +117,9 @@ Section numbers_section(const SheetRequest& request, const DataSheet& sheet) {
   const bool is_first = std::ranges::none_of(sheet.samples, is_drawn);
   return {.title = "Numbers",
       .question = concat(is_first ? explanation(request, sheet) + " " : "",
-          has_inputs ? "A row for each input." : "Shapes are channels x height x width.",
+          !sheet.targets.empty() ? "A row for each input and target."
+          : has_inputs           ? "A row for each input."
+                                 : "Shapes are channels x height x width.",
           has_spread ? " Numbers outside 0 to 1 are spread from black to white above." : ""),
       .tables = {std::move(table)}};
 }
@@ -156,11 +165,14 @@ std::string title_of(const SheetRequest& request) {
 std::string facts_of_set(const SheetRequest& request, const DataSheet& sheet) {
   const TrainOptions& options = request.options;
   const auto [channels, height, width] = sheet.shape;
-  const std::string what = concat(sheet.size, " ", things_of(request), " in ",
-      sheet.per_class.size(), sheet.per_class.size() == 1 ? " class, " : " classes, ");
+  const std::string in_classes =
+      concat(" in ", sheet.per_class.size(), sheet.per_class.size() == 1 ? " class" : " classes");
+  const std::string what =
+      concat(sheet.size, " ", things_of(request), sheet.per_class.empty() ? "" : in_classes, ", ");
   if (!sheet.inputs.empty())
-    return concat(what, printable_path(joined(sheet.inputs)), " as a model sees them; seed ",
-        options.seed, ".");
+    return concat(what, printable_path(joined(sheet.inputs)), " as a model sees them",
+        sheet.targets.empty() ? "" : ", to learn ", printable_path(joined(sheet.targets)),
+        "; seed ", options.seed, ".", sheet.remark.empty() ? "" : " Note: ", sheet.remark);
   if (!options.plugin.empty())
     return concat(what, channels, " x ", height, " x ", width,
         " numbers as a model sees them; seed ", options.seed, ".");
@@ -179,7 +191,7 @@ std::string sheet_page(const SheetRequest& request, const DataSheet& sheet) {
   if (std::ranges::any_of(
           sheet.samples, [](const SheetSample& sample) { return !sample.numbers.empty(); }))
     page.sections.push_back(numbers_section(request, sheet));
-  page.sections.push_back(classes_section(request, sheet));
+  if (!sheet.per_class.empty()) page.sections.push_back(classes_section(request, sheet));
   page.sections.push_back(shares_section(request, sheet));
   return to_html(page);
 }

@@ -85,12 +85,14 @@ FlagGroup<Command> weights_group() {
               .usually("best; last where no epoch was compared"),
           flag("--weights", "FILE", "these weights instead: .safetensors, or Python's .pt or .pth",
               &Command::weights),
-          of_run_alone("--model"), of_run("--plugin"), of_run("--num-classes"), of_run("--loss")}};
+          of_run_alone("--model"), of_run("--plugin"), of_run("--num-classes"), of_run("--task"),
+          of_run("--loss")}};
 }
 
 FlagGroup<Command> data_group() {
   return {"On what",
-      {of_run_alone("--data"), of_run("--classes"),
+      {of_run_alone("--data"), of_run("--classes"), of_run("--sequence-length"), of_run("--inputs"),
+          of_run("--targets"),
           flag("--split", "PART",
               "{}; val: what --val-split held out, or a folder val; train: not augmented",
               &Command::split),

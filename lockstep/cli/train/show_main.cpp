@@ -30,14 +30,15 @@ constexpr const char* kShowDescription =
 the augmentation makes of each of them, how many images each class has, and which of them each rank
 gets. All of it by the code and the seed of lockstep train, whose flags these are.
 
-The sets are mnist, fashion-mnist, cifar10, cifar100, mock, images, a folder of class folders, and those
-of --plugin, whose samples may be no pictures: the page then has a table of their numbers.
+The sets are mnist, fashion-mnist, cifar10, cifar100, mock, images, a folder of class folders, tensors,
+tokens, text, and those of --plugin. Samples that are no pictures have a table of their numbers.
 )";
 
 constexpr const char* kShowExamples = R"(Examples:
   lockstep data show fashion-mnist --output clothes.html
   lockstep data show cifar100 /data/cifar100 --augment crop-flip --count 32 --output cifar.html
   lockstep data show images:/data/flowers --augment timm --ranks 4 --output flowers.html
+  lockstep data show tokens:/data/shakespeare --sequence-length 64 --output words.html
 
 Exit codes: 0 done, 2 bad flags, 3 bad data or samples that cannot be read, 4 no permission or disk.)";
 
@@ -60,6 +61,15 @@ Group training_group() {
               "of images: only these class folders, numbered in this order", &R::sheet, kOptions,
               &Options::data, &DataSource::classes)
               .usually("all, numbered by name"),
+          flag("--sequence-length", "T", "of tokens and text: tokens of a sample", &R::sheet,
+              kOptions, &Options::data, &DataSource::sequence_length)
+              .from(1),
+          flag("--inputs", "NAME,NAME", "of tensors: those that the model takes", &R::sheet,
+              kOptions, &Options::data, &DataSource::inputs)
+              .usually("all that are no targets"),
+          flag("--targets", "NAME,NAME", "of tensors: those that are to be learned", &R::sheet,
+              kOptions, &Options::data, &DataSource::targets)
+              .usually("target, targets, label, labels, y, target.*, label.*"),
           flag("--image-size", "N", "height and width that the model sees", &R::sheet, kOptions,
               loading, &Set::image_size)
               .within(1, 16384)
@@ -91,8 +101,8 @@ Group page_group() {
 }
 
 DataSource checked_source(const R& request) {
-  static const std::vector<std::string> kSets{
-      "mnist", "fashion-mnist", "cifar10", "cifar100", "mock", "images"};
+  static const std::vector<std::string> kSets{"mnist", "fashion-mnist", "cifar10", "cifar100",
+      "mock", "images", "tensors", "tokens", "text"};
   const DataPlace place = data_place("show", request.set, request.directory);
   const bool is_ours = std::ranges::find(kSets, place.name) != kSets.end();
   check(is_ours || !request.sheet.options.plugin.empty(), "data show: there is no set ", place.name,
@@ -100,9 +110,10 @@ DataSource checked_source(const R& request) {
   const bool needs_folder = is_ours && place.name != "mock" && place.name != "fashion-mnist";
   check(!needs_folder || !place.directory.empty(), "data show: name the folder of ", place.name,
       ": ", place.name, ":DIR");
-  return {.name = place.name,
-      .directory = place.directory.string(),
-      .classes = request.sheet.options.data.classes};
+  DataSource source = request.sheet.options.data;
+  source.name = place.name;
+  source.directory = place.directory.string();
+  return source;
 }
 
 /// Reads what stands after `lockstep data show`; nothing if it asks for help, which is then
@@ -138,8 +149,9 @@ int show_data(const std::vector<std::string>& arguments) {
   page.commit();
   const auto failed = std::ranges::count_if(
       sheet.samples, [](const SheetSample& sample) { return !sample.failure.empty(); });
+  const bool is_images = plugin.empty() && !is_tensor_set(request->sheet.options.data.name);
   std::cout << "Written: " << request->output << ", " << sheet.samples.size() << " of "
-            << sheet.size << (plugin.empty() ? " images\n" : " samples\n");
+            << sheet.size << (is_images ? " images\n" : " samples\n");
   if (failed == 0) return 0;
   std::cerr << "lockstep data show: " << failed << " of them cannot be read; the page says why\n";
   return static_cast<int>(ExitCode::kData);

@@ -11,6 +11,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/data/check/check_tables.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image_folder.h"
 #include "lockstep/formats/checksum.h"
@@ -230,7 +231,7 @@ void check_cifar(SetReport& report, bool hundred) {
 
 const std::vector<std::string>& checked_set_names() {
   static const std::vector<std::string> kNames{
-      "mnist", "fashion-mnist", "cifar10", "cifar100", "images"};
+      "mnist", "fashion-mnist", "cifar10", "cifar100", "images", "tensors", "tokens", "text"};
   return kNames;
 }
 
@@ -244,6 +245,8 @@ SetReport check_set(
     check_cifar(report, set == "cifar100");
   } else if (set == "images") {
     check_images(report, options);
+  } else if (set == "tensors" || set == "tokens" || set == "text") {
+    check_tables(report, options);
   } else {
     throw InvalidArgument(
         concat("data check: there is no set ", set, "; there are ", joined(checked_set_names())));

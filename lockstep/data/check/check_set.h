@@ -18,11 +18,22 @@ struct BadFile {
   std::string reason;
 };
 
+/// The numbers of a tensor of a part.
+struct TensorReport {
+  std::string name;
+  bool is_target = false;
+  std::string type;                 ///< PyTorch's name, as in the files
+  std::vector<std::int64_t> sizes;  ///< of one sample
+  double least = 0, mean = 0, most = 0;
+  std::int64_t nan = 0;  ///< so many are not a number, and left out of these
+};
+
 /// The content of a part of a set: train, val, test.
 struct PartReport {
   std::string name;
-  std::int64_t images = 0;              ///< those that are good
-  std::vector<std::int64_t> per_class;  ///< images of each class
+  std::int64_t images = 0;              ///< those that are good; or samples, or tokens
+  std::vector<std::int64_t> per_class;  ///< images of each class; none where there are no classes
+  std::vector<TensorReport> tensors = {};  ///< of `tensors`, `tokens` and `text`
 };
 
 /// The files of a folder of images.
@@ -45,6 +56,7 @@ struct SetReport {
   std::optional<ImageSize> smallest = {};     ///< least width and least height
   std::optional<ImageSize> largest = {};
   std::optional<FilesReport> files = {};  ///< of `images` alone
+  std::vector<std::string> remarks = {};  ///< on what is not read, or not as it lies there
   std::vector<BadFile> bad = {};
 };
 
@@ -56,9 +68,10 @@ struct CheckOptions {
 
 /// Reads every file of a set in full, by the readers that training uses, and says what it holds.
 ///
-/// The sets are mnist, fashion-mnist, cifar10, cifar100, images. A bad file is reported and the
-/// others are read; an unknown set is an InvalidArgument, what the system refuses a
-/// std::system_error.
+/// The sets are mnist, fashion-mnist, cifar10, cifar100, images; and tensors, tokens and text, of
+/// which `directory` may be several files and folders with commas between them. A bad file is
+/// reported and the others are read; an unknown set is an InvalidArgument, what the system refuses
+/// a std::system_error.
 SetReport check_set(const std::string& set, const std::filesystem::path& directory,
     const CheckOptions& options = {});
 

@@ -80,6 +80,12 @@ class ModelImpl : public MultiInputModule {
   /// Returns the numbers of tensors that a sample may consist of: one, but for nets of plugins.
   virtual std::vector<std::size_t> takes() const { return {1}; }
 
+  /// Returns the names of the numbers that the net itself computes beside its loss. Such a net
+  /// takes inputs and targets, and returns one row [1, 2 + numbers]: the number of samples, the
+  /// loss and the numbers, means over the samples; the loss has a gradient. Nothing for a net that
+  /// returns scores.
+  virtual std::optional<std::vector<std::string>> numbers() const { return {}; }
+
  protected:
   /// Appends a layer to the chain; the caller registers it if it has parameters.
   template <typename Layer>

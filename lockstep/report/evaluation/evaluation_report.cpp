@@ -1,6 +1,7 @@
 #include "lockstep/report/evaluation/evaluation_report.h"
 
 #include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -34,10 +35,13 @@ std::string loss_text(const EvaluationResult& result) {
 std::string scores_text(const EvaluationResult& result) {
   std::string text;
   for (const ScoreName& score : kScores) {
-    const std::string title = score.title;
+    std::string title = score.title;
+    title.resize(std::max<std::size_t>(title.size() + 2, 12), ' ');
     const auto& value = result.scores.*score.value;
-    if (value) text += title + std::string(12 - title.size(), ' ') + cell(value, kDigits) + "\n";
+    if (value) text += title + cell(value, kDigits) + "\n";
   }
+  for (const auto& [name, value] : result.scores.more)
+    text += printable_path(name) + "  " + cell(value, kDigits) + "\n";
   return text;
 }
 
@@ -68,6 +72,17 @@ std::string classes_text(const EvaluationResult& result) {
   for (const std::int64_t number : shown) table.add_row(class_row(result, number));
   const bool is_part = std::ssize(shown) < result.confusion.classes();
   return concat(is_part ? "The hardest classes:\n" : "", table.text());
+}
+
+page::Table class_scores_table(const EvaluationResult& result) {
+  page::Table table{.id = "classes", .title = "Classes", .columns = {{"class", true}}, .rows = {}};
+  for (const ClassScores& scores : result.of_classes) table.columns.push_back({scores.title});
+  for (std::size_t number = 0; number < result.of_classes.front().values.size(); ++number) {
+    table.rows.push_back({class_text(result, static_cast<std::int64_t>(number))});
+    for (const ClassScores& scores : result.of_classes)
+      table.rows.back().push_back(cell(scores.values[number], kDigits));
+  }
+  return table;
 }
 
 std::string pairs_text(const EvaluationResult& result) {
@@ -115,12 +130,27 @@ Json confusion_json(const Confusion& confusion) {
   return rows;
 }
 
+Json number_or_null(const std::optional<std::int64_t>& number) {
+  return number ? Json(*number) : Json(nullptr);
+}
+
+Json class_scores_json(const EvaluationResult& result) {
+  Json classes = Json::array();
+  for (std::size_t number = 0; number < result.of_classes.front().values.size(); ++number) {
+    Json object = {{"class", number}, {"name", result.class_names[number]}};
+    for (const ClassScores& scores : result.of_classes)
+      put_number(object, scores.name, scores.values[number]);
+    classes.push_back(std::move(object));
+  }
+  return classes;
+}
+
 Json worst_json(const std::vector<WorstSample>& worst) {
   Json samples = Json::array();
   for (const WorstSample& sample : worst) {
     const Judgement& own = sample.judgement;
     Json object = {{"index", own.index}, {"name", printable_path(sample.name)},
-        {"class", own.label}, {"predicted", own.predicted}};
+        {"class", number_or_null(own.label)}, {"predicted", number_or_null(own.predicted)}};
     put_number(object, "loss", own.loss);
     samples.push_back(std::move(object));
   }
@@ -138,6 +168,8 @@ page::Table scores_table(const EvaluationResult& result) {
   for (const ScoreName& score : kScores)
     if (result.scores.*score.value)
       table.rows.push_back({score.title, cell(result.scores.*score.value, kDigits)});
+  for (const auto& [name, value] : result.scores.more)
+    table.rows.push_back({printable_path(name), cell(value, kDigits)});
   if (result.skipped > 0)
     table.rows.push_back({"could not be read", std::to_string(result.skipped)});
   return table;
@@ -232,14 +264,36 @@ std::string short_name(const std::string& name) {
 
 page::Picture picture(const EvaluationResult& result, const WorstSample& sample) {
   const Judgement& own = sample.judgement;
-  const std::string label = class_text(result, own.label);
-  const std::string taken = own.predicted == own.label
-                                ? "rightly taken for it"
-                                : "taken for " + class_text(result, own.predicted);
-  page::Picture shown{.caption = {concat("is ", label), taken,
-                          concat("loss ", cell(own.loss, kDigits)), short_name(sample.name)}};
+  page::Picture shown{
+      .caption = {concat("loss ", cell(own.loss, kDigits)), short_name(sample.name)}};
+  if (own.label && own.predicted) {
+    const std::string taken = own.predicted == own.label
+                                  ? "rightly taken for it"
+                                  : "taken for " + class_text(result, *own.predicted);
+    shown.caption.insert(
+        shown.caption.begin(), {concat("is ", class_text(result, *own.label)), taken});
+  }
   if (!sample.png.empty()) shown.looks = {{sample.png, joined(shown.caption)}};
   return shown;
+}
+
+std::string conclusion(const EvaluationResult& result) {
+  const ScoreName& main = main_score(result.scores);
+  std::string title = main.title;
+  title.front() = static_cast<char>(std::toupper(title.front()));
+  return concat(
+      title, " ", cell(result.scores.*main.value, kDigits), " on ", result.samples, " samples");
+}
+
+// Of a classification its classes and what they were taken for, of another task what it has of
+// classes.
+std::string details_text(const EvaluationResult& result) {
+  if (!result.of_classes.empty()) return "\n" + page::to_text(class_scores_table(result));
+  if (result.confusion.classes() == 0) return "";
+  page::Table mistakes = mistakes_table(result, kMostMistakes);
+  mistakes.title += ':';
+  return concat("\n", classes_text(result), "\n",
+      result.confusion.classes() <= kMostPairsShown ? pairs_text(result) : page::to_text(mistakes));
 }
 
 }  // namespace
@@ -252,15 +306,12 @@ std::string weights_text(const WeightsSource& weights) {
 }
 
 std::string evaluation_text(const EvaluationResult& result) {
-  page::Table mistakes = mistakes_table(result, kMostMistakes);
-  mistakes.title += ':';
   const std::string skipped =
       result.skipped == 0 ? "" : concat(" (", result.skipped, " could not be read)");
   return concat(result.model, " on ", result.data, ", ", result.split, ": ", result.samples,
       " samples", skipped, ", precision ", result.precision, ", loss ", loss_text(result),
-      "\nWeights: ", weights_text(result.weights), "\n\n", scores_text(result), "\n",
-      classes_text(result), "\n",
-      result.confusion.classes() <= kMostPairsShown ? pairs_text(result) : page::to_text(mistakes));
+      "\nWeights: ", weights_text(result.weights), "\n\n", scores_text(result),
+      details_text(result));
 }
 
 std::string evaluation_json(const EvaluationResult& result) {
@@ -270,8 +321,8 @@ std::string evaluation_json(const EvaluationResult& result) {
           result.loss_plugin.empty() ? Json(nullptr) : Json(printable_path(result.loss_plugin))},
       {"weights", weights_json(result.weights)}, {"samples", result.samples},
       {"skipped", result.skipped}};
-  for (const ScoreName& score : kScores) put_number(object, score.name, result.scores.*score.value);
-  object["classes"] = classes_json(result);
+  put_scores(object, "", result.scores);
+  object["classes"] = result.of_classes.empty() ? classes_json(result) : class_scores_json(result);
   object["confusion"] = confusion_json(result.confusion);
   object["worst"] = worst_json(result.worst);
   return object.dump();
@@ -280,12 +331,15 @@ std::string evaluation_json(const EvaluationResult& result) {
 page::Page page_of_evaluation(const EvaluationResult& result) {
   page::Section scores{.title = "Scores",
       .question = "",
-      .conclusion = {.answer = concat("Accuracy ", cell(result.scores.top1, kDigits), " on ",
-                         result.samples, " samples")},
-      .tables = {scores_table(result), classes_table(result)}};
+      .conclusion = {.answer = conclusion(result)},
+      .tables = {scores_table(result)}};
+  const bool is_classification = result.confusion.classes() > 0;
+  if (is_classification) scores.tables.push_back(classes_table(result));
+  if (!result.of_classes.empty()) scores.tables.push_back(class_scores_table(result));
   page::Page page{.title = concat("Lockstep evaluation: ", result.model, " on ", result.data, ", ",
                       result.split),
-      .sections = {std::move(scores), confusion_section(result)}};
+      .sections = {std::move(scores)}};
+  if (is_classification) page.sections.push_back(confusion_section(result));
   if (result.worst.empty()) return page;
   page::Section worst{.title = "Worst samples",
       .question = "Those with the largest losses, the worst first, as the model sees them.",

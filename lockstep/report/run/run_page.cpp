@@ -1,9 +1,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <functional>
+#include <set>
 #include <utility>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/report/page/page.h"
 #include "lockstep/report/run/run_report.h"
@@ -19,22 +22,39 @@ struct Curve {
   std::string name;
   const char* split;
   Scores EpochHistory::*set;  ///< null: the training loss
-  std::optional<double> Scores::*score;
+  std::function<std::optional<double>(const Scores&)> score;
 };
 
-// Of losses, or of the other scores.
-std::vector<Curve> curves_of(bool is_loss) {
+std::vector<Curve> curves_of(const std::string& figure) {
   std::vector<Curve> curves;
-  if (is_loss) curves.push_back({"training", "train", nullptr, &Scores::loss});
+  if (figure == "loss")
+    curves.push_back(
+        {"training", "train", nullptr, [](const Scores& scores) { return scores.loss; }});
   for (const ScoreSet& set : kScoreSets) {
     for (const ScoreName& score : kScores) {
-      if ((score.value == &Scores::loss) != is_loss) continue;
+      if (score.figure != figure) continue;
       // The main score of a figure is in its title.
-      const std::string title = score.is_always_shown ? "" : concat(", ", score.title);
-      curves.push_back({set.words + title, set.split, set.scores, score.value});
+      const std::string title = figure == score.title ? "" : concat(", ", score.title);
+      curves.push_back({set.words + title, set.split, set.scores,
+          [value = score.value](const Scores& scores) { return scores.*value; }});
     }
   }
   return curves;
+}
+
+// Of a number of a program's own.
+std::vector<Curve> own_curves_of(const std::string& name) {
+  std::vector<Curve> curves;
+  for (const ScoreSet& set : kScoreSets)
+    curves.push_back({set.words, set.split, set.scores,
+        [=](const Scores& scores) { return own_number(scores, name); }});
+  return curves;
+}
+
+std::vector<std::string> own_names_of(const RunReport& run) {
+  std::vector<const Scores*> all;
+  for (const MetricLine& line : run.folder.metrics.lines) all.push_back(&line.record.scores);
+  return own_names(all);
 }
 
 template <class Value>
@@ -73,6 +93,12 @@ std::string outcome_of(const RunReport& run) {
       best.empty() ? "" : "; best ", best, ".");
 }
 
+void add_test(Facts& facts, const Scores& scores, const char* whose) {
+  const ScoreName& main = main_score(scores);
+  const std::optional<double>& value = scores.*main.value;
+  if (value) facts.push_back({concat("test ", main.title, whose), cell(value, 4)});
+}
+
 Facts facts_of(const RunReport& run) {
   const SummaryFacts summary = run.folder.summary.value_or(SummaryFacts());
   Facts facts;
@@ -86,10 +112,8 @@ Facts facts_of(const RunReport& run) {
   add_fact(facts, "stopped by",
       run.folder.summary ? summary.stopped_by : "still running, or its processes were killed");
   add_fact(facts, "best", best_text(summary));
-  const auto test = summary.test.top1 ? summary.test.top1 : run.history.test.top1;
-  if (test) add_fact(facts, "test accuracy", cell(test, 4));
-  if (summary.best_test.top1)
-    add_fact(facts, "test accuracy of the best weights", cell(summary.best_test.top1, 4));
+  add_test(facts, test_scores(run), "");
+  add_test(facts, summary.best_test, " of the best weights");
   add_fact(facts, "seconds of training", cell(run.history.seconds, 2));
   if (run.history.samples_per_s) add_fact(facts, "samples/s", cell(run.history.samples_per_s, 0));
   add_fact(facts, "restarts", std::optional(run.history.restarts.size()));
@@ -112,7 +136,7 @@ page::Table epochs_table(const RunReport& run) {
   const auto& epochs = run.history.epochs;
   for (const EpochHistory& epoch : epochs)
     table.rows.push_back({concat(epoch.epoch), concat(epoch.step)});
-  for (const EpochField& field : epoch_fields()) {
+  for (const EpochField& field : epoch_fields_of(run.history)) {
     const auto has_value = [&](const EpochHistory& epoch) {
       return field.value(epoch).has_value();
     };
@@ -134,30 +158,48 @@ plot::Series series_of(const RunReport& run, const Curve& curve, bool by_steps) 
   if (!by_steps) {
     for (const EpochHistory& epoch : run.history.epochs)
       add_point(series, epoch.epoch,
-          curve.set == nullptr ? epoch.train_loss : epoch.*curve.set.*curve.score);
+          curve.set == nullptr ? epoch.train_loss : curve.score(epoch.*curve.set));
     return series;
   }
   for (const MetricLine& line : merged(run.folder.metrics.lines)) {
     const MetricRecord& record = line.record;
     if (record.rank == 0 && record.split == curve.split)
-      add_point(series, record.step, record.scores.*curve.score);
+      add_point(series, record.step, curve.score(record.scores));
   }
   return series;
 }
 
-plot::Figure figure_of(const RunReport& run, const char* what, bool is_loss) {
+plot::Figure figure_of(
+    const RunReport& run, const std::string& what, const std::vector<Curve>& curves) {
   const bool steps = run.history.epochs.size() == 1;
   plot::Figure figure{.id = what,
       .title = concat(what, " by ", steps ? "step" : "epoch"),
       .x = {.label = steps ? "step" : "epoch"},
       .y = {.label = what}};
-  if (figure.id == "accuracy") figure.y.most = 1;
+  if (what == "accuracy" || what == "score") figure.y.most = 1;
   figure.title.front() = static_cast<char>(std::toupper(figure.title.front()));
-  for (const Curve& curve : curves_of(is_loss)) {
+  for (const Curve& curve : curves) {
     plot::Series series = series_of(run, curve, steps);
     if (!series.points.empty()) figure.series.push_back(std::move(series));
   }
   return figure;
+}
+
+// A figure for each kind of score that was measured, and for each number of a program's own.
+std::vector<plot::Figure> figures_of(const RunReport& run) {
+  std::vector<plot::Figure> all;
+  const auto add = [&](plot::Figure figure) {
+    if (!figure.series.empty()) all.push_back(std::move(figure));
+  };
+  std::set<std::string> made;
+  for (const ScoreName& score : kScores)
+    if (made.insert(score.figure).second)
+      add(figure_of(run, score.figure, curves_of(score.figure)));
+  for (const std::string& name : own_names_of(run))
+    add(figure_of(run, printable_path(name), own_curves_of(name)));
+  for (plot::Figure& figure : all)
+    if (!plot::is_name(figure.id)) figure.id = concat("figure-", &figure - all.data());
+  return all;
 }
 
 constexpr double kGigaFlop = 1e9;
@@ -226,10 +268,7 @@ page::Page page_of_run(const RunReport& run) {
       .conclusion = {.answer = outcome_of(run)},
       .tables = {facts_table(run)}};
   if (!run.history.epochs.empty()) section.tables.push_back(epochs_table(run));
-  for (const plot::Figure& figure :
-      {figure_of(run, "loss", true), figure_of(run, "accuracy", false)}) {
-    if (!figure.series.empty()) section.figures.push_back(figure);
-  }
+  section.figures = figures_of(run);
   page::Page page{.title = "Lockstep run: " + run.folder.path.lexically_normal().string(),
       .sections = {std::move(section)}};
   if (run.profile) page.sections.push_back(section_of_profile(*run.profile));

@@ -62,10 +62,13 @@ void take_exact_losses(const RunFolder& folder, RunHistory& history) {
 }
 
 using Json = JsonWriter::Json;
+using Epoch = const EpochHistory&;
 
-Json epoch_json(const EpochHistory& epoch) {
+Json epoch_json(const EpochHistory& epoch, const std::vector<EpochField>& fields) {
   Json object = {{"epoch", epoch.epoch}, {"step", epoch.step}};
-  for (const EpochField& field : epoch_fields()) put_number(object, field.key, field.value(epoch));
+  for (const EpochField& field : fields)
+    if (field.is_null_if_absent || field.value(epoch))
+      put_number(object, field.key, field.value(epoch));
   return object;
 }
 
@@ -79,12 +82,13 @@ Json restart_json(const Restart& restart) {
 Json run_json(const RunReport& run) {
   Json object = {
       {"run", run.folder.path.string()}, {"epochs", Json::array()}, {"restarts", Json::array()}};
-  for (const auto& epoch : run.history.epochs) object["epochs"].push_back(epoch_json(epoch));
+  const std::vector<EpochField> fields = epoch_fields_of(run.history);
+  for (const auto& epoch : run.history.epochs)
+    object["epochs"].push_back(epoch_json(epoch, fields));
   for (const auto& restart : run.history.restarts) {
     object["restarts"].push_back(restart_json(restart));
   }
-  for (const ScoreName& score : kScores)
-    put_number(object, concat("test_", score.name), run.history.test.*score.value);
+  put_scores(object, "test_", run.history.test);
   put_number(object, "seconds", run.history.seconds);
   put_number(object, "samples_per_s", run.history.samples_per_s);
   object["left_out"] = run.folder.metrics.left_out;
@@ -105,15 +109,16 @@ std::string shown(const std::string& text) {
 std::string shown_or_nothing(const std::string& text) { return text.empty() ? "-" : shown(text); }
 
 std::string epoch_table(const RunHistory& history) {
+  const std::vector<EpochField> fields = epoch_fields_of(history);
   std::vector<std::string> heads{"epoch", "step"};
-  for (const EpochField& field : epoch_fields()) heads.push_back(field.title);
+  for (const EpochField& field : fields) heads.push_back(field.title);
   TextTable table(heads);
   auto restart = history.restarts.begin();
   for (const EpochHistory& epoch : history.epochs) {
     for (; restart != history.restarts.end() && restart->epoch <= epoch.epoch; ++restart)
       table.add_line("  " + restart_text(*restart));
     std::vector<std::string> row{concat(epoch.epoch), concat(epoch.step)};
-    for (const EpochField& field : epoch_fields()) row.push_back(field.text(epoch));
+    for (const EpochField& field : fields) row.push_back(field.text(epoch));
     table.add_row(row);
   }
   return table.text();
@@ -161,32 +166,38 @@ std::string snapshot_line(const RunFolder& folder) {
   return line + "\n";
 }
 
+std::string test_line(const Scores& scores, const char* whose) {
+  const ScoreName& main = main_score(scores);
+  if (!(scores.*main.value)) return "";
+  return concat("test ", main.title, whose, " ", cell(scores.*main.value, 4), "\n");
+}
+
 std::string text_of(const RunReport& run) {
   std::string text = shown(run.folder.path.string()) + "\n";
   if (run.folder.summary) text += what_it_was(*run.folder.summary);
   text += run.history.epochs.empty() ? "nothing is recorded yet\n" : epoch_table(run.history);
-  if (run.history.test.top1) {
-    text += concat("test accuracy ", cell(run.history.test.top1, 4), "\n");
-  }
-  if (run.folder.summary && run.folder.summary->best_test.top1)
-    text += concat(
-        "test accuracy of the best weights ", cell(run.folder.summary->best_test.top1, 4), "\n");
+  text += test_line(run.history.test, "");
+  if (run.folder.summary) text += test_line(run.folder.summary->best_test, " of the best weights");
   text += ending(run) + snapshot_line(run.folder);
   for (const std::string& line : run.folder.metrics.left_out) text += line + "\n";
   if (run.profile) text += profile_text(*run.profile);
   return text;
 }
 
-std::optional<double> final_accuracy(const RunReport& run) {
-  if (run.folder.summary && run.folder.summary->test.top1) {
-    return run.folder.summary->test.top1;
+// Of runs of different tasks each has its own.
+std::string test_head(const std::vector<RunReport>& runs) {
+  std::set<std::string> titles;
+  for (const RunReport& run : runs) {
+    const Scores& scores = test_scores(run);
+    if (scores != Scores()) titles.insert(main_score(scores).title);
   }
-  return run.history.test.top1;
+  if (titles.empty()) return "test accuracy";
+  return titles.size() == 1 ? "test " + *titles.begin() : "test score";
 }
 
 std::string overview(const std::vector<RunReport>& runs) {
   TextTable table({"run", "model", "data", "parallel", "world size", "epochs", "step",
-                      "test accuracy", "samples/s", "seconds", "restarts", "stopped by"},
+                      test_head(runs), "samples/s", "seconds", "restarts", "stopped by"},
       {true});
   for (const RunReport& run : runs) {
     const SummaryFacts facts = run.folder.summary.value_or(SummaryFacts());
@@ -194,7 +205,8 @@ std::string overview(const std::vector<RunReport>& runs) {
     table.add_row({shown(run.folder.path.string()), shown_or_nothing(facts.model),
         shown_or_nothing(facts.data), shown_or_nothing(facts.parallel),
         facts.world_size ? concat(*facts.world_size) : "-", concat(epochs.size()),
-        epochs.empty() ? "-" : concat(epochs.back().step), cell(final_accuracy(run), 4),
+        epochs.empty() ? "-" : concat(epochs.back().step),
+        cell(test_scores(run).*main_score(test_scores(run)).value, 4),
         cell(run.history.samples_per_s, 0), cell(run.history.seconds, 2),
         concat(run.history.restarts.size()), shown_or_nothing(facts.stopped_by)});
   }
@@ -202,7 +214,6 @@ std::string overview(const std::vector<RunReport>& runs) {
 }
 
 std::vector<EpochField> make_epoch_fields() {
-  using Epoch = const EpochHistory&;
   std::vector<EpochField> fields{{.key = "train_loss",
       .title = "train loss",
       .value = [](Epoch epoch) { return epoch.train_loss; },
@@ -213,7 +224,8 @@ std::vector<EpochField> make_epoch_fields() {
           .title = concat(set.title, score.title),
           .value = [scores = set.scores, value = score.value](
                        Epoch epoch) { return epoch.*scores.*value; },
-          .is_score = true});
+          .is_score = true,
+          .is_null_if_absent = score.is_null_if_absent});
   fields.push_back({"lr", "lr", [](Epoch epoch) { return epoch.lr; }, std::nullopt});
   fields.push_back(
       {"samples_per_s", "samples/s", [](Epoch epoch) { return epoch.samples_per_s; }, 0});
@@ -244,6 +256,11 @@ std::string side_by_side(const std::vector<RunReport>& runs, const EpochField& f
 }
 
 }  // namespace
+
+const Scores& test_scores(const RunReport& run) {
+  const bool has_own = run.folder.summary && run.folder.summary->test != Scores();
+  return has_own ? run.folder.summary->test : run.history.test;
+}
 
 std::string events_of_run(const RunReport& run) {
   double time = begin_of(run);
@@ -290,6 +307,21 @@ std::string EpochField::text(const EpochHistory& epoch) const {
 const std::vector<EpochField>& epoch_fields() {
   static const std::vector<EpochField> kFields = make_epoch_fields();
   return kFields;
+}
+
+std::vector<EpochField> epoch_fields_of(const RunHistory& history) {
+  std::vector<EpochField> fields = epoch_fields();
+  for (const ScoreSet& set : kScoreSets) {
+    std::vector<const Scores*> all;
+    for (const EpochHistory& epoch : history.epochs) all.push_back(&(epoch.*set.scores));
+    for (const std::string& name : own_names(all))
+      fields.push_back({.key = set.key + name,
+          .title = set.title + printable_path(name),
+          .value = [=, scores = set.scores](
+                       Epoch epoch) { return own_number(epoch.*scores, name); },
+          .is_null_if_absent = false});
+  }
+  return fields;
 }
 
 std::string restart_text(const Restart& restart) {

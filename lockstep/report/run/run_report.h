@@ -30,13 +30,17 @@ struct EpochField {
   std::function<std::optional<double>(const EpochHistory&)> value;
   std::optional<int> digits = 4;  ///< after the point; none: four that count
   bool is_score = false;          ///< compared between runs
+  bool is_null_if_absent = true;  ///< in JSON; else it is left out
 
   /// Returns its text in a table, `-` without a value.
   std::string text(const EpochHistory& epoch) const;
 };
 
-/// All of them, in the order of tables and JSON.
+/// All of them that runs of our own tasks have, in the order of tables and JSON.
 const std::vector<EpochField>& epoch_fields();
+
+/// Returns those, and a field for each number of a program's own that these epochs have.
+std::vector<EpochField> epoch_fields_of(const RunHistory& history);
 
 /// Describes a restart in a line: where the run resumed, and what had been lost.
 std::string restart_text(const Restart& restart);
@@ -65,8 +69,11 @@ std::vector<plot::Timeline::Kind> kinds_of_phases();
 /// Returns the picture of one step of a rank, in milliseconds; the rank's timeline is not empty.
 plot::Timeline timeline_of(const RankProfile& rank);
 
-/// Returns a run as a page: its facts, the table of epochs, and figures of loss and accuracy by
-/// epoch, or by step where there is one epoch.
+/// Returns the scores of the last test; those of summary.json where it has some.
+const Scores& test_scores(const RunReport& run);
+
+/// Returns a run as a page: its facts, the table of epochs, and figures of its scores by epoch, or
+/// by step where there is one epoch.
 page::Page page_of_run(const RunReport& run);
 
 /// Writes RUN/report.html, one file that needs neither network nor script. Throws std::system_error

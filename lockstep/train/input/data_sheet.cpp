@@ -56,8 +56,9 @@ std::vector<std::int64_t> shown_indices(const SheetRequest& request, std::int64_
 }
 
 Batch read_one(const data::Samples& set, const data::SampleKey& key) {
-  const Batch batch =
-      data::empty_batch(1, {.shape = set.shape(), .channels_last = true, .inputs = set.inputs()});
+  data::BatchForm form = data::form_of(set);
+  form.channels_last = true;
+  const Batch batch = data::empty_batch(1, form);
   set.read({&key, 1}, batch);
   return batch;
 }
@@ -95,12 +96,29 @@ struct Looks {
   int draws;
 };
 
+// One number that says the class, of as many classes as are counted.
+bool has_classes(const data::Samples& set) {
+  const auto targets = set.targets();
+  return set.classes() > 0 && targets.size() == 1 && targets.front().sizes.empty();
+}
+
+// What is to be learned, where it is no class.
+void look_at_targets(const data::Samples& set, const Batch& batch, SheetSample& sample) {
+  if (has_classes(set)) return;
+  for (const BatchTensor& target : batch.targets) {
+    const auto sizes = target.tensor.sizes().slice(1).vec();
+    sample.numbers.push_back(numbers_of_sample(numbers_in<double>(target.tensor), sizes));
+    sample.numbers.back().tensor = target.name;
+  }
+}
+
 // A picture, or numbers where they are no pixels' ones. Of a set that names its inputs, the numbers
 // of each and the picture of the first that is one.
 void look_plainly(const Looks& looks, const data::SampleKey& key, SheetSample& sample) {
   const auto inputs = looks.plain.inputs();
   const auto [channels, height, width] = looks.plain.shape();
-  const auto tensors = read_one(looks.plain, key).input_tensors();
+  const Batch batch = read_one(looks.plain, key);
+  const auto tensors = batch.input_tensors();
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const bool is_named = !inputs.empty();
     const auto shape = is_named ? inputs[i].sizes : std::vector{channels, height, width};
@@ -113,9 +131,10 @@ void look_plainly(const Looks& looks, const data::SampleKey& key, SheetSample& s
       sample.plain = picture_of(image, looks.normalization);
     }
     if (is_plain_picture && !is_named) continue;
-    if (is_named) seen.input = inputs[i].name;
+    if (is_named) seen.tensor = inputs[i].name;
     sample.numbers.push_back(std::move(seen));
   }
+  look_at_targets(looks.plain, batch, sample);
 }
 
 SheetSample sample_of(const Looks& looks, std::int64_t index) {
@@ -133,6 +152,7 @@ SheetSample sample_of(const Looks& looks, std::int64_t index) {
 }
 
 std::vector<std::int64_t> count_classes(const data::Samples& part) {
+  if (!has_classes(part)) return {};
   std::vector<std::int64_t> counts(static_cast<std::size_t>(part.classes()));
   for (std::int64_t index = 0; index < part.size(); ++index)
     if (const auto label = part.label(index)) ++counts.at(static_cast<std::size_t>(*label));
@@ -193,11 +213,15 @@ DataSheet make_data_sheet(const SheetRequest& request) {
   DataSheet sheet{.size = part->size(),
       .shape = {channels, height, width},
       .inputs = {},
+      .targets = {},
       .class_names = class_names_of(options.data),
       .per_class = count_classes(*part),
+      .remark = source.remark,
       .samples = {},
       .shares = {}};
   for (const data::InputForm& input : part->inputs()) sheet.inputs.push_back(input.text());
+  if (sheet.per_class.empty())
+    for (const data::InputForm& target : part->targets()) sheet.targets.push_back(target.text());
   if (std::ssize(sheet.class_names) != part->classes()) sheet.class_names.clear();
   const Looks looks{.part = *part,
       .plain = is_train ? *source.unaugmented : *part,

@@ -18,9 +18,10 @@ class Samples;
 struct Normalization;
 }  // namespace data
 
-/// The shape and range of the numbers of a sample, or of one of its inputs, for a contact sheet.
+/// The shape and range of the numbers of a sample, or of one of its inputs and targets, for a
+/// contact sheet.
 struct SheetNumbers {
-  std::string input = {};                ///< its name, where the set names them
+  std::string tensor = {};               ///< its name, where the set names them
   std::vector<std::int64_t> shape = {};  ///< channels, height, width, or as the set says
   double least = 0, mean = 0, most = 0;  ///< not a number where one of them is none
   std::vector<double> first = {};        ///< a few, channels together, or row by row
@@ -71,7 +72,7 @@ struct SheetSample {
   std::optional<Image> plain = {};  ///< as evaluation sees it
   std::vector<Image> draws = {};    ///< as training sees it, in epochs from the first on
   /// Where they are no pixels: the sample has no picture, or one that spreads them out. Of a set
-  /// that names its inputs, those of each.
+  /// that names its inputs, those of each, and of each target that is no class.
   std::vector<SheetNumbers> numbers = {};
   std::string failure = {};  ///< why it cannot be read
 };
@@ -88,8 +89,10 @@ struct DataSheet {
   std::int64_t size = 0;
   std::array<std::int64_t, 3> shape = {};  ///< channels, height, width as models see them
   std::vector<std::string> inputs = {};    ///< where the set names them: name, shape and type
+  std::vector<std::string> targets = {};   ///< the same, where they are no classes
   std::vector<std::string> class_names;    ///< empty: classes have numbers alone
-  std::vector<std::int64_t> per_class;
+  std::vector<std::int64_t> per_class;     ///< empty: there are no classes
+  std::string remark = {};                 ///< on what is not read, or not as it lies there
   std::vector<SheetSample> samples;
   std::vector<SheetShare> shares;  ///< by rank
 };

@@ -17,6 +17,7 @@
 #include "lockstep/data/transforms/augment.h"
 #include "lockstep/nn/models/catalogue.h"
 #include "lockstep/train/state/whole_model.h"
+#include "lockstep/train/task/make_task.h"
 
 namespace lockstep {
 namespace {
@@ -235,6 +236,14 @@ Datasets open_folders(const TrainOptions& options) {
   return source;
 }
 
+void check_tensor_flags(const DataSource& data) {
+  check(data.name == "tensors" || (data.inputs.empty() && data.targets.empty()),
+      "train: --inputs and --targets are for --data tensors:PATH; ", data.name, " has its own");
+  check(data.name == "tokens" || data.name == "text" || !data.sequence_length,
+      "train: --sequence-length is for --data tokens:PATH and text:PATH; ", data.name,
+      " is not cut");
+}
+
 constexpr std::int64_t kImages = 16;
 constexpr std::int64_t kNames = 1000;
 
@@ -255,14 +264,20 @@ torch::Tensor bytes_of(const std::string& text) {
 std::vector<torch::Tensor> some_samples(const data::Samples& set) {
   std::vector<data::SampleKey> keys;
   for (const std::int64_t index : some_of(set.size(), kImages)) keys.push_back({.index = index});
-  const auto inputs = set.inputs();
-  const Batch batch = data::empty_batch(
-      std::ssize(keys), {.shape = set.shape(), .channels_last = true, .inputs = inputs});
+  data::BatchForm form = data::form_of(set);
+  form.channels_last = true;
+  const Batch batch = data::empty_batch(std::ssize(keys), form);
   set.read(keys, batch);
   std::vector<torch::Tensor> content = batch.input_tensors();
   std::string forms;
-  for (const data::InputForm& input : inputs) forms += input.text() + '\n';
-  if (!inputs.empty()) content.insert(content.begin(), bytes_of(forms));
+  for (const data::InputForm& input : form.inputs) forms += input.text() + '\n';
+  // Classes are there already.
+  if (form.targets != std::vector{data::kClassTarget}) {
+    for (const data::InputForm& target : form.targets) forms += target.text() + '\n';
+    for (const BatchTensor& target : batch.targets) content.push_back(target.tensor);
+    forms += concat(set.size());
+  }
+  if (!forms.empty()) content.insert(content.begin(), bytes_of(forms));
   return content;
 }
 
@@ -274,8 +289,8 @@ torch::Tensor names_of(const data::Samples& set) {
   return bytes_of(text);
 }
 
-// Of all labels, and of some images that lie in memory, or some names of files; of inputs that a
-// set names also their names, shapes and types. It finds mistakes, not forgery.
+// Of all labels, and of some images that lie in memory, or some names of files; of inputs and
+// targets that a set names also their names, shapes and types. It finds mistakes, not forgery.
 std::string data_fingerprint(const Datasets& source) {
   const data::Samples& set = *source.unaugmented;
   std::vector<torch::Tensor> content =
@@ -292,7 +307,7 @@ std::int64_t usable_memory() {
   return std::min(machine, cgroup_memory_limit().value_or(machine));
 }
 
-void check_model_fits(const TrainOptions& options, const data::Samples& set, std::int64_t classes,
+void check_model_fits(const TrainOptions& options, const data::Samples& set, std::int64_t outputs,
     std::int64_t memory) {
   const data::ImageShape images = set.shape();
   const std::int64_t batch = std::min(options.batch_size, set.size());
@@ -309,13 +324,14 @@ void check_model_fits(const TrainOptions& options, const data::Samples& set, std
       " or mock, whose images fit the model");
   // Weights and gradients of the last layer; a batch and its scores.
   const std::int64_t pixels = images.channels * images.height * images.width;
-  const std::int64_t numbers = 2 * classes * (needs.features + 1) + batch * (pixels + classes);
+  const std::int64_t numbers = 2 * outputs * (needs.features + 1) + batch * (pixels + outputs);
   constexpr std::int64_t kMegabyte = 1'000'000;
   const std::int64_t megabytes = numbers * std::int64_t{sizeof(float)} / kMegabyte;
   check(megabytes <= memory / kMegabyte, "train: the last layer of ", options.model, " for ",
-      classes, " classes, and a batch of ", batch, ", need at least ", megabytes,
-      " MB, but there are ", memory / kMegabyte,
-      " MB of memory; give fewer --num-classes or a smaller --batch-size");
+      outputs, set.classes() > 0 ? " classes" : " outputs", ", and a batch of ", batch,
+      ", need at least ", megabytes, " MB, but there are ", memory / kMegabyte,
+      " MB of memory; give ", set.classes() > 0 ? "fewer --num-classes or " : "",
+      "a smaller --batch-size");
 }
 
 std::string NoiseSamples::name(std::int64_t index) const { return concat("mock ", index); }
@@ -336,6 +352,7 @@ std::int64_t NoiseSamples::read_one(const data::SampleKey& key, std::span<float>
 
 Datasets open_source(const TrainOptions& options) {
   const std::string& name = options.data.name;
+  check_tensor_flags(options.data);
   if (name == "images") return open_folders(options);
   check(options.data.classes.empty(), "train: --classes chooses class folders, --data images:DIR; ",
       name, " has none");
@@ -345,12 +362,12 @@ Datasets open_source(const TrainOptions& options) {
   check(options.loading.bad_images == BadImages::kFail,
       "train: --bad-images skip is for image files, --data images:DIR; ", name, " has none");
   if (const auto source = open_plugin_data(options)) return *source;
+  if (const auto source = open_tensor_data(options)) return *source;
   if (is_noise(options.data)) return open_noise(options);
   check(name == "fashion-mnist" || name == "mnist" || name == "cifar10" || name == "cifar100" ||
             name == "mock",
-      "train: --data must be one of fashion-mnist, mnist, cifar10, cifar100, images, mock, or a "
-      "set "
-      "of --plugin, perhaps with a folder, such as cifar100:DIR: ",
+      "train: --data must be one of fashion-mnist, mnist, cifar10, cifar100, images, mock, "
+      "tensors, tokens, text, or a set of --plugin, perhaps with a folder, such as cifar100:DIR: ",
       name);
   return open_stored(options);
 }
@@ -365,12 +382,15 @@ void hold_out(Datasets& source, const TrainOptions& options) {
   const double share = options.loading.val_split;
   if (share == 0) return;
   check(source.validation == nullptr,
-      "train: --val-split is for a set without images to validate on, but ", options.data.directory,
-      " has them");
-  auto parts = data::stratified_split_by_seed(
-      source.labels, {1 - share, share}, static_cast<std::uint64_t>(options.seed));
+      "train: --val-split is for a set without a part to validate on, but ", options.data.directory,
+      " has one");
+  const auto seed = static_cast<std::uint64_t>(options.seed);
+  const std::vector<double> shares{1 - share, share};
+  const std::int64_t size = source.unaugmented->size();
+  auto parts = source.labels.empty() ? data::split_by_seed(size, shares, seed)
+                                     : data::stratified_split_by_seed(source.labels, shares, seed);
   check(!parts[0].empty() && !parts[1].empty(), "train: --val-split ", share,
-      " leaves one side of the split of ", source.labels.size(), " images empty");
+      " leaves one side of the split of ", size, " samples empty");
   auto held = std::make_shared<data::SampleSubset>(source.unaugmented, std::move(parts[1]));
   source.validation = std::move(held);
   if (source.test == nullptr) source.test = source.validation;
@@ -387,19 +407,17 @@ Datasets load_datasets(const TrainOptions& options) {
   // Two parts suffice: what is validated on then is the test, too.
   if (data.test == nullptr) data.test = std::exchange(data.validation, nullptr);
   check(data.test != nullptr, "train: ", options.data.directory,
-      " has no images to test on: make a folder val or test next to train, or hold some out by ",
-      "--val-split 0.1");
+      " has nothing to test on: make a folder val or test next to train, or files whose names have "
+      "these words, or hold some out by --val-split 0.1");
   if (options.repeat != 1)
     data.train = std::make_shared<data::RepeatedSamples>(data.train, options.repeat);
   return data;
 }
 
-std::int64_t model_classes(const TrainOptions& options, const Datasets& data) {
-  const std::int64_t needed = data.train->classes(), asked = options.classes.value_or(needed);
-  check(asked >= needed, "train: --num-classes ", asked, " is less than the ", needed,
-      " classes of ", options.data.name);
-  check_model_fits(options, *data.train, asked, usable_memory());
-  return asked;
+std::int64_t model_outputs(const TrainOptions& options, const Datasets& data) {
+  const std::int64_t outputs = task_outputs(options, *data.train);
+  check_model_fits(options, *data.train, outputs, usable_memory());
+  return outputs;
 }
 
 }  // namespace lockstep

@@ -16,15 +16,16 @@ namespace lockstep {
 
 /// The data that a run trains on and is measured on.
 struct Datasets {
-  data::SamplesPointer train = {};         ///< augmented as asked
-  data::SamplesPointer unaugmented = {};   ///< its images once, as evaluation sees them
-  std::vector<std::int64_t> labels = {};   ///< theirs; none after load_datasets()
+  data::SamplesPointer train = {};        ///< augmented as asked
+  data::SamplesPointer unaugmented = {};  ///< its images once, as evaluation sees them
+  std::vector<std::int64_t> labels =
+      {};  ///< theirs, if they have classes; none after load_datasets()
   data::SamplesPointer validation = {};    ///< measured on after epochs; without one, `test` is
   data::SamplesPointer test = {};          ///< `validation` itself where there are no other images
   data::Normalization normalization = {};  ///< that the numbers of images went through
   std::vector<std::shared_ptr<const data::FolderSamples>> folders = {};  ///< may have bad files
-  std::string remark = {};    ///< about what of a folder is not read; empty: nothing
-  bool is_mere_copy = false;  ///< training images lie in memory as the model takes them
+  std::string remark = {};    ///< about what is not read, or not as it lies there; empty: nothing
+  bool is_mere_copy = false;  ///< training samples lie in memory as the model takes them
   std::int64_t bytes_in_memory = 0;
   std::string fingerprint = {};  ///< most likely another one for other training data
 };
@@ -32,9 +33,9 @@ struct Datasets {
 /// Returns the bytes of memory that this process may use: those of the machine, or of its cgroup.
 std::int64_t usable_memory();
 
-/// Throws InvalidArgument for images that vanish in the model's pools, and for a number of classes
+/// Throws InvalidArgument for images that vanish in the model's pools, and for a number of outputs
 /// or a batch (of the whole set at most) that surely has no room in this much memory.
-void check_model_fits(const TrainOptions& options, const data::Samples& set, std::int64_t classes,
+void check_model_fits(const TrainOptions& options, const data::Samples& set, std::int64_t outputs,
     std::int64_t memory);
 
 /// The properties of a set of noise; the same ones make the same numbers everywhere.
@@ -70,6 +71,12 @@ class NoiseSamples final : public data::SingleSamples {
 /// for augmentation and sizes, which are for images that we read ourselves.
 std::optional<Datasets> open_plugin_data(const TrainOptions& options);
 
+/// Opens a set of tensors, tokens or text; nothing where the options name another.
+///
+/// Throws as data::open_tensors() and data::open_sequences() do; InvalidArgument for flags that do
+/// not fit the set.
+std::optional<Datasets> open_tensor_data(const TrainOptions& options);
+
 /// Opens the set that the options name as it lies on disk, neither split nor repeated and without a
 /// fingerprint; throws as load_datasets() does.
 Datasets open_source(const TrainOptions& options);
@@ -89,8 +96,8 @@ void hold_out(Datasets& source, const TrainOptions& options);
 /// DataError for bad files.
 Datasets load_datasets(const TrainOptions& options);
 
-/// Returns the number of classes of the model: those of the data, or as many as asked for. Fewer
-/// than the data have are an InvalidArgument; so is what check_model_fits() refuses.
-std::int64_t model_classes(const TrainOptions& options, const Datasets& data);
+/// Returns how many numbers the model gives, as task_outputs() has it: the classes of the data, or
+/// as many as asked for. What check_model_fits() refuses is an InvalidArgument, too.
+std::int64_t model_outputs(const TrainOptions& options, const Datasets& data);
 
 }  // namespace lockstep

@@ -199,8 +199,9 @@ std::optional<Datasets> open_plugin_data(const TrainOptions& options) {
   const auto& sets = nn::plugin_sets();
   const auto found = std::ranges::find(sets, options.data.name, &nn::PluginData::name);
   if (found == sets.end()) return std::nullopt;
-  check(options.loading.augment == Augment::kNone && !options.loading.image_size,
-      "train: --augment and --image-size are not for a plugin's data");
+  check(options.loading.augment == Augment::kNone && !options.loading.image_size &&
+            !options.data.sequence_length,
+      "train: --augment, --image-size and --sequence-length are not for a plugin's data");
   const nn::PluginParts parts = opened(*found, options.data.directory);
   const data::SamplesPointer train = plugin_samples(found->name + " train", parts.train);
   Datasets source{.train = train, .unaugmented = train};

@@ -123,9 +123,9 @@ void check_options(const TrainOptions& options, int world_size) {
   check(options.optimizer.schedule.kind != LrScheduleKind::kPlateau || options.val_interval > 0,
       "train: --sched plateau needs evaluations during training, but --val-interval 0 makes none "
       "before the end");
-  check(options.smoothing == 0 || options.loss == nn::kCrossEntropy,
+  check(options.smoothing == 0 || options.loss.empty() || options.loss == nn::kCrossEntropy,
       "train: --smoothing is for --loss cross-entropy, not for ", options.loss);
-  check(options.eval_metric == EvalMetric::kLoss || options.val_interval >= 0,
+  check(options.eval_metric == "loss" || options.val_interval >= 0,
       "train: --eval-metric compares evaluations, and --val-interval never makes none");
   check_snapshots(options.snapshots);
   plan_layout(options, world_size);

@@ -140,12 +140,39 @@ constexpr auto names_of(ProgressStyle) {
       EnumName{Style::kLine, "line"}, EnumName{Style::kNone, "none"}};
 }
 
-/// A data set and the folder that holds it; an empty folder means the set's usual place.
+/// The tasks that a net may have.
+enum class TaskKind {
+  kClassification,
+  kTokens,
+  kRegression,
+  kLabels,
+  kSegmentation,
+  kReconstruction,
+  kProgram
+};
+constexpr auto names_of(TaskKind) {
+  using Kind = TaskKind;
+  return std::array{EnumName{Kind::kClassification, "classification"},
+      EnumName{Kind::kTokens, "tokens"}, EnumName{Kind::kRegression, "regression"},
+      EnumName{Kind::kLabels, "labels"}, EnumName{Kind::kSegmentation, "segmentation"},
+      EnumName{Kind::kReconstruction, "reconstruction"}, EnumName{Kind::kProgram, "program"}};
+}
+
+/// A data set and the folder that holds it, or several files and folders with commas between them;
+/// an empty one means the set's usual place.
 struct DataSource {
   std::string name = "fashion-mnist";
   std::string directory = {};
   std::vector<std::string> classes = {};  ///< of `images`, by their numbers; empty: all, by name
+  std::optional<std::int64_t> sequence_length = {};    ///< of `tokens` and `text`
+  std::vector<std::string> inputs = {}, targets = {};  ///< of `tensors`; empty: as names say
 };
+
+/// Returns whether a set lies in files of tensors, whose samples are no images: `tensors`, `tokens`
+/// or `text`.
+inline bool is_tensor_set(const std::string& name) {
+  return name == "tensors" || name == "tokens" || name == "text";
+}
 
 /// The settings of how a model is cut into stages and how a batch passes through them.
 struct PipelineSettings {
@@ -189,11 +216,12 @@ struct TrainOptions {
   nn::Kernels kernels = nn::Kernels::kAuto;
   bool keep_denormals = false;  ///< of processors; else they count as zero
   OptimizerSettings optimizer = {};
-  std::int64_t grad_accum_steps = 1;     ///< batches of each replica that make one optimizer step
-  std::string loss = nn::kCrossEntropy;  ///< of training and evaluation
-  double smoothing = 0;                  ///< of the labels in training
+  std::int64_t grad_accum_steps = 1;  ///< batches of each replica that make one optimizer step
+  std::optional<TaskKind> task = {};  ///< absent: what the targets of the data say
+  std::string loss = {};              ///< of training and evaluation; empty: the task's usual one
+  double smoothing = 0;               ///< of the labels in training
   std::optional<EmaSettings> ema = {};
-  EvalMetric eval_metric = EvalMetric::kLoss;  ///< that says which epoch is the best
+  std::string eval_metric = "loss";  ///< that says which epoch is the best
   std::int64_t seed = 42;
   std::int64_t val_interval = 1;   ///< in epochs; 0: only at the end; -1: never
   std::int64_t log_interval = 50;  ///< in steps

@@ -16,7 +16,8 @@ using Text = const std::string&;
 
 // Upper limits. Products of several of them fit into 64 bits.
 constexpr double kMostEpochs = 1'000'000, kMostSteps = 1'000'000'000'000;
-constexpr double kMostBatches = 100'000'000, kMostClasses = 100'000'000, kMostRepeats = 100'000;
+constexpr double kMostBatches = 100'000'000, kMostClasses = 100'000'000, kMostRepeats = 100'000,
+                 kMostTokens = 1 << 24;
 constexpr double kMostStages = 1024, kMostChunks = 10'000;
 
 constexpr const char* kExamples = R"(Examples:
@@ -64,12 +65,22 @@ Group model_group() {
               "parameters that are not trained, by name: features.*", &Options::freeze),
           flag_by<Options>("--data", "NAME[:DIR]",
               "fashion-mnist, mnist, cifar10, cifar100, images, mock, mock:constant, mock:fresh or "
-              "one of --plugin; in the folder DIR",
+              "one of --plugin; in the folder DIR; tensors, tokens, text: files and folders with "
+              "commas between them",
               read_data, written_data),
           flag("--classes", "NAME,NAME",
               "of images: only these class folders, numbered in this order", &Options::data,
               &DataSource::classes)
               .usually("all, numbered by name"),
+          flag("--sequence-length", "T", "of tokens and text: tokens of a sample", &Options::data,
+              &DataSource::sequence_length)
+              .within(1, kMostTokens),
+          flag("--inputs", "NAME,NAME", "of tensors: those that the model takes, in this order",
+              &Options::data, &DataSource::inputs)
+              .usually("all that are no targets"),
+          flag("--targets", "NAME,NAME", "of tensors: those that are to be learned", &Options::data,
+              &DataSource::targets)
+              .usually("target, targets, label, labels, y, target.*, label.*"),
           flag("--num-classes", "N", "classes of the model", &Options::classes)
               .within(1, kMostClasses)
               .usually("those of the data"),
@@ -397,11 +408,20 @@ Group optimizer_group() {
           flag("--grad-accum-steps", "N", "batches per replica in one optimizer step",
               &Options::grad_accum_steps)
               .within(1, kMostEpochs),
-          flag("--loss", "NAME",
+          flag("--task", "NAME", "what is learned: {}", &Options::task)
+              .usually("what the targets of the data say"),
+          flag_by<Options>(
+              "--loss", "NAME",
               joined(nn::loss_names()) +
-                  " (of one-hot labels) or one of --plugin; evaluations measure it, too",
-              &Options::loss)
-              .unless_usual(),
+                  " (of one-hot labels) or one of --plugin; of a regression mse, l1, huber; of a "
+                  "reconstruction mse, l1, bce; evaluations measure it, too",
+              [](Options& options, const FlagSpec&, Text text) { options.loss = text; },
+              [](const Options& options) {
+                // The usual one of all tasks that have it.
+                return options.loss == nn::kCrossEntropy ? FlagValue()
+                                                         : written_value(options.loss);
+              })
+              .usually("the task's first"),
           flag("--smoothing", "X", "label smoothing of the training loss, for cross-entropy",
               &Options::smoothing)
               .fraction()}};
@@ -500,7 +520,8 @@ Group average_group() {
                 return written_value(options.ema && options.ema->warmup);
               }),
           flag("--eval-metric", "NAME", "what decides which epoch is best: {}",
-              &Options::eval_metric)}};
+              &Options::eval_metric)
+              .one_of(eval_metrics())}};
 }
 
 Group limit_group() {

@@ -45,6 +45,8 @@ std::string scores_text(const std::string& set, const Scores& scores) {
   for (const ScoreName& score : kScores)
     if (const auto& value = scores.*score.value)
       text += "  " + set + " " + score.title + printed(" %.4f", *value);
+  for (const auto& [name, value] : scores.more)
+    text += "  " + set + " " + printable_path(name) + printed(" %.4f", value);
   return text;
 }
 

@@ -14,6 +14,7 @@
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/train/optim/set_lr.h"
 #include "lockstep/train/profile/step_profiler.h"
+#include "lockstep/train/task/make_task.h"
 
 namespace lockstep {
 
@@ -47,7 +48,7 @@ RankGroups make_rank_groups(const ProcessGroup& world, const Layout& layout) {
 Replica::Replica(const TrainOptions& options, const RankGroups& groups,
     const PreparedModel& prepared, torch::Device device)
     : options_(options),
-      loss_(options.loss, options.smoothing),
+      task_(prepared.task),
       groups_(groups),
       copier_(device),
       scaler_(nn::GradScalerOptions().enabled(options.precision == Precision::k16Mixed),
@@ -94,11 +95,11 @@ void Replica::make_optimizer() {
 
 nn::Autocast Replica::autocast() const { return autocast_of(options_.precision, device().type()); }
 
-torch::Tensor Replica::scores(const Batch& batch) {
+torch::Tensor Replica::output(const Batch& batch) {
   const nn::Autocast shorter = autocast();
-  std::vector<torch::Tensor> inputs = batch.input_tensors();
+  std::vector<torch::Tensor> inputs = task_->inputs(batch);
   for (torch::Tensor& input : inputs) input = copier_(input);
-  return evaluate(inputs).to(torch::kFloat);
+  return at_least_float(evaluate(inputs));
 }
 
 // Note [What a step draws]
@@ -109,8 +110,8 @@ torch::Tensor Replica::scores(const Batch& batch) {
 torch::Tensor Replica::backward(const Batch& batch, const StepPart& part, std::int64_t step) {
   if (part.number == 0) optimizer_->zero_grad();
   const double factor = part.share;
-  const LossFunction loss = [&](const torch::Tensor& scores, const torch::Tensor& labels) {
-    const torch::Tensor mean = loss_.mean(scores, labels);
+  const LossFunction loss = [&](const torch::Tensor& output, const torch::Tensor& target) {
+    const torch::Tensor mean = task_->loss(output, target);
     return scaler_.scale(factor == 1 ? mean : mean * factor);
   };
   const std::uint64_t seed = stream_seed(static_cast<std::uint64_t>(options_.seed),
@@ -138,16 +139,19 @@ torch::Tensor Replica::update(double lr) {
 }
 
 std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout& layout,
-    const Task& task, const RankGroups& groups, const std::vector<Place>& given,
+    const SampleForm& form, const RankGroups& groups, const std::vector<Place>& given,
     const std::vector<Rehearsed>& rehearsed) {
   const std::vector<Place> places = given.empty() ? std::vector<Place>(1) : given;
-  PreparedModel prepared{.model = seeded_model(options, task.classes), .start = {}};
-  check_inputs(options, layout, task, prepared.model);
+  PreparedModel prepared{
+      .model = seeded_model(options, form.outputs), .task = nullptr, .start = {}};
+  prepared.task = make_task(options, form, prepared.model);
+  check_inputs(options, layout, form, prepared.model);
+  check_task(options, form, *prepared.task, prepared.model);
   prepared.start = start_with(prepared.model, options);
-  rehearse(options, task, prepared.model, prepared.start, rehearsed);
+  rehearse(options, form, prepared.model, prepared.start, rehearsed);
   if (layout.stages > 1)
     prepared.balance =
-        stage_balance(options, layout, prepared.model, task, places.front().device, groups.world);
+        stage_balance(options, layout, prepared.model, form, places.front().device, groups.world);
   return spread(prepared, options, layout, groups, places);
 }
 
@@ -201,7 +205,7 @@ torch::Tensor ModuleReplica::forward_and_backward(
   const torch::Tensor value = [&] {
     const nn::Autocast shorter = autocast();
     const SpanScope span(Activity::kForward, "forward");
-    return loss(forward(batch.input_tensors()), batch.target());
+    return loss(forward(task()->inputs(batch)), task()->target(batch));
   }();
   const SpanScope span(Activity::kBackward, "backward");
   value.backward();
@@ -225,7 +229,7 @@ torch::Tensor PipelineReplica::forward_and_backward(
   std::optional<PipelineCore::Accumulation> accumulation;
   if (!is_last_part) accumulation.emplace(pipeline_.no_sync());
   const nn::Autocast shorter = autocast();  // each stage ends it in its backward
-  return pipeline_.step(batch.input(), batch.target(), loss);
+  return pipeline_.step(batch.input(), task()->target(batch), loss);
 }
 
 StageReplica::StageReplica(const TrainOptions& options, const RankGroups& groups,
@@ -241,7 +245,7 @@ torch::Tensor StageReplica::forward_and_backward(
   std::optional<PipelineCore::Accumulation> accumulation;
   if (!is_last_part) accumulation.emplace(stage_.no_sync());
   const nn::Autocast shorter = autocast();  // as above
-  torch::Tensor value = stage_.step(batch.input(), batch.target(), loss);
+  torch::Tensor value = stage_.step(batch.input(), task()->target(batch), loss);
   waited_seconds_ += stage_.timing().waited;
   return value;
 }

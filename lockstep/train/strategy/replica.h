@@ -22,9 +22,9 @@
 #include "lockstep/parallel/pipeline/pipeline_stage.h"
 #include "lockstep/parallel/place/place.h"
 #include "lockstep/record/profile/profile.h"
-#include "lockstep/train/optim/loss.h"
 #include "lockstep/train/options/options.h"
-#include "lockstep/train/strategy/task.h"
+#include "lockstep/train/strategy/sample_form.h"
+#include "lockstep/train/task/task.h"
 
 namespace lockstep {
 
@@ -41,6 +41,7 @@ RankGroups make_rank_groups(const ProcessGroup& world, const Layout& layout);
 /// A model that is ready to be spread.
 struct PreparedModel {
   nn::Model model;
+  TaskPointer task;
   StartWeights start;             ///< what it began with: frozen batch norms stay as they are
   std::vector<int> balance = {};  ///< layers of each stage; empty for one that is not cut
 };
@@ -53,9 +54,12 @@ class Replica {
       torch::Device device);
   virtual ~Replica() = default;
 
-  /// Returns the scores of a batch, as float whatever the precision, on the device that has the
-  /// last stage; for evaluation. A collective of the stages.
-  torch::Tensor scores(const Batch& batch);
+  /// Returns what the net is to learn.
+  const TaskPointer& task() const { return task_; }
+
+  /// Returns the output of the net for a batch, at least in float whatever the precision, on the
+  /// device that has the last stage; for evaluation. A collective of the stages.
+  torch::Tensor output(const Batch& batch);
 
   /// Computes the gradients of a part of an optimizer step, in addition to those of the parts
   /// before it, and returns the loss of the batch. What the model draws follows from the run's
@@ -131,7 +135,7 @@ class Replica {
       const Batch& batch, const LossFunction& loss, bool is_last_part) = 0;
 
   TrainOptions options_;
-  Loss loss_;
+  TaskPointer task_;
   RankGroups groups_;
   DeviceCopier copier_;
   nn::GradScaler scaler_;  // of all ranks: replicas and stages alike
@@ -151,7 +155,7 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(
 /// as many as the layout gives a rank; without any, where the calling thread is. First it rehearses
 /// on the whole model. A collective.
 std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout& layout,
-    const Task& task, const RankGroups& groups, const std::vector<Place>& places,
+    const SampleForm& form, const RankGroups& groups, const std::vector<Place>& places,
     const std::vector<Rehearsed>& rehearsed = {});
 
 /// A whole model: alone, divided over places by DataParallel, or one of those that

@@ -100,6 +100,48 @@ TEST(SheetPage, ListsNumbersThatAreNoPixels) {
   EXPECT_EQ(testing::data_uris(spread).size(), 1U);
 }
 
+TEST(SheetPage, OfTensorsWithoutClassesHasNone) {
+  SheetRequest request;
+  request.options.data.name = "tensors";
+  request.options.data.directory = "a.npz";
+  DataSheet sheet = small_sheet();
+  sheet.inputs = {"x [3] float"};
+  sheet.targets = {"y [] float"};
+  sheet.class_names = {};
+  sheet.per_class = {};
+  sheet.remark = "\"z\" is float64";
+  sheet.samples = {{.index = 7,
+      .numbers = {{.tensor = "x", .shape = {3}, .most = 2, .first = {0, 1, 2}},
+          {.tensor = "y", .least = 5, .mean = 5, .most = 5, .first = {5}}}}};
+  const std::string page = sheet_page(request, sheet);
+  EXPECT_THAT(
+      page, HasSubstr("5 samples, x [3] float as a model sees them, to learn y [] float; "));
+  EXPECT_THAT(page, HasSubstr("Note: &quot;z&quot; is float64"));
+  EXPECT_THAT(page, HasSubstr("A row for each input and target."));
+  EXPECT_THAT(page, HasSubstr("<td>7</td><td class=\"text\">y</td><td class=\"text\">-</td>"));
+  EXPECT_THAT(page, Not(HasSubstr("Classes")));
+  EXPECT_THAT(page, Not(HasSubstr("class, ")));
+  EXPECT_THAT(page, Not(HasSubstr("no class")));
+}
+
+TEST(DataReport, OfTensorsHasALineForEach) {
+  data::SetReport report{.set = "tensors", .directory = "a.npz"};
+  report.parts = {{.name = "train",
+                      .images = 3,
+                      .per_class = {1, 2},
+                      .tensors = {{.name = "x", .type = "float32", .sizes = {2, 3}, .most = 4},
+                          {.name = "y", .is_target = true, .type = "int64", .most = 1}}},
+      {.name = "test", .images = 2, .per_class = {}}};
+  report.remarks = {"it is float64"};
+  std::ostringstream text;
+  print_report(text, report);
+  EXPECT_THAT(text.str(), HasSubstr("3 samples in 2 classes, 1 to 2 in each\n"));
+  EXPECT_THAT(text.str(), HasSubstr("input   x                    float32, 2 x 3, 0 to 4, mean 0"));
+  EXPECT_THAT(text.str(), HasSubstr("target  y                    int64, one number, 0 to 1"));
+  EXPECT_THAT(text.str(), HasSubstr("2 samples\n"));
+  EXPECT_THAT(text.str(), HasSubstr("  it is float64\n"));
+}
+
 TEST(DataReport, SetsNamesByTheirLettersAndNamesWhatIsIgnored) {
   data::SetReport report{.set = "images", .directory = "birds"};
   report.parts = {{.name = "all", .images = 3, .per_class = {1, 2}}};

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tests/data/image_files.h"
+#include "tests/data/tensor_files.h"
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
@@ -173,6 +174,50 @@ TEST(DataSheet, AFileThatCannotBeReadIsShownAsOne) {
     EXPECT_FALSE(sample.plain);
   }
   EXPECT_EQ(failed, 1);
+}
+
+TEST(DataSheet, OfTensorsHasTheNumbersOfInputsAndTargets) {
+  const testing::TemporaryFolder root;
+  SheetRequest request;
+  request.options.data.name = "tensors";
+  request.options.data.directory = testing::write_tensors(root.path() / "a.safetensors",
+      {testing::counted_floats("x", {2, 3}), testing::counted_floats("y", {2, 2}, 7)});
+  const DataSheet sheet = make_data_sheet(request);
+  EXPECT_THAT(sheet.inputs, ElementsAre("x [3] float"));
+  EXPECT_THAT(sheet.targets, ElementsAre("y [2] float"));
+  EXPECT_THAT(sheet.per_class, IsEmpty());
+  ASSERT_EQ(sheet.samples.size(), 2U);
+  const SheetSample& sample = sheet.samples[sheet.samples[0].index == 1 ? 0 : 1];
+  ASSERT_EQ(sample.numbers.size(), 2U);
+  EXPECT_EQ(sample.numbers[0].tensor, "x");
+  EXPECT_THAT(sample.numbers[0].first, ElementsAre(3, 4, 5));
+  EXPECT_EQ(sample.numbers[1].tensor, "y");
+  EXPECT_THAT(sample.numbers[1].shape, ElementsAre(2));
+  EXPECT_THAT(sample.numbers[1].first, ElementsAre(9, 10));
+}
+
+TEST(DataSheet, OfTensorsHasClassesWhereTheTargetHas) {
+  const testing::TemporaryFolder root;
+  SheetRequest request;
+  request.options.data.name = "tensors";
+  request.options.data.directory = testing::write_tensors(root.path() / "a.safetensors",
+      {testing::counted_floats("x", {3, 3}), testing::integers("y", {2, 0, 2})});
+  const DataSheet sheet = make_data_sheet(request);
+  EXPECT_THAT(sheet.per_class, ElementsAre(1, 0, 2));
+  EXPECT_THAT(sheet.targets, IsEmpty());
+  EXPECT_EQ(sheet.samples[0].numbers.size(), 1U);
+}
+
+TEST(DataSheet, OfTextHasNoClassesAndSaysWhatIsLeft) {
+  const testing::TemporaryFolder root;
+  SheetRequest request;
+  request.options.data.name = "text";
+  request.options.data.directory = root.write("a.txt", std::vector<std::uint8_t>(10, 'a'));
+  request.options.data.sequence_length = 4;
+  const DataSheet sheet = make_data_sheet(request);
+  EXPECT_THAT(sheet.per_class, IsEmpty());
+  EXPECT_THAT(sheet.targets, ElementsAre("target [4] int64"));
+  EXPECT_THAT(sheet.remark, HasSubstr("1 of 10 tokens"));
 }
 
 TEST(SheetNumbers, AreTheirRangeAndTheFirstOfThem) {

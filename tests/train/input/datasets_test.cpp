@@ -84,10 +84,10 @@ TEST(Datasets, OfFoldersHaveTheClassesThatAreNamed) {
     testing::write_flat_png(root, std::string(part) + "eel/1.png", 9, 40);
   }
   TrainOptions options = options_for(root);
-  EXPECT_EQ(model_classes(options, load_datasets(options)), 3);
+  EXPECT_EQ(model_outputs(options, load_datasets(options)), 3);
   options.data.classes = {"eel", "cat"};
   const Datasets sets = load_datasets(options);
-  EXPECT_EQ(model_classes(options, sets), 2);
+  EXPECT_EQ(model_outputs(options, sets), 2);
   EXPECT_EQ(sets.train->size(), 11);
   EXPECT_EQ(sets.test->size(), 11);
   for (std::int64_t i = 0; i < 11; ++i) {
@@ -201,7 +201,7 @@ TEST(Datasets, OfTwoFoldersTestOnTheSecond) {
 TEST(Datasets, OfOneFolderMustBeSplit) {
   const Folder root{""};
   TrainOptions options = options_for(root);
-  EXPECT_THAT(refusal(options), HasSubstr("has no images to test on"));
+  EXPECT_THAT(refusal(options), HasSubstr("has nothing to test on"));
   options.loading.val_split = 0.01;
   EXPECT_THAT(refusal(options), HasSubstr("leaves one side of the split"));
   options.loading.val_split = 0.2;
@@ -264,11 +264,11 @@ TEST(ModelClasses, AreThoseOfTheDataOrMore) {
   TrainOptions options;
   options.data = {"mock", ""};
   const Datasets sets = load_datasets(options);
-  EXPECT_EQ(model_classes(options, sets), 10);
+  EXPECT_EQ(model_outputs(options, sets), 10);
   options.classes = 20;
-  EXPECT_EQ(model_classes(options, sets), 20);
+  EXPECT_EQ(model_outputs(options, sets), 20);
   options.classes = 9;
-  EXPECT_THROW(model_classes(options, sets), InvalidArgument);
+  EXPECT_THROW(model_outputs(options, sets), InvalidArgument);
 }
 
 // A million images of this shape, which nobody reads.
@@ -309,7 +309,7 @@ TEST(ModelClasses, L1WhatVanishesOrHasNoRoomIsRefused) {
   options = {};
   options.data = {"mock", ""};
   options.classes = 2'000'000'000;
-  EXPECT_THROW(model_classes(options, load_datasets(options)), InvalidArgument);
+  EXPECT_THROW(model_outputs(options, load_datasets(options)), InvalidArgument);
   EXPECT_GT(usable_memory(), 100'000'000);
 }
 
@@ -340,8 +340,8 @@ TEST(Datasets, ThatDoNotFitTheFlagsAreRefused) {
   }
   options.data = {"imagenet", ""};
   EXPECT_THAT(refusal(options),
-      HasSubstr(
-          "mock, or a set of --plugin, perhaps with a folder, such as cifar100:DIR: imagenet"));
+      HasSubstr("mock, tensors, tokens, text, or a set of --plugin, perhaps with a "
+                "folder, such as cifar100:DIR: imagenet"));
 }
 
 TrainOptions options_of(const std::string& kind) {

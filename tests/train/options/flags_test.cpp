@@ -346,7 +346,7 @@ TEST(LearningFlags, TheRestIsRead) {
   ASSERT_TRUE(options.ema);
   EXPECT_EQ(options.ema->decay, 0.99);
   EXPECT_TRUE(options.ema->warmup);
-  EXPECT_EQ(options.eval_metric, EvalMetric::kTop5);
+  EXPECT_EQ(options.eval_metric, "top5");
   EXPECT_EQ(parsed("--model-ema").ema->decay, 0.9998);
 }
 

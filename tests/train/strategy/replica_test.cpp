@@ -25,6 +25,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/nn/models/model.h"
+#include "lockstep/train/task/classification.h"
 
 namespace lockstep {
 namespace {
@@ -38,11 +39,11 @@ Batch random_batch(const std::vector<std::int64_t>& sizes) {
 }
 
 std::unique_ptr<Replica> replica_of(
-    const TrainOptions& options, const Task& task, const ProcessGroup& world) {
+    const TrainOptions& options, const SampleForm& form, const ProcessGroup& world) {
   const Layout layout = plan_layout_in(options, world.size(), world.backend_name() == "threads");
   const RankGroups groups = make_rank_groups(world, layout);
   const auto places = layout.places > 1 ? cpu_places(layout.places) : std::vector<Place>();
-  return make_replica(options, layout, task, groups, places);
+  return make_replica(options, layout, form, groups, places);
 }
 
 nn::NamedTensors copy_of(const nn::NamedTensors& state) {
@@ -66,7 +67,7 @@ TrainOptions half_toy(Parallel way) {
   return options;
 }
 
-const Task kToyTask{.image = {10}, .classes = 5};
+const SampleForm kToyTask{.image = {10}, .outputs = 5};
 
 bool is_skipped(Replica& replica) { return replica.update(kRate).item<double>() != 0; }
 
@@ -128,14 +129,14 @@ TEST_P(FrozenBatchNorms, KeepTheirStatistics) {
   options.parallel = GetParam();
   options.batch_size = 4;
   if (GetParam() == Parallel::kPp) options.pipeline.balance = Balance::kCount;
-  const auto replica = replica_of(options, {.image = {3, 32, 32}, .classes = 5}, ProcessGroup());
+  const auto replica = replica_of(options, {.image = {3, 32, 32}, .outputs = 5}, ProcessGroup());
   const auto start = copy_of(replica->state());
   for (int epoch = 0; epoch < 2; ++epoch) {
     replica->set_training(true);
     replica->backward(random_batch({4, 3, 32, 32}), {}, 0);
     replica->update(kRate);
     replica->set_training(false);
-    replica->scores(random_batch({4, 3, 32, 32}));
+    replica->output(random_batch({4, 3, 32, 32}));
   }
   for (const auto& item : replica->state()) {
     const bool is_frozen = item.key().starts_with("conv1.") || item.key().starts_with("bn1.") ||
@@ -235,7 +236,10 @@ PreparedModel dropping_model() {
   const std::lock_guard lock(mutex);
   torch::manual_seed(1);
   const std::shared_ptr<nn::ModelImpl> model = std::make_shared<DroppingImpl>();
-  return {.model = nn::Model(model), .start = {}, .balance = {2, 3}};
+  return {.model = nn::Model(model),
+      .task = std::make_shared<Classification>(),
+      .start = {},
+      .balance = {2, 3}};
 }
 
 // One rank's part of a way in so many processes, or alone with threads for what it is spread over.
@@ -435,7 +439,7 @@ TEST(ChainCosts, AreOfAModelThatIsWholeInOnePlace) {
 TEST(ChainCosts, LeaveTheModelItsGradientsAndTheRandomNumbersAlone) {
   TrainOptions options = toy_by(Parallel::kDdp);
   options.model = "resnet18-cifar";
-  const auto replica = replica_of(options, {.image = {3, 32, 32}, .classes = 5}, ProcessGroup());
+  const auto replica = replica_of(options, {.image = {3, 32, 32}, .outputs = 5}, ProcessGroup());
   const Batch batch = random_batch({4, 3, 32, 32});
   replica->set_training(true);
   replica->backward(batch, {}, 0);
@@ -469,18 +473,18 @@ std::vector<std::int64_t> activations_of(Replica& replica, const torch::Tensor& 
 TEST(ChainCosts, AreMeasuredInTheModesOfTraining) {
   TrainOptions options = toy_by(Parallel::kSerial);
   options.model = "resnet18-cifar";
-  const Task task{.image = {3, 32, 32}, .classes = 5};
-  const auto replica = replica_of(options, task, ProcessGroup());
+  const SampleForm form{.image = {3, 32, 32}, .outputs = 5};
+  const auto replica = replica_of(options, form, ProcessGroup());
   const Batch batch = random_batch({4, 3, 32, 32});
   const torch::Tensor& images = batch.input();
   replica->set_training(true);
   const auto training = activations_of(*replica, images);
   replica->set_training(false);
-  const torch::Tensor scores = replica->scores(batch);
+  const torch::Tensor scores = replica->output(batch);
   EXPECT_EQ(activations_of(*replica, images), training);
-  EXPECT_TRUE(replica->scores(batch).equal(scores)) << "it is in evaluation again";
+  EXPECT_TRUE(replica->output(batch).equal(scores)) << "it is in evaluation again";
   options.freeze = {"bn1.*"};
-  EXPECT_NE(activations_of(*replica_of(options, task, ProcessGroup()), images), training);
+  EXPECT_NE(activations_of(*replica_of(options, form, ProcessGroup()), images), training);
 }
 
 // The types of a step: the layers behind the first take bfloat16 and give it.

@@ -25,6 +25,7 @@
 #include "lockstep/nn/weights.h"
 #include "lockstep/snapshot/optimizer_state.h"
 #include "lockstep/train/strategy/replica.h"
+#include "lockstep/train/task/classification.h"
 
 namespace lockstep {
 namespace {
@@ -148,7 +149,8 @@ std::unique_ptr<Replica> replica_of(
   options.batch_size = 8 / way.ranks;
   options.optimizer = settings_of(optimizer);
   options.optimizer.sharded = way.sharded;
-  PreparedModel prepared{.model = model_of(net), .start = {}};
+  PreparedModel prepared{
+      .model = model_of(net), .task = std::make_shared<Classification>(), .start = {}};
   const RankGroups groups{world, world, ProcessGroup()};
   std::unique_ptr<Replica> replica;
   if (way.parallel == Parallel::kPp) {

@@ -12,24 +12,26 @@
 #include "lockstep/train/state/epoch_position.h"
 #include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/strategy/start_weights.h"
+#include "lockstep/train/task/task.h"
 
 namespace lockstep {
 
-/// The learning task: images of the form [channels, height, width], or the inputs that a set names;
-/// and the number of classes.
-struct Task {
+/// The form of a sample: an image [channels, height, width], or the inputs that a set names; and
+/// the number of outputs of a net of ours.
+struct SampleForm {
   std::vector<std::int64_t> image;
-  std::int64_t classes = 0;
+  std::int64_t outputs = 0;
   std::vector<data::InputForm> inputs = {};
+  std::vector<data::InputForm> targets = {data::kClassTarget};
 };
 
-/// Returns the task that a set gives a model of that many classes.
-Task task_of(const data::Samples& set, std::int64_t classes);
+/// Returns the form of a set for a model of that many outputs.
+SampleForm sample_form(const data::Samples& set, std::int64_t outputs);
 
 /// Throws InvalidArgument unless the model takes as many tensors as a sample has; stages pass on
 /// one tensor only.
-void check_inputs(
-    const TrainOptions& options, const Layout& layout, const Task& task, const nn::Model& model);
+void check_inputs(const TrainOptions& options, const Layout& layout, const SampleForm& form,
+    const nn::Model& model);
 
 /// A number of samples that a training will give the model at a time, and when: words that go on
 /// after "cannot train on".
@@ -50,8 +52,16 @@ std::vector<Rehearsed> to_rehearse(const TrainOptions& options, const Layout& la
 /// and buffers stay as they are.
 ///
 /// Throws InvalidArgument with what the model says and what to do.
-void rehearse(const TrainOptions& options, const Task& task, nn::Model& model,
+void rehearse(const TrainOptions& options, const SampleForm& form, nn::Model& model,
     const StartWeights& start, const std::vector<Rehearsed>& all);
+
+/// Computes the output of a net for two samples, and measures it, so that shapes that do not fit
+/// are known before the first step; a classification is left to its steps. Parameters and buffers
+/// stay as they are.
+///
+/// Throws InvalidArgument with the shapes, or with what the model says.
+void check_task(
+    const TrainOptions& options, const SampleForm& form, const Task& task, nn::Model& model);
 
 /// Begins the scope in which a model computes with that precision on that type of device.
 inline nn::Autocast autocast_of(Precision precision, torch::DeviceType device) {
@@ -62,10 +72,11 @@ inline nn::Autocast autocast_of(Precision precision, torch::DeviceType device) {
 /// Throws InvalidArgument unless the model has a layer for each stage.
 void check_stages(const TrainOptions& options, const Layout& layout, const nn::Model& model);
 
-/// Returns how many layers of a model each stage takes, by the options' rule; a sample of the task
-/// is one tensor. Rank 0 measures for all, on its device, and leaves the model there. A
+/// Returns how many layers of a model each stage takes, by the options' rule; a sample is one
+/// tensor. Rank 0 measures for all, on its device, and leaves the model there. A
 /// collective.
 std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout,
-    const nn::Model& model, const Task& task, torch::Device device, const ProcessGroup& world);
+    const nn::Model& model, const SampleForm& form, torch::Device device,
+    const ProcessGroup& world);
 
 }  // namespace lockstep

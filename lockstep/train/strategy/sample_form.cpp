@@ -1,4 +1,4 @@
-#include "lockstep/train/strategy/task.h"
+#include "lockstep/train/strategy/sample_form.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -18,37 +18,40 @@
 #include "lockstep/parallel/operators/operator_rules.h"
 #include "lockstep/parallel/pipeline/pipeline_core.h"
 #include "lockstep/parallel/schedule/partition.h"
+#include "lockstep/train/task/make_task.h"
 
 namespace lockstep {
 
 namespace {
 
-std::string sample_text(const Task& task) {
-  if (task.inputs.empty()) return "is one tensor, an image";
+std::string sample_text(const SampleForm& form) {
+  if (form.inputs.empty()) return "is one tensor, an image";
   std::vector<std::string> inputs;
-  for (const data::InputForm& input : task.inputs) inputs.push_back(input.text());
+  for (const data::InputForm& input : form.inputs) inputs.push_back(input.text());
   return concat("has ", inputs.size(), ": ", joined(inputs));
 }
 
 }  // namespace
 
-Task task_of(const data::Samples& set, std::int64_t classes) {
+SampleForm sample_form(const data::Samples& set, std::int64_t outputs) {
   const data::ImageShape shape = set.shape();
-  return {{shape.channels, shape.height, shape.width}, classes, set.inputs()};
+  return {{shape.channels, shape.height, shape.width}, outputs, set.inputs(), set.targets()};
 }
 
-void check_inputs(
-    const TrainOptions& options, const Layout& layout, const Task& task, const nn::Model& model) {
-  const std::size_t given = std::max<std::size_t>(1, task.inputs.size());
+void check_inputs(const TrainOptions& options, const Layout& layout, const SampleForm& form,
+    const nn::Model& model) {
+  const bool takes_targets = options.task == TaskKind::kProgram;
+  const std::size_t given =
+      std::max<std::size_t>(1, form.inputs.size()) + (takes_targets ? form.targets.size() : 0);
   const std::vector<std::size_t> taken = model->takes();
   std::vector<std::string> counts;
   for (const std::size_t count : taken) counts.push_back(std::to_string(count));
   check(std::ranges::find(taken, given) != taken.end(), "train: ", options.model, " takes ",
       joined(counts, " or "), counts.back() == "1" ? " tensor" : " tensors", ", but a sample of ",
-      options.data.name, " ", sample_text(task));
+      options.data.name, " ", sample_text(form));
   check(layout.stages == 1 || given == 1, "train: --parallel ", name_of(options.parallel),
       " hands one tensor from stage to stage, but a sample of ", options.data.name, " ",
-      sample_text(task), "; take serial, dp or ddp");
+      sample_text(form), "; take serial, dp or ddp");
 }
 
 namespace {
@@ -74,16 +77,16 @@ torch::Tensor made(std::int64_t samples, const std::vector<std::int64_t>& sample
     torch::ScalarType type, torch::Device device) {
   std::vector<std::int64_t> sizes = {samples};
   sizes.insert(sizes.end(), sample.begin(), sample.end());
-  if (type != torch::kLong) return at::rand(sizes, device);
-  return at::zeros(sizes, at::TensorOptions(torch::kLong).device(device));
+  if (at::isFloatingType(type)) return at::rand(sizes, device);
+  return at::zeros(sizes, at::TensorOptions(type).device(device));
 }
 
 std::vector<torch::Tensor> batch_of(
-    const Task& task, std::int64_t samples, torch::Device device = torch::kCPU) {
+    const SampleForm& form, std::int64_t samples, torch::Device device = torch::kCPU) {
   std::vector<torch::Tensor> inputs;
-  for (const data::InputForm& input : task.inputs)
+  for (const data::InputForm& input : form.inputs)
     inputs.push_back(made(samples, input.sizes, input.type, device));
-  if (inputs.empty()) inputs.push_back(made(samples, task.image, torch::kFloat, device));
+  if (inputs.empty()) inputs.push_back(made(samples, form.image, torch::kFloat, device));
   return inputs;
 }
 
@@ -132,7 +135,7 @@ std::vector<Rehearsed> to_rehearse(const TrainOptions& options, const Layout& la
   return all;
 }
 
-void rehearse(const TrainOptions& options, const Task& task, nn::Model& model,
+void rehearse(const TrainOptions& options, const SampleForm& form, nn::Model& model,
     const StartWeights& start, const std::vector<Rehearsed>& all) {
   const at::NoGradGuard no_gradients;
   for (const auto& [samples, when] : all) {
@@ -142,7 +145,7 @@ void rehearse(const TrainOptions& options, const Task& task, nn::Model& model,
     model->train();
     keep_in_evaluation(start.frozen);
     try {
-      model->MultiInputModule::forward(batch_of(task, samples));
+      model->MultiInputModule::forward(batch_of(form, samples));
     } catch (const std::exception& error) {
       if (as_memory_error(error)) throw;
       const auto* const refusal = dynamic_cast<const c10::Error*>(&error);
@@ -152,18 +155,39 @@ void rehearse(const TrainOptions& options, const Task& task, nn::Model& model,
   }
 }
 
+void check_task(
+    const TrainOptions& options, const SampleForm& form, const Task& task, nn::Model& model) {
+  if (task_kind(options, form.targets) == TaskKind::kClassification) return;
+  constexpr std::int64_t kSamples = 2;
+  const at::NoGradGuard no_gradients;
+  const RandomStream stream(make_stream_generator(0, 0, 0));
+  Batch batch;
+  for (const torch::Tensor& input : batch_of(form, kSamples)) batch.inputs.push_back({"", input});
+  for (const data::InputForm& target : form.targets)
+    batch.targets.push_back({target.name, made(kSamples, target.sizes, target.type, torch::kCPU)});
+  model->eval();
+  try {
+    const torch::Tensor output = model->MultiInputModule::forward(task.inputs(batch));
+    task.measure(output, task.target(batch));
+  } catch (const c10::Error& error) {
+    if (as_memory_error(error)) throw;
+    throw InvalidArgument(concat("train: ", options.model, " does not fit ", options.data.name,
+        ", a sample of which ", sample_text(form), ": ", error.what_without_backtrace()));
+  }
+}
+
 namespace {
 
 constexpr int kTimedPasses = 3;
 
 std::vector<int> measured(const TrainOptions& options, const Layout& layout, nn::Model model,
-    const Task& task, torch::Device device) {
+    const SampleForm& form, torch::Device device) {
   const nn::Autocast autocast = autocast_of(options.precision, device.type());
   const auto layers = model->layers();
   // A micro-batch as the stages will see it: layers cost other shares of the time in small batches.
   const auto sample = [&] {
     model->to(device);
-    return batch_of(task, options.batch_size / layout.micro_batches, device).front();
+    return batch_of(form, options.batch_size / layout.micro_batches, device).front();
   };
   switch (options.pipeline.balance) {
     case Balance::kCount:
@@ -197,12 +221,13 @@ void check_stages(const TrainOptions& options, const Layout& layout, const nn::M
 }
 
 std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout,
-    const nn::Model& model, const Task& task, torch::Device device, const ProcessGroup& world) {
+    const nn::Model& model, const SampleForm& form, torch::Device device,
+    const ProcessGroup& world) {
   check_stages(options, layout, model);
   const torch::Tensor balance = torch::zeros({layout.stages}, on_host(torch::kInt));
   if (!layout.balance.empty()) return known_balance(layout, model);
   if (world.rank() == 0) {
-    const std::vector<int> own = measured(options, layout, model, task, device);
+    const std::vector<int> own = measured(options, layout, model, form, device);
     std::copy(own.begin(), own.end(), balance.data_ptr<int>());
   }
   world.broadcast(balance, 0).wait();
