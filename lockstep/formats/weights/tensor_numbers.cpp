@@ -48,7 +48,7 @@ void copy_all(std::span<const std::uint8_t> bytes, std::span<Number> out) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     From number;
     std::memcpy(&number, bytes.data() + i * sizeof(From), sizeof(From));
-    out[i] = static_cast<Number>(number);
+    out[i] = static_cast<Number>(number);  // NOLINT(bugprone-signed-char-misuse): int8
   }
 }
 
