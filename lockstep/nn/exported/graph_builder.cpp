@@ -350,6 +350,9 @@ class GraphBuilder {
     if (schema.name().starts_with("aten::as_strided") || schema.name() == "aten::stride" ||
         (schema.name() == "aten::view" && schema.overload_name() == "dtype"))
       needs_.reads_strides = true;
+    if (needs_.decomposed_norm.empty() && schema.name() != "aten::batch_norm" &&
+        schema.name().find("batch_norm") != std::string::npos)
+      needs_.decomposed_norm = step.text;
     const bool is_switched = schema.argumentIndexWithName("dropout_p").has_value() ||
                              training_argument(schema, *node_).has_value();
     if (needs_.random_node.empty() && !is_switched &&
