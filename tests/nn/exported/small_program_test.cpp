@@ -127,6 +127,8 @@ TEST(ExportedArguments, AreRefusedWithNodeAndLine) {
       {of_node("torch.ops.mine.op.default", {}), "no such operator; load the library"},
       {of_node("_operator.getattr", {}), "neither an operator nor arithmetic"},
       {of_node("torch.ops.aten.relu.default", {{"input", value("x")}}), "no argument \"input\""},
+      {of_node("torch.ops.aten.relu.default", {{"self", value("x")}, {"self", value("x")}}),
+          "the argument \"self\" is given twice"},
       {of_node("torch.ops.aten.relu.default", {}), "its argument self is missing"},
       {of_node("torch.ops.aten.relu.default", {{"self", value("z")}}),
           "nothing has made the value \"z\""},
