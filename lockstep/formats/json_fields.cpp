@@ -21,28 +21,58 @@ std::string shown(const Json& value) {
   return text;
 }
 
-/// A watch over parsing: the depth, and the keys of the objects that are open.
-class Watch {
+/// A watch over a text before it is parsed: the depth, and the keys of the objects that are open.
+///
+/// Not a callback of the parser, which looks through all objects of a list at the end of each.
+class Watch final : public nlohmann::json_sax<Json> {
  public:
   Watch(const std::string& file, std::size_t most) : file_(file), most_(most) {}
 
-  bool operator()(int depth, Json::parse_event_t event, const Json& value) {
-    using Event = Json::parse_event_t;
-    const bool opens = event == Event::object_start || event == Event::array_start;
-    if (opens && static_cast<std::size_t>(depth) >= most_) {
-      throw DataError(concat(file_, ": more than ", most_, " objects and lists within each other"));
-    }
-    if (event == Event::object_start) keys_.emplace_back();
-    if (event == Event::object_end) keys_.pop_back();
-    if (event == Event::key && !keys_.back().insert(value.get<std::string>()).second) {
-      throw DataError(concat(file_, ": a key comes twice: ", value.dump().substr(0, 100)));
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+
+  bool start_object(std::size_t) override {
+    keys_.emplace_back();
+    return opened();
+  }
+  bool key(string_t& key) override {
+    if (!keys_.back().insert(key).second) {
+      throw DataError(concat(file_, ": a key comes twice: ", Json(key).dump().substr(0, 100)));
     }
     return true;
   }
+  bool end_object() override {
+    keys_.pop_back();
+    return closed();
+  }
+  bool start_array(std::size_t) override { return opened(); }
+  bool end_array() override { return closed(); }
+
+  /// What is no JSON is left to the parser to say.
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
+    return false;
+  }
 
  private:
+  bool opened() {
+    if (++depth_ > most_) {
+      throw DataError(concat(file_, ": more than ", most_, " objects and lists within each other"));
+    }
+    return true;
+  }
+  bool closed() {
+    --depth_;
+    return true;
+  }
+
   const std::string& file_;
   std::size_t most_;
+  std::size_t depth_ = 0;
   std::vector<std::unordered_set<std::string>> keys_;
 };
 
@@ -189,7 +219,8 @@ Json parse_strict_json(std::string_view text, const std::string& file, const Jso
   }
   Watch watch(file, limits.depth);
   try {
-    return Json::parse(text, std::ref(watch));
+    Json::sax_parse(text, &watch);
+    return Json::parse(text);
   } catch (const Json::parse_error& error) {
     const std::size_t offset = error.byte == 0 ? 0 : error.byte - 1;
     throw DataError(concat(file, ": offset ", offset, ": is not JSON in UTF-8"));

@@ -16,7 +16,6 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMostShown = 100;
-constexpr auto kLeast = std::numeric_limits<std::int64_t>::min();
 
 constexpr std::array<std::pair<int, ElementType>, 20> kTypes{{{1, ElementType::kUint8},
     {2, ElementType::kInt8}, {3, ElementType::kInt16}, {4, ElementType::kInt32},
@@ -45,8 +44,11 @@ ElementType element_type(std::int64_t number, const std::string& where) {
 }
 
 std::int64_t whole(const Json& value, const std::string& where) {
-  const Json fields{{"value", value}};
-  return JsonFields(fields, where).count("value", kLeast);
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const bool fits = value.is_number_integer() &&
+                    (!value.is_number_unsigned() || value.get<std::uint64_t>() <= kMost);
+  if (!fits) refuse(where, "must be a whole number of 64 bits");
+  return value.get<std::int64_t>();
 }
 
 ExportedArgument none(const Json& value, const std::string& where) {

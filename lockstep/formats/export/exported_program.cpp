@@ -22,6 +22,8 @@ using exported::shown;
 using Json = nlohmann::json;
 
 constexpr std::int64_t kSchema = 8;
+// What copies of tensors may need beyond the size of the file.
+constexpr std::uint64_t kMostMoreCopied = 64 << 20;
 
 void check_schema(const JsonFields& fields, const std::string& where) {
   const std::int64_t major = fields.object("schema_version").count("major");
@@ -72,13 +74,24 @@ void name_values(exported::Names leaves, const std::string& where, ExportedProgr
       [](Output) { return true; });
 }
 
+std::uint64_t tensor_bytes_in(const TorchValue& value) {
+  std::uint64_t bytes = 0;
+  if (const auto* tensor = std::get_if<TorchTensor>(&value.content)) bytes = tensor->bytes.size();
+  if (const auto* list = std::get_if<TorchList>(&value.content))
+    for (const TorchValue& item : list->items) bytes += tensor_bytes_in(item);
+  if (const auto* dict = std::get_if<TorchDict>(&value.content))
+    for (const TorchItem& item : dict->items) bytes += tensor_bytes_in(item.value);
+  return bytes;
+}
+
 /// The sample inputs lie in the archive, so they keep it as well as what their own pickle needs.
 std::optional<TorchFile> read_samples(
     const Parts& parts, const std::string& program, const std::shared_ptr<Memory>& memory) {
   const exported::Part* const part = parts.find(concat("data/sample_inputs/", program, ".pt"));
   if (part == nullptr || part->bytes.empty()) return std::nullopt;
-  TorchFile file = parse_torch_file(
-      part->bytes, concat(parts.file(), ": sample inputs of program ", shown(program)));
+  const std::string where = concat(parts.file(), ": sample inputs of program ", shown(program));
+  TorchFile file = parse_torch_file(part->bytes, where);
+  memory->spend(tensor_bytes_in(file.value), where);
   const auto both = std::make_shared<std::pair<FileMemory, FileMemory>>(
       exported::memory_of(memory), std::move(file.memory));
   file.memory = FileMemory(both, both->first.get());
@@ -105,6 +118,7 @@ ExportedProgram read_program(
 ExportedArchive parse_archive(std::span<const std::uint8_t> bytes, const std::string& name,
     const std::shared_ptr<Memory>& memory) {
   const Parts parts(bytes, name);
+  memory->bytes_left = bytes.size() + kMostMoreCopied;
   ExportedArchive archive{.file = name, .memory = exported::memory_of(memory)};
   for (const std::string& program : parts.programs())
     archive.programs.push_back(read_program(parts, program, memory));

@@ -24,8 +24,16 @@ std::string folder_of(const std::vector<ZipEntry>& entries) {
 
 }  // namespace
 
-Parts::Parts(std::span<const std::uint8_t> archive, std::string file)
-    : file_(std::move(file)), archive_bytes_(archive.size()) {
+void Memory::spend(std::uint64_t bytes, const std::string& where) {
+  if (bytes > bytes_left) {
+    throw DataError(concat(where,
+        ": repeats or reorders elements, and is much larger than the file;"
+        " in Python, make it contiguous() before the export"));
+  }
+  bytes_left -= bytes;
+}
+
+Parts::Parts(std::span<const std::uint8_t> archive, std::string file) : file_(std::move(file)) {
   if (!starts_with(archive, "PK")) {
     refuse_at(file_, 0, "no zip archive; in Python, torch.export.save writes one");
   }

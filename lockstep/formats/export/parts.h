@@ -20,6 +20,11 @@ struct Memory {
   std::optional<MappedFile> file;
   std::deque<std::vector<std::uint8_t>> copies;  ///< of views whose elements lie in another order
   std::vector<FileMemory> pickles;
+  std::uint64_t bytes_left = 0;  ///< that all of them together may still take
+
+  /// Takes some of the bytes that are left. A small archive can stand for very many, as views may
+  /// repeat their elements: those are refused, with a DataError that begins with `where`.
+  void spend(std::uint64_t bytes, const std::string& where);
 };
 
 /// A part of an archive, and where it begins.
@@ -36,7 +41,6 @@ class Parts {
   Parts(std::span<const std::uint8_t> archive, std::string file);
 
   const std::string& file() const { return file_; }
-  std::uint64_t archive_bytes() const { return archive_bytes_; }
 
   /// Finds a part by its name below the archive's own folder; null if there is none.
   const Part* find(std::string_view name) const;
@@ -56,7 +60,6 @@ class Parts {
   [[noreturn]] void refuse_without_format() const;
 
   std::string file_;
-  std::uint64_t archive_bytes_;
   std::map<std::string, Part, std::less<>> parts_;
   std::vector<std::string> programs_;
 };

@@ -25,9 +25,6 @@ struct Folder {
 constexpr Folder kFolders[] = {
     {"data/weights/", "_weights_config.json"}, {"data/constants/", "_constants_config.json"}};
 
-// What the copies of strided views may need beyond the size of the file.
-constexpr std::uint64_t kMostMoreCopied = 64 << 20;
-
 /// A tensor in a part of the archive; offset and strides count elements.
 struct View {
   std::string part;
@@ -35,7 +32,7 @@ struct View {
   Sizes shape, strides;
   std::uint64_t offset = 0;
 
-  auto operator<=>(const View&) const = default;
+  friend auto operator<=>(const View& left, const View& right) = default;
 };
 
 std::int64_t number_of(const ExportedSize& size, const std::string& where) {
@@ -65,8 +62,7 @@ View read_view(const std::string& part, const Json& meta, const std::string& whe
 
 class TensorReader {
  public:
-  TensorReader(const Parts& parts, Memory& memory)
-      : parts_(parts), memory_(memory), copies_left_(parts.archive_bytes() + kMostMoreCopied) {}
+  TensorReader(const Parts& parts, Memory& memory) : parts_(parts), memory_(memory) {}
 
   void read(const Folder& folder, const std::string& program) {
     const std::string name = concat(folder.path, program, folder.list);
@@ -115,6 +111,7 @@ class TensorReader {
     const TorchFile file = parse_torch_file(parts_.at(part).bytes, where);
     const auto* const tensor = std::get_if<TorchTensor>(&file.value.content);
     if (tensor == nullptr) refuse(where, "is pickled, and not a plain tensor");
+    memory_.spend(tensor->bytes.size(), where);
     entries_.push_back({name, tensor->type, tensor->shape, tensor->bytes});
     memory_.pickles.push_back(file.memory);
   }
@@ -148,12 +145,7 @@ class TensorReader {
 
   std::span<const std::uint8_t> copied(const View& view, std::span<const std::uint8_t> bytes,
       std::uint64_t size, const std::string& where) {
-    if (size > copies_left_) {
-      refuse(where,
-          "repeats or reorders its elements and is much larger than the file;"
-          " in Python, make it contiguous() before the export");
-    }
-    copies_left_ -= size;
+    memory_.spend(size, where);
     auto& copy = memory_.copies.emplace_back(size);
     copy_row_major(copy, bytes, view.shape, view.strides, bytes_of(view.type));
     return copy;
@@ -185,7 +177,6 @@ class TensorReader {
 
   const Parts& parts_;
   Memory& memory_;
-  std::uint64_t copies_left_;
   std::vector<TensorEntry> entries_;
   std::set<std::string> names_;
   std::map<View, std::span<const std::uint8_t>> bytes_of_;
