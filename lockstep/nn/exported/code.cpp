@@ -139,7 +139,9 @@ class ProgramBuilder {
       program.outputs.push_back(output_of(output, named, needs));
     program.first_output = first_output();
     program.needs_python_layout = needs.reads_strides;
+    mark_overwritten(program);
     code.modules = std::move(needs.modules);
+    if (code.decomposed_norm.empty()) code.decomposed_norm = needs.decomposed_norm;
     if (settings_.follows_modes && settings_.is_exported_in_training)
       code.without_evaluation = needs.random_node;
     return program;
@@ -147,6 +149,18 @@ class ProgramBuilder {
 
  private:
   using Kind = ExportedOutputSpec::Kind;
+
+  static void mark_overwritten(Program& program) {
+    using Output = Program::Output::Kind;
+    using Input = Program::Input::Kind;
+    for (const auto& output : program.outputs) {
+      for (auto& input : program.inputs) {
+        const bool is_same = (output.kind == Output::kIntoHeld && input.kind == Input::kHeld) ||
+                             (output.kind == Output::kIntoInput && input.kind == Input::kUser);
+        if (is_same && input.index == output.index) input.is_overwritten = true;
+      }
+    }
+  }
 
   const ExportedTensor* tensor_of_value(const ExportedArgument& value) const {
     const auto* name = std::get_if<ExportedName>(&value.content);
@@ -162,9 +176,9 @@ class ProgramBuilder {
       case ExportedInputSpec::Kind::kUser:
         if (tensor_of_value(input.value) == nullptr) return {};
         user_values_.push_back(std::get<ExportedName>(input.value.content).name);
-        return {Input::Kind::kUser, user_values_.size() - 1};
+        return {Input::Kind::kUser, user_values_.size() - 1, false};
       default:
-        return {Input::Kind::kHeld, held_.index_of(from_, input)};
+        return {Input::Kind::kHeld, held_.index_of(from_, input), false};
     }
   }
 

@@ -43,6 +43,8 @@ struct Program {
     enum class Kind : std::uint8_t { kHeld, kUser, kUnused };
     Kind kind = Kind::kUnused;
     std::size_t index = 0;
+    /// An output goes into it: as backward may need the value before, the graph reads a copy.
+    bool is_overwritten = false;
   };
 
   ExecutableGraph graph;
@@ -59,6 +61,7 @@ struct Code {
   std::vector<HeldTensor> held;
   std::vector<std::string> modules;  ///< paths of those whose mode programs ask for
   std::vector<Program> programs;     ///< one, or those of training and evaluation
+  std::string decomposed_norm;       ///< of GraphNeeds
   std::string without_evaluation;    ///< why the program cannot be evaluated; empty if it can
 
   const Program& program_for(bool training) const {

@@ -25,6 +25,7 @@ struct GraphNeeds {
   std::vector<std::string> modules;  ///< paths of the modules whose mode it asks for; of all
                                      ///< programs of an archive
   std::string random_node;           ///< draws numbers in both modes; empty: none does
+  std::string decomposed_norm;       ///< a batch norm that no rule for operators sees, or empty
   bool reads_strides = false;        ///< so that inputs must lie in memory as Python's did
 };
 

@@ -80,16 +80,25 @@ void ExportedModuleImpl::check_evaluation() const {
       "; export both by package_pt2(FILE, exported_programs={\"train\": ..., \"eval\": ...})");
 }
 
+void ExportedModuleImpl::check_norms() const {
+  check(code_->decomposed_norm.empty(), code_->file,
+      ": a batch norm has been decomposed, so that ranks and stages cannot join their statistics: ",
+      code_->decomposed_norm,
+      "; save what torch.export.export() returns, without run_decompositions()");
+}
+
 NamedTensors ExportedModuleImpl::forward(std::vector<torch::Tensor> inputs) {
   if (!is_training()) check_evaluation();
   const Program& program = code_->program_for(is_training());
   program.forms.check(inputs);
   std::vector<c10::IValue> frame = program.graph.frame();
   for (std::size_t i = 0; i < program.inputs.size(); ++i) {
-    const auto [kind, index] = program.inputs[i];
-    if (kind == Program::Input::Kind::kHeld) frame[i] = tensors_[index];
-    if (kind == Program::Input::Kind::kUser)
-      frame[i] = program.needs_python_layout ? inputs[index].contiguous() : inputs[index];
+    const auto [kind, index, is_overwritten] = program.inputs[i];
+    if (kind == Program::Input::Kind::kUnused) continue;
+    const bool is_held = kind == Program::Input::Kind::kHeld;
+    torch::Tensor tensor = is_held ? tensors_[index] : inputs[index];
+    if (!is_held && program.needs_python_layout) tensor = tensor.contiguous();
+    frame[i] = is_overwritten ? tensor.clone() : tensor;
   }
   const auto values = program.graph.run(std::move(frame), {device(inputs), modules_});
 

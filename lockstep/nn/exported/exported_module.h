@@ -63,6 +63,10 @@ class ExportedModuleImpl : public torch::nn::Module {
   /// Throws InvalidArgument, with what to do, if the archive has no program that can be evaluated.
   void check_evaluation() const;
 
+  /// Throws InvalidArgument if batch norms have been decomposed, as by run_decompositions(): they
+  /// train, but SyncBatchNorm and pipelines do not notice them.
+  void check_norms() const;
+
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Device device, bool non_blocking = false) override;

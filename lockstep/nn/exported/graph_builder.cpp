@@ -226,7 +226,10 @@ class GraphBuilder {
   }
 
   void check_names(const c10::FunctionSchema& schema) const {
+    std::set<std::string> names;
     for (const ExportedInput& input : node_->inputs) {
+      if (!names.insert(input.name).second)
+        refuse("the argument ", printable(input.name), " is given twice");
       if (!schema.argumentIndexWithName(schema_name(input.name)))
         refuse("the operator has no argument ", printable(input.name));
     }
@@ -248,22 +251,18 @@ class GraphBuilder {
       operand.conversion = conversion_of(*name, type);
       return operand;
     }
-    if (const auto* device = std::get_if<ExportedDevice>(&given.content)) {
-      if (type.kind() == c10::TypeKind::DeviceObjType && device->name != "meta")
-        return {.kind = Operand::Kind::kDevice};
-    } else if (has_values(given)) {
-      if (const auto* list = type.castRaw<c10::ListType>()) return list_of(given, *list, argument);
-    } else if (const auto* list = type.castRaw<c10::ListType>(); list && argument.N()) {
-      // One number stands for all of a list of fixed size.
-      if (std::holds_alternative<std::int64_t>(given.content)) {
-        const ExportedList items(static_cast<std::size_t>(*argument.N()), given);
-        if (auto constant = boxed({items}, type)) return {.constant = std::move(*constant)};
-      }
-      if (auto constant = boxed(given, *argument.real_type()))
-        return {.constant = std::move(*constant)};
-    } else if (auto constant = boxed(given, *argument.real_type())) {
-      return {.constant = std::move(*constant)};
-    }
+    const auto* const device = std::get_if<ExportedDevice>(&given.content);
+    if (device && type.kind() == c10::TypeKind::DeviceObjType && device->name != "meta")
+      return {.kind = Operand::Kind::kDevice};
+    const auto* const list = type.castRaw<c10::ListType>();
+    if (list != nullptr && has_values(given)) return list_of(given, *list, argument);
+    const bool stands_for_all =  // of a list of fixed size
+        list && argument.N() && std::holds_alternative<std::int64_t>(given.content);
+    const ExportedArgument constant =
+        stands_for_all
+            ? ExportedArgument{ExportedList(static_cast<std::size_t>(*argument.N()), given)}
+            : given;
+    if (auto value = boxed(constant, *argument.real_type())) return {.constant = std::move(*value)};
     refuse("its argument ", argument.name(), " is ", text_of(given), ", but the operator takes ",
         argument.real_type()->annotation_str());
   }
@@ -350,6 +349,9 @@ class GraphBuilder {
     if (schema.name().starts_with("aten::as_strided") || schema.name() == "aten::stride" ||
         (schema.name() == "aten::view" && schema.overload_name() == "dtype"))
       needs_.reads_strides = true;
+    if (needs_.decomposed_norm.empty() && schema.name() != "aten::batch_norm" &&
+        schema.name().find("batch_norm") != std::string::npos)
+      needs_.decomposed_norm = step.text;
     const bool is_switched = schema.argumentIndexWithName("dropout_p").has_value() ||
                              training_argument(schema, *node_).has_value();
     if (needs_.random_node.empty() && !is_switched &&

@@ -127,6 +127,8 @@ TEST(ExportedArguments, AreRefusedWithNodeAndLine) {
       {of_node("torch.ops.mine.op.default", {}), "no such operator; load the library"},
       {of_node("_operator.getattr", {}), "neither an operator nor arithmetic"},
       {of_node("torch.ops.aten.relu.default", {{"input", value("x")}}), "no argument \"input\""},
+      {of_node("torch.ops.aten.relu.default", {{"self", value("x")}, {"self", value("x")}}),
+          "the argument \"self\" is given twice"},
       {of_node("torch.ops.aten.relu.default", {}), "its argument self is missing"},
       {of_node("torch.ops.aten.relu.default", {{"self", value("z")}}),
           "nothing has made the value \"z\""},
@@ -262,6 +264,33 @@ TEST(ExportedState, IsChangedByOutputsThatSaySo) {
 
   program.program().outputs[0].target = "part.other";
   expect_parts(refusal_of(program), {"an output changes \"part.other\", which it lacks"});
+}
+
+// As batch norms of run_decompositions() do.
+TEST(ExportedState, IsOverwrittenBehindBackwardsBack) {
+  SmallProgram program;
+  program.held(Kind::kBuffer, "factor", "b_factor", 4)
+      .input("x", {2, 4})
+      .node("torch.ops.aten.mul.Tensor", {{"self", value("x")}, {"other", value("b_factor")}}, "y")
+      .node("torch.ops.aten.add.Tensor", {{"self", value("b_factor")}, {"other", {2L}}}, "next")
+      .returned(ExportedOutputSpec::Kind::kBufferMutation, "next", "factor")
+      .output("y");
+  auto module = module_of(program);
+  const auto x = numbers().requires_grad_();
+  module->first_output({x}).sum().backward();
+  EXPECT_TRUE(torch::equal(x.grad(), torch::ones({2, 4}))) << "of the factor before";
+  EXPECT_EQ(module->buffers()[0][0].item<float>(), 3);
+}
+
+TEST(ExportedState, OfDecomposedNormsIsNoRules) {
+  auto program = of_node("torch.ops.aten._native_batch_norm_legit.no_stats",
+      {{"input", value("x")}, {"weight", {}}, {"bias", {}}, {"training", {true}},
+          {"momentum", {0.1}}, {"eps", {1e-5}}});
+  program.last_node().outputs = {value("y"), value("mean"), value("deviation")};
+  auto module = module_of(program);
+  EXPECT_NO_THROW(module->forward({numbers()}));
+  expect_parts(message_of<InvalidArgument>([&] { module->check_norms(); }),
+      {"a batch norm has been decomposed", "node \"y\"", "without run_decompositions()"});
 }
 
 TEST(ExportedState, MovesWhatIsNotRegistered) {
