@@ -78,7 +78,7 @@ torch::Tensor ElementTask::losses(const torch::Tensor& output, const torch::Tens
 Findings ElementTask::measure(const torch::Tensor& output, const torch::Tensor& target) const {
   const torch::Tensor given = fitted(output, target), asked = target.to(given.scalar_type());
   const torch::Tensor predicted = loss_ == ElementLoss::kBce ? given.sigmoid() : given;
-  const torch::Tensor errors = (predicted - asked).to(torch::kDouble);
+  const torch::Tensor errors = predicted.to(torch::kDouble) - asked.to(torch::kDouble);
   const auto number = [&](std::int64_t count) { return at::full({}, count, errors.options()); };
   const torch::Tensor loss =
       element_loss(loss_, given, asked, at::Reduction::None).sum(torch::kDouble);

@@ -134,7 +134,7 @@ std::int64_t task_outputs(const TrainOptions& options, const data::Samples& set)
   check(asked >= needed, "train: --num-classes ", asked, " is less than the ", needed,
       " classes of ", options.data.name);
   check(asked > 0, "train: ", options.data.name,
-      " does not say how many classes there are; give --num-classes");
+      " does not say how many classes there are; give --num-classes, or another --task");
   return asked;
 }
 

@@ -31,14 +31,20 @@ TEST(RunConfiguration, WhatDecidesTheTrainingMustAgree) {
   EXPECT_THAT(after("--model toy --lr 0.5"),
       ElementsAre("--model: the snapshot has \"mnist-small\", now \"toy\"",
           "--lr: the snapshot has 0.001, now 0.5"));
-  for (const std::string flag : {"--freeze a", "--data mnist", "--repeat 2", "--num-classes 11",
-           "--augment crop-flip", "--image-size 32", "--val-split 0.1", "--sync-batch-norm",
-           "--precision bf16-mixed", "--opt sgd", "--momentum 0.5", "--weight-decay 0.5",
-           "--opt-eps 1e-6", "--opt-betas 0.8,0.999", "--clip-grad 1", "--sched cosine",
-           "--warmup-epochs 1", "--grad-accum-steps 2", "--loss mse", "--smoothing 0.1",
-           "--model-ema", "--eval-metric top1", "--seed 43", "--limit-train-batches 5"})
+  for (const std::string flag :
+      {"--freeze a", "--data mnist", "--repeat 2", "--num-classes 11", "--augment crop-flip",
+          "--image-size 32", "--val-split 0.1", "--sync-batch-norm", "--precision bf16-mixed",
+          "--opt sgd", "--momentum 0.5", "--weight-decay 0.5", "--opt-eps 1e-6",
+          "--opt-betas 0.8,0.999", "--clip-grad 1", "--sched cosine", "--warmup-epochs 1",
+          "--grad-accum-steps 2", "--task tokens", "--loss mse", "--smoothing 0.1", "--model-ema",
+          "--eval-metric top1", "--seed 43", "--limit-train-batches 5"})
     EXPECT_THAT(
         after(flag), Contains(StartsWith(flag.substr(0, flag.find(' ')) + ": the snapshot has ")));
+}
+
+// Whatever task the data say: it is the usual loss of all that have it.
+TEST(RunConfiguration, CrossEntropyIsTheSameAsNoLoss) {
+  EXPECT_THAT(after("--loss cross-entropy"), ::testing::IsEmpty());
 }
 
 TEST(RunConfiguration, WhereAndHowLongMayDiffer) {
