@@ -72,7 +72,7 @@ TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_s
       .start = text_of(start)};
   count_parameters(*model, plan);
   check_memory(plan, local_world_size);
-  rehearse(options, form, model, start,
+  rehearse(options, form, *task, model, start,
       to_rehearse(options, layout, epoch_rule(options, layout, data.train->size())));
   return plan;
 }

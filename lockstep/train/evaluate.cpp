@@ -76,6 +76,11 @@ std::string load_into(const Replica& replica, const std::string& file) {
   }
 }
 
+// Those that there are scores for.
+std::int64_t classes_of(const Evaluation& evaluation) {
+  return evaluation.of_classes.empty() ? 0 : std::ssize(evaluation.of_classes.front().values);
+}
+
 // Numbers where a set has no names, or fewer than the model has classes.
 std::vector<std::string> all_class_names(const TrainOptions& options, std::int64_t classes) {
   std::vector<std::string> names;
@@ -189,7 +194,7 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
       .scores = evaluation.scores,
       .samples = evaluation.samples,
       .skipped = samples->size() - evaluation.samples,
-      .class_names = all_class_names(options, evaluation.of_classes.empty() ? classes : outputs),
+      .class_names = all_class_names(options, std::max(classes, classes_of(evaluation))),
       .of_classes = evaluation.of_classes,
       .confusion = predictions.confusion(),
       .worst = std::move(worst)};

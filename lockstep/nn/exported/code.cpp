@@ -189,8 +189,9 @@ class ProgramBuilder {
       case Kind::kUser:
       case Kind::kLoss: {
         const std::string& name = from_.output_names.at(named++);
-        if (tensor_of_value(output.value) == nullptr) return {};
-        return {Output::Kind::kResult, name, 0, std::nullopt};
+        const ExportedTensor* const tensor = tensor_of_value(output.value);
+        if (tensor == nullptr) return {};
+        return {Output::Kind::kResult, name, 0, std::nullopt, tensor->shape.empty()};
       }
       case Kind::kInputMutation: {
         const auto found = std::ranges::find(user_values_, output.target);

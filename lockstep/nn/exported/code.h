@@ -37,6 +37,7 @@ struct Program {
     std::string name = {};                           ///< of a result
     std::size_t index = 0;                           ///< of what takes the value
     std::optional<std::size_t> only_in_training_of;  ///< a module
+    bool is_number = false;                          ///< of a result: it has no dimension
   };
   /// The source of an input of the graph.
   struct Input {

@@ -14,12 +14,14 @@
 
 namespace lockstep::nn {
 
-/// An exported program as one of our nets: its first output are the scores.
+/// An exported program as one of our nets: its first output is the net's, whatever its shape. One
+/// with a number `loss` among its outputs computes its loss itself; its other single numbers are
+/// numbers().
 class ExportedModelImpl final : public ModelImpl {
  public:
-  /// Reads the file. Throws InvalidArgument if the program does not return [N, classes], takes
-  /// batches of one size only, or has no evaluation.
-  ExportedModelImpl(const std::string& file, std::int64_t classes);
+  /// Reads the file. Throws InvalidArgument if the program returns no tensor, takes batches of one
+  /// size only, or has no evaluation.
+  explicit ExportedModelImpl(const std::string& file);
 
   torch::Tensor forward(torch::Tensor images) override { return forward_all({images}); }
 
@@ -27,6 +29,8 @@ class ExportedModelImpl final : public ModelImpl {
   Layers layers() const override;
 
   std::vector<std::size_t> takes() const override { return {net_->input_names().size()}; }
+  std::vector<std::string> input_names() const override { return net_->input_names(); }
+  std::optional<std::vector<std::string>> numbers() const override { return numbers_; }
 
   void train(bool on = true) override;
 
@@ -38,14 +42,15 @@ class ExportedModelImpl final : public ModelImpl {
       const std::optional<at::Device>& device = std::nullopt) const override;
 
  private:
-  ExportedModelImpl(std::string file, std::int64_t classes, ExportedModule net);
+  ExportedModelImpl(std::string file, ExportedModule net);
 
   torch::Tensor forward_all(std::vector<torch::Tensor> inputs) override;
+  torch::Tensor row_of_numbers(std::vector<torch::Tensor> inputs);
   void check_form() const;
 
   std::string file_;
-  std::int64_t classes_;
   ExportedModule net_;
+  std::optional<std::vector<std::string>> numbers_;
 };
 
 }  // namespace lockstep::nn

@@ -130,6 +130,14 @@ const std::optional<ExportedTensor>& ExportedModuleImpl::first_output_form() con
   return code_->programs.front().first_output;
 }
 
+std::vector<std::string> ExportedModuleImpl::number_outputs() const {
+  std::vector<std::string> names;
+  for (const Program::Output& output : code_->programs.front().outputs) {
+    if (output.is_number) names.push_back(output.name);
+  }
+  return names;
+}
+
 std::string ExportedModuleImpl::first_output_text() const {
   const auto& form = first_output_form();
   return form ? exported::text_of(*form) : "no tensor";

@@ -54,6 +54,9 @@ class ExportedModuleImpl : public torch::nn::Module {
   /// Returns the same as a message shows it: `[s0, 1000] of float32`.
   std::string first_output_text() const;
 
+  /// Returns the names of the outputs that are tensors of no dimension, in training.
+  std::vector<std::string> number_outputs() const;
+
   /// Finds an input whose first size is a number in the program, of either mode.
   std::optional<std::string> input_of_fixed_batch() const;
 

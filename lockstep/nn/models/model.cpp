@@ -183,7 +183,7 @@ constexpr std::shared_ptr<ModelImpl> (*kMakeSmallNets[])(std::int64_t classes) =
 static_assert(std::size(kMakeSmallNets) == std::size(kSmallNets));
 
 std::shared_ptr<ModelImpl> made(const std::string& name, std::int64_t classes) {
-  if (is_exported(name)) return std::make_shared<ExportedModelImpl>(name, classes);
+  if (is_exported(name)) return std::make_shared<ExportedModelImpl>(name);
   const auto* small = std::ranges::find(kSmallNets, name);
   if (small != std::end(kSmallNets)) return kMakeSmallNets[small - kSmallNets](classes);
   const auto* resnet = std::ranges::find(kResNets, name, &ResNetShape::name);

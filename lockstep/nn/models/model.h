@@ -80,6 +80,9 @@ class ModelImpl : public MultiInputModule {
   /// Returns the numbers of tensors that a sample may consist of: one, but for nets of plugins.
   virtual std::vector<std::size_t> takes() const { return {1}; }
 
+  /// Returns the names of the tensors that it takes, in their order; empty where they have none.
+  virtual std::vector<std::string> input_names() const { return {}; }
+
   /// Returns the names of the numbers that the net itself computes beside its loss. Such a net
   /// takes inputs and targets, and returns one row [1, 2 + numbers]: the number of samples, the
   /// loss and the numbers, means over the samples; the loss has a gradient. Nothing for a net that

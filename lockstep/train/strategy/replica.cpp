@@ -148,7 +148,7 @@ std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout&
   check_inputs(options, layout, form, prepared.model);
   check_task(options, form, *prepared.task, prepared.model);
   prepared.start = start_with(prepared.model, options);
-  rehearse(options, form, prepared.model, prepared.start, rehearsed);
+  rehearse(options, form, *prepared.task, prepared.model, prepared.start, rehearsed);
   if (layout.stages > 1)
     prepared.balance =
         stage_balance(options, layout, prepared.model, form, places.front().device, groups.world);

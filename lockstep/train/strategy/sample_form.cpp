@@ -31,6 +31,20 @@ std::string sample_text(const SampleForm& form) {
   return concat("has ", inputs.size(), ": ", joined(inputs));
 }
 
+// Tensors of one form would go into each other's places without a word.
+void check_names(const TrainOptions& options, const SampleForm& form,
+    const std::vector<std::string>& taken, bool takes_targets) {
+  std::vector<std::string> given;
+  for (const data::InputForm& input : form.inputs) given.push_back(input.name);
+  if (takes_targets)
+    for (const data::InputForm& target : form.targets) given.push_back(target.name);
+  const bool is_ordered = options.data.inputs.empty() && options.data.targets.empty();
+  check(given.size() < 2 || taken.size() < 2 || given == taken || !is_ordered,
+      "train: ", options.model, " takes ", joined(taken), ", and ", options.data.name, " has ",
+      joined(given), "; give the tensors in that order by --inputs",
+      takes_targets ? " and --targets, the inputs first" : "");
+}
+
 }  // namespace
 
 SampleForm sample_form(const data::Samples& set, std::int64_t outputs) {
@@ -49,6 +63,7 @@ void check_inputs(const TrainOptions& options, const Layout& layout, const Sampl
   check(std::ranges::find(taken, given) != taken.end(), "train: ", options.model, " takes ",
       joined(counts, " or "), counts.back() == "1" ? " tensor" : " tensors", ", but a sample of ",
       options.data.name, " ", sample_text(form));
+  check_names(options, form, model->input_names(), takes_targets);
   check(layout.stages == 1 || given == 1, "train: --parallel ", name_of(options.parallel),
       " hands one tensor from stage to stage, but a sample of ", options.data.name, " ",
       sample_text(form), "; take serial, dp or ddp");
@@ -81,13 +96,15 @@ torch::Tensor made(std::int64_t samples, const std::vector<std::int64_t>& sample
   return at::zeros(sizes, at::TensorOptions(type).device(device));
 }
 
-std::vector<torch::Tensor> batch_of(
-    const SampleForm& form, std::int64_t samples, torch::Device device = torch::kCPU) {
-  std::vector<torch::Tensor> inputs;
+Batch batch_of(const SampleForm& form, std::int64_t samples, torch::Device device = torch::kCPU) {
+  Batch batch;
   for (const data::InputForm& input : form.inputs)
-    inputs.push_back(made(samples, input.sizes, input.type, device));
-  if (inputs.empty()) inputs.push_back(made(samples, form.image, torch::kFloat, device));
-  return inputs;
+    batch.inputs.push_back({input.name, made(samples, input.sizes, input.type, device)});
+  if (batch.inputs.empty())
+    batch.inputs.push_back({"input", made(samples, form.image, torch::kFloat, device)});
+  for (const data::InputForm& target : form.targets)
+    batch.targets.push_back({target.name, made(samples, target.sizes, target.type, device)});
+  return batch;
 }
 
 // Keeps the buffers of a module as they are: running statistics.
@@ -135,8 +152,8 @@ std::vector<Rehearsed> to_rehearse(const TrainOptions& options, const Layout& la
   return all;
 }
 
-void rehearse(const TrainOptions& options, const SampleForm& form, nn::Model& model,
-    const StartWeights& start, const std::vector<Rehearsed>& all) {
+void rehearse(const TrainOptions& options, const SampleForm& form, const Task& task,
+    nn::Model& model, const StartWeights& start, const std::vector<Rehearsed>& all) {
   const at::NoGradGuard no_gradients;
   for (const auto& [samples, when] : all) {
     const KeptBuffers buffers(*model);
@@ -145,7 +162,7 @@ void rehearse(const TrainOptions& options, const SampleForm& form, nn::Model& mo
     model->train();
     keep_in_evaluation(start.frozen);
     try {
-      model->MultiInputModule::forward(batch_of(form, samples));
+      model->MultiInputModule::forward(task.inputs(batch_of(form, samples)));
     } catch (const std::exception& error) {
       if (as_memory_error(error)) throw;
       const auto* const refusal = dynamic_cast<const c10::Error*>(&error);
@@ -155,19 +172,30 @@ void rehearse(const TrainOptions& options, const SampleForm& form, nn::Model& mo
   }
 }
 
+namespace {
+
+void check_scores(
+    const TrainOptions& options, const SampleForm& form, const torch::Tensor& output) {
+  check(output.dim() == 2 && output.size(1) == form.outputs, "train: ", options.model,
+      ": its first output must be scores of ", form.outputs, " classes, [N, ", form.outputs,
+      "], and is ", output.sizes(), " for ", output.size(0),
+      " samples; export it with a head of that size, or give --num-classes");
+}
+
+}  // namespace
+
 void check_task(
     const TrainOptions& options, const SampleForm& form, const Task& task, nn::Model& model) {
-  if (task_kind(options, form.targets) == TaskKind::kClassification) return;
+  const bool is_classification = task_kind(options, form.targets) == TaskKind::kClassification;
+  if (is_classification && !nn::is_exported(options.model)) return;
   constexpr std::int64_t kSamples = 2;
   const at::NoGradGuard no_gradients;
   const RandomStream stream(make_stream_generator(0, 0, 0));
-  Batch batch;
-  for (const torch::Tensor& input : batch_of(form, kSamples)) batch.inputs.push_back({"", input});
-  for (const data::InputForm& target : form.targets)
-    batch.targets.push_back({target.name, made(kSamples, target.sizes, target.type, torch::kCPU)});
+  const Batch batch = batch_of(form, kSamples);
   model->eval();
   try {
     const torch::Tensor output = model->MultiInputModule::forward(task.inputs(batch));
+    if (is_classification) check_scores(options, form, output);
     task.measure(output, task.target(batch));
   } catch (const c10::Error& error) {
     if (as_memory_error(error)) throw;
@@ -187,7 +215,7 @@ std::vector<int> measured(const TrainOptions& options, const Layout& layout, nn:
   // A micro-batch as the stages will see it: layers cost other shares of the time in small batches.
   const auto sample = [&] {
     model->to(device);
-    return batch_of(form, options.batch_size / layout.micro_batches, device).front();
+    return batch_of(form, options.batch_size / layout.micro_batches, device).input();
   };
   switch (options.pipeline.balance) {
     case Balance::kCount:

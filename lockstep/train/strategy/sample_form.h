@@ -52,8 +52,8 @@ std::vector<Rehearsed> to_rehearse(const TrainOptions& options, const Layout& la
 /// and buffers stay as they are.
 ///
 /// Throws InvalidArgument with what the model says and what to do.
-void rehearse(const TrainOptions& options, const SampleForm& form, nn::Model& model,
-    const StartWeights& start, const std::vector<Rehearsed>& all);
+void rehearse(const TrainOptions& options, const SampleForm& form, const Task& task,
+    nn::Model& model, const StartWeights& start, const std::vector<Rehearsed>& all);
 
 /// Computes the output of a net for two samples, and measures it, so that shapes that do not fit
 /// are known before the first step; a classification is left to its steps. Parameters and buffers

@@ -130,6 +130,8 @@ std::int64_t task_outputs(const TrainOptions& options, const data::Samples& set)
     if (kind != TaskKind::kReconstruction) return targets.front().elements();
     return inputs.empty() ? set.shape().elements() : inputs.front().elements();
   }
+  // An exported net has its outputs already; check_task() compares them.
+  if (nn::is_exported(options.model) && kind != TaskKind::kClassification) return 1;
   const std::int64_t needed = set.classes(), asked = options.classes.value_or(needed);
   check(asked >= needed, "train: --num-classes ", asked, " is less than the ", needed,
       " classes of ", options.data.name);
@@ -141,6 +143,9 @@ std::int64_t task_outputs(const TrainOptions& options, const data::Samples& set)
 TaskPointer make_task(const TrainOptions& options, const SampleForm& form, const nn::Model& model) {
   const TaskKind kind = task_kind(options, form.targets);
   const std::string loss = loss_name(options, kind);
+  const auto numbers = model->numbers();
+  check(kind == TaskKind::kProgram || !numbers, "train: ", options.model,
+      " computes its loss itself; give --task program");
   check_flags(options, kind);
   switch (kind) {
     case TaskKind::kClassification:
@@ -158,10 +163,10 @@ TaskPointer make_task(const TrainOptions& options, const SampleForm& form, const
     case TaskKind::kProgram:
       break;
   }
-  const auto numbers = model->numbers();
   check(numbers.has_value(),
-      "train: --task program is for a model that computes its own loss, and ", options.model,
-      " does not");
+      "train: --task program is for a model that returns its own `loss`, a number, by that name, "
+      "and ",
+      options.model, " does not");
   return std::make_shared<Program>(*numbers);
 }
 

@@ -51,12 +51,6 @@ TEST(ExportedModel, ConvertsAndClones) {
   EXPECT_EQ(model->forward(images()).scalar_type(), torch::kFloat);
 }
 
-TEST(ExportedModel, ReturnsScoresOfTheClasses) {
-  expect_parts(message_of<InvalidArgument>([] { make_model(archive("conv"), 4); }),
-      {"conv.pt2: its first output must be scores of 4 classes, [N, 4], and is [s", "3] of float32",
-          "--num-classes"});
-}
-
 TEST(ExportedModel, TakesBatchesOfAnySize) {
   expect_parts(message_of<InvalidArgument>([] { make_model(archive("programs"), 8); }),
       {"the first size of its input ids is fixed", "{0: torch.export.Dim(\"batch\")}"});

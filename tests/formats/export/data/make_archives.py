@@ -61,6 +61,30 @@ class Modes(torch.nn.Module):
         return flat, total + torch.tensor([1.0, 2.0]).sum()
 
 
+class Language(torch.nn.Module):
+    """Guesses the next byte at each of eight places."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Embedding(256, 4)
+        self.head = torch.nn.Linear(4, 256)
+
+    def forward(self, ids):
+        return self.head(torch.nn.functional.gelu(self.embed(ids)))
+
+
+class Fit(torch.nn.Module):
+    """Computes its loss itself."""
+
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(3, 1)
+
+    def forward(self, x, y):
+        error = self.line(x).squeeze(1) - y
+        return {"loss": error.square().mean(), "absolute": error.abs().mean(), "errors": error}
+
+
 class Pair(typing.NamedTuple):
     first: torch.Tensor
     second: torch.Tensor
@@ -113,6 +137,12 @@ def main():
 
     modes = export(Modes().train(), (torch.randn(3, 2, 4),), dynamic_shapes=({0: batch, 1: length},))
     torch.export.save(shorten_paths(modes), "modes.pt2")
+
+    language = export(Language().train(), (torch.zeros(2, 8, dtype=torch.long),), dynamic_shapes=({0: batch},))
+    torch.export.save(shorten_paths(language), "language.pt2")
+
+    fit = export(Fit().train(), (torch.randn(2, 3), torch.randn(2)), dynamic_shapes=({0: batch}, {0: batch}))
+    torch.export.save(shorten_paths(fit), "fit.pt2")
 
     nested = export(Nested(), ({"x": torch.randn(2, 2), "unused": torch.zeros(2)}, torch.zeros(2, 1)),
                     {"scale": 3.0, "extra": torch.zeros(1)})

@@ -1,0 +1,129 @@
+// Models of Python, from the file to a trained net (tests/formats/export/data/make_archives.py).
+
+#include <cstdint>
+#include <functional>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/data/tensor_files.h"
+#include "tests/process/command.h"
+
+namespace lockstep::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string archive(const std::string& name) {
+  return std::string(LOCKSTEP_EXPORT_DATA) + "/" + name + ".pt2";
+}
+
+std::vector<float> floats(std::int64_t count) {
+  std::vector<float> numbers;
+  for (std::int64_t i = 0; i < count; ++i)
+    numbers.push_back(static_cast<float>(i * 37 % 101) / 50 - 1);
+  return numbers;
+}
+
+WrittenTensor tensor(const std::string& name, std::vector<std::int64_t> shape) {
+  const auto numbers =
+      floats(std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies()));
+  return {name, ElementType::kFloat32, std::move(shape), bytes_of_numbers(numbers)};
+}
+
+class ExportedNet : public ::testing::Test {
+ protected:
+  // 75 samples to train with: the last batch of an epoch is smaller.
+  void write(const std::function<std::vector<WrittenTensor>(std::int64_t samples)>& tensors) const {
+    write_tensors(folder_.path() / "train.safetensors", tensors(75));
+    write_tensors(folder_.path() / "test.safetensors", tensors(20));
+  }
+
+  void write_images() const {
+    write([](std::int64_t samples) {
+      std::vector<std::int64_t> classes;
+      for (std::int64_t i = 0; i < samples; ++i) classes.push_back(i % 3);
+      return std::vector{tensor("x", {samples, 1, 4, 4}), integers("y", classes)};
+    });
+  }
+
+  Ended run(const std::string& net, const std::string& flags, const std::string& output) const {
+    return train("--model " + archive(net) + " --batch-size 8 --opt sgd --lr 0.1 --output " +
+                 runs_.file(output) + " " + flags);
+  }
+
+  std::string tensors() const { return "--data tensors:" + folder_.str() + " "; }
+
+  nlohmann::json summary(const std::string& run) const {
+    return nlohmann::json::parse(contents(runs_.path() / run / "summary.json"));
+  }
+
+  TemporaryFolder folder_, runs_;
+};
+
+TEST_F(ExportedNet, StoppedAndContinuedOnTwoRanksGivesTheSameBits) {
+  write_images();
+  const auto to = [&](int steps, const std::string& output) {
+    run("conv", tensors() + "--nproc-per-node 2 --resume auto --max-steps " + std::to_string(steps),
+        output)
+        .with_code(0);
+    return contents(runs_.path() / output / "model.safetensors");
+  };
+  to(3, "stopped");
+  EXPECT_EQ(to(12, "stopped"), to(12, "whole"));
+}
+
+TEST_F(ExportedNet, IsEvaluatedAsItWasInTraining) {
+  write_images();
+  run("conv", tensors() + "--epochs 2 --parallel dp --places 2", "dp").with_code(0);
+  const auto evaluated = run_command(words("eval --run " + runs_.file("dp") + " --json"));
+  ASSERT_EQ(evaluated.code(), 0) << evaluated.err;
+  EXPECT_NEAR(nlohmann::json::parse(evaluated.out)["loss"], summary("dp")["test_loss"], 1e-6);
+}
+
+TEST_F(ExportedNet, OfTextLearnsTheNextByte) {
+  std::vector<std::uint8_t> text;
+  for (int i = 0; i < 4000; ++i) text.push_back(static_cast<std::uint8_t>("abcdefgh"[i % 8]));
+  folder_.write("train.txt", text);
+  folder_.write("test.txt", text);
+  run("language",
+      "--data text:" + folder_.str() + " --sequence-length 8 --epochs 4 --lr 1 --nproc-per-node 2",
+      "text")
+      .with_code(0);
+  EXPECT_LT(summary("text")["test_perplexity"], 10);
+}
+
+TEST_F(ExportedNet, ThatComputesItsLossNeedsNoOther) {
+  write([](std::int64_t samples) {
+    return std::vector{tensor("x", {samples, 3}), tensor("y", {samples})};
+  });
+  run("fit", tensors() + "--task program --epochs 3", "one").with_code(0);
+  run("fit", tensors() + "--task program --epochs 3 --nproc-per-node 2 --batch-size 4", "two")
+      .with_code(0);
+  EXPECT_LT(summary("one")["test_loss"], 1);
+  EXPECT_NEAR(summary("one")["test_loss"], summary("two")["test_loss"], 0.05);
+  EXPECT_GT(summary("one")["test_absolute"], 0);
+  EXPECT_THAT(run("fit", tensors(), "bare").err,
+      HasSubstr("computes its loss itself; give --task program"));
+}
+
+TEST_F(ExportedNet, MustFitItsData) {
+  write_images();
+  EXPECT_THAT(run("conv", tensors() + "--num-classes 4", "a").err,
+      HasSubstr(
+          "its first output must be scores of 4 classes, [N, 4], and is [2, 3] for 2 samples"));
+  write([](std::int64_t samples) {
+    return std::vector{tensor("y", {samples, 3}), tensor("target.x", {samples})};
+  });
+  EXPECT_THAT(run("fit", tensors() + "--task program", "b").err,
+      HasSubstr(
+          "takes x, y, and tensors has y, target.x; give the tensors in that order by --inputs and "
+          "--targets"));
+}
+
+}  // namespace
+}  // namespace lockstep::testing
