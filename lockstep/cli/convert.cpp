@@ -1,10 +1,12 @@
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
 #include "lockstep/flags/flag_table.h"
+#include "lockstep/formats/export/exported_writer.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/formats/weights/weight_file.h"
 
@@ -12,26 +14,38 @@ namespace lockstep::cli {
 namespace {
 
 constexpr const char* kConvertDescription =
-    R"(Converts weights between safetensors and PyTorch's files.
+    R"(Converts weights between safetensors and PyTorch's files, and puts them into programs of Python's
+torch.export.
 
 The format of IN is found by its content, that of OUT by its extension: .safetensors, .pt, .pth or
 .bin. Names, types and order are kept. Nothing in a file is executed; objects of Python beside the
 weights, as in the checkpoints of timm, do not hinder --only. What OUT cannot hold is refused,
 except for the versions of modules (_metadata) of an OrderedDict and the metadata of safetensors:
-they are left out, the latter with a message.
+they are left out, the latter with a message. In the folder of a run, IN are the best weights; the
+last where no epoch was compared.
+
+If OUT is a program, .pt2, it stays as it is: --output is the same archive with the weights of IN in
+all its programs. Names, shapes and types must be those of the program.
 )";
 
 constexpr const char* kConvertExamples = R"(Examples:
   lockstep convert resnet18.pth resnet18.safetensors
   lockstep convert checkpoint.pt weights.safetensors --only state_dict
-  lockstep convert weights.safetensors weights.pt --force)";
+  lockstep convert weights.safetensors weights.pt --force
+  lockstep convert runs/night net.pt2 -o trained.pt2)";
+
+constexpr std::string_view kProgram = ".pt2";
 
 struct ConvertRequest {
   std::string input;
-  std::string output;
+  std::string target;  ///< the file to write, or a program to put the weights into
+  std::string output;  ///< with a program the file to write
   std::string only;
   bool force = false;
   bool json = false;
+
+  bool has_program() const { return target.ends_with(kProgram); }
+  const std::string& written() const { return has_program() ? output : target; }
 };
 
 struct ConvertSummary {
@@ -41,11 +55,28 @@ struct ConvertSummary {
 };
 
 void check_output(const ConvertRequest& request) {
-  weight_format_of_extension(request.output);
-  const bool is_there = std::filesystem::symlink_status(request.output).type() !=
+  if (request.has_program()) {
+    check(request.output.ends_with(kProgram), "convert: ", request.target,
+        " is a program to put the weights into; name the file with both, such as -o trained.pt2");
+  } else {
+    check(request.output.empty(), "convert: --output is for weights in a program, and ",
+        request.target, " is no .pt2");
+    weight_format_of_extension(request.target);
+  }
+  const bool is_there = std::filesystem::symlink_status(request.written()).type() !=
                         std::filesystem::file_type::not_found;
-  check(request.force || !is_there, "convert: ", request.output,
+  check(request.force || !is_there, "convert: ", request.written(),
       " already exists; --force overwrites it");
+}
+
+/// Finds the weights in the folder of a run, or of a snapshot, as `lockstep eval` does.
+std::string weights_in(const std::string& input) {
+  namespace fs = std::filesystem;
+  if (!fs::is_directory(input)) return input;
+  for (const char* const name : {"best.safetensors", "model.safetensors"})
+    if (const fs::path file = fs::path(input) / name; fs::exists(file)) return file.string();
+  throw DataError(concat("convert: the folder ", input,
+      " has neither best.safetensors nor model.safetensors; name a file of weights"));
 }
 
 /// Reads the input; of a checkpoint it says by which flag the weights are taken.
@@ -57,26 +88,35 @@ TensorFile read(const ConvertRequest& request) {
   }
 }
 
-ConvertSummary convert(const ConvertRequest& request) {
-  check_output(request);
-  const TensorFile weights = read(request);
-  ConvertSummary summary;
-  summary.tensors = weights.entries().size();
-  for (const TensorEntry& entry : weights.entries()) summary.bytes += entry.bytes.size();
+/// Returns the metadata that the output gets; what it cannot hold goes into the summary.
+std::map<std::string, std::string> metadata_for(
+    const ConvertRequest& request, const TensorFile& weights, ConvertSummary& summary) {
   auto metadata = weights.metadata();
-  if (weight_format_of_extension(request.output) == WeightFormat::kTorch) {
+  if (weight_format_of_extension(request.target) == WeightFormat::kTorch) {
     for (const auto& item : metadata) summary.metadata_left_out.push_back(item.first);
     metadata.clear();
   } else if (weight_format_of_content(request.input) == WeightFormat::kTorch) {
     // Programs of Python look there for the library whose tensors these are.
     metadata["format"] = "pt";
   }
-  write_weights(request.output, weights, metadata);
+  return metadata;
+}
+
+ConvertSummary convert(const ConvertRequest& request) {
+  const TensorFile weights = read(request);
+  ConvertSummary summary;
+  summary.tensors = weights.entries().size();
+  for (const TensorEntry& entry : weights.entries()) summary.bytes += entry.bytes.size();
+  if (request.has_program()) {
+    write_exported(request.output, request.target, weights, concat("convert: ", request.input));
+  } else {
+    write_weights(request.target, weights, metadata_for(request, weights, summary));
+  }
   return summary;
 }
 
 void print_summary(const ConvertRequest& request, const ConvertSummary& summary) {
-  std::cout << request.output << ": " << summary.tensors << " tensors, " << summary.bytes
+  std::cout << request.written() << ": " << summary.tensors << " tensors, " << summary.bytes
             << " bytes\n";
   if (summary.metadata_left_out.empty()) return;
   std::cout << "left out, since PyTorch files cannot hold metadata:";
@@ -86,7 +126,7 @@ void print_summary(const ConvertRequest& request, const ConvertSummary& summary)
 
 void print_summary_json(const ConvertRequest& request, const ConvertSummary& summary) {
   const nlohmann::ordered_json object{{"v", 1}, {"input", request.input},
-      {"output", request.output}, {"tensors", summary.tensors}, {"bytes", summary.bytes},
+      {"output", request.written()}, {"tensors", summary.tensors}, {"bytes", summary.bytes},
       {"metadata_left_out", summary.metadata_left_out}};
   std::cout << object.dump() << '\n';
 }
@@ -97,17 +137,25 @@ int convert(const std::vector<std::string>& arguments) {
   using R = ConvertRequest;
   const FlagTable<R> table(
       {.verb = "convert",
-          .usage = "lockstep convert IN OUT [--only PREFIX] [--force] [--json]",
+          .usage = "lockstep convert IN OUT [--output FILE] [--only PREFIX] [--force] [--json]",
           .description = kConvertDescription,
           .footer = kConvertExamples},
-      {{"Arguments", {flag("IN", "", "file to read", &R::input).required(),
-                         flag("OUT", "", "file to write", &R::output).required()}},
-          {"Options", {flag("--only", "PREFIX",
-                           "take only the entries below this name, such as state_dict", &R::only),
-                          flag_on("--force", "overwrite OUT if it exists", &R::force),
-                          flag_on("--json", "print one JSON object", &R::json)}}});
-  const auto request = table.request(arguments, std::cout);
+      {{"Arguments",
+           {flag("IN", "", "file to read, or the folder of a run", &R::input).required(),
+               flag("OUT", "", "file to write, or a program to put the weights into", &R::target)
+                   .required()}},
+          {"Options",
+              {flag("--output", "FILE", "with a program: write it here with the weights, .pt2",
+                   &R::output)
+                      .letter("-o"),
+                  flag("--only", "PREFIX",
+                      "take only the entries below this name, such as state_dict", &R::only),
+                  flag_on("--force", "overwrite a file that exists", &R::force),
+                  flag_on("--json", "print one JSON object", &R::json)}}});
+  auto request = table.request(arguments, std::cout);
   if (!request) return 0;
+  check_output(*request);
+  request->input = weights_in(request->input);
   const ConvertSummary summary = convert(*request);
   (request->json ? print_summary_json : print_summary)(*request, summary);
   return 0;

@@ -8,6 +8,7 @@
 
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
+#include "lockstep/formats/export/exported_program.h"
 #include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/formats/weights/weight_file.h"
@@ -15,6 +16,7 @@
 namespace lockstep::cli {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
@@ -115,6 +117,42 @@ TEST_F(Convert, NamesTheFlagThatTakesAPart) {
   EXPECT_THAT(refusal<DataError>({checkpoint, path("out.pt"), "--only", "optimizer"}),
       HasSubstr(": --only \"optimizer.state\" (12 tensors); "));
   EXPECT_FALSE(std::filesystem::exists(path("out.pt")));
+}
+
+TEST_F(Convert, PutsTheWeightsOfARunIntoAProgram) {
+  const fs::path run = directory_.path() / "run";
+  fs::create_directory(run);
+  const std::string program = LOCKSTEP_EXPORT_DATA "/programs.pt2", out = path("out.pt2");
+  EXPECT_EQ(refusal<DataError>({run.string(), program, "-o", out}),
+      "convert: the folder " + run.string() +
+          " has neither best.safetensors nor model.safetensors; name a file of weights");
+  const std::vector<std::uint8_t> last(128, 1), best(128, 2);
+  for (const auto& [name, bytes] :
+      {std::pair("model.safetensors", last), {"best.safetensors", best}}) {
+    write_weights(run / name,
+        std::vector<TensorEntry>{{"embed.weight", ElementType::kFloat32, {8, 4}, bytes}});
+    EXPECT_EQ(
+        output_of({run.string(), program, "--force", "-o", out}), out + ": 1 tensors, 128 bytes\n");
+    EXPECT_THAT(read_exported(out).programs[1].tensors.find("head.weight")->bytes,
+        ::testing::ElementsAreArray(bytes));
+  }
+  EXPECT_THAT(
+      refusal<InvalidArgument>({run.string(), program, "-o", out}), HasSubstr("already exists"));
+  EXPECT_THAT(refusal<DataError>({input_, program, "--force", "-o", out}),
+      StartsWith("convert: " + input_ + ": the weights do not fit " + program));
+}
+
+TEST_F(Convert, AProgramNeedsAnOutput) {
+  for (const std::vector<std::string>& more :
+      {std::vector<std::string>{}, {"-o", path("out.pt")}}) {
+    std::vector<std::string> arguments{input_, "net.pt2"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    EXPECT_EQ(refusal<InvalidArgument>(arguments),
+        "convert: net.pt2 is a program to put the weights into; name the file with both, such as "
+        "-o trained.pt2");
+  }
+  EXPECT_EQ(refusal<InvalidArgument>({input_, path("out.pt"), "-o", path("out.pt2")}),
+      "convert: --output is for weights in a program, and " + path("out.pt") + " is no .pt2");
 }
 
 TEST_F(Convert, ExplainsItself) {

@@ -22,18 +22,8 @@ struct Folder {
   const char* path;
   const char* list;
 };
-constexpr Folder kFolders[] = {
-    {"data/weights/", "_weights_config.json"}, {"data/constants/", "_constants_config.json"}};
-
-/// A tensor in a part of the archive; offset and strides count elements.
-struct View {
-  std::string part;
-  ElementType type = ElementType::kFloat32;
-  Sizes shape, strides;
-  std::uint64_t offset = 0;
-
-  friend auto operator<=>(const View& left, const View& right) = default;
-};
+constexpr Folder kWeights{"data/weights/", "_weights_config.json"};
+constexpr Folder kConstants{"data/constants/", "_constants_config.json"};
 
 std::int64_t number_of(const ExportedSize& size, const std::string& where) {
   if (!size.number || *size.number < 0) refuse(where, "a size, stride or offset is no number");
@@ -60,17 +50,27 @@ View read_view(const std::string& part, const Json& meta, const std::string& whe
   return view;
 }
 
+// Calls `visit` with name and fields of each tensor that a list has, and with what begins messages.
+template <typename Visit>
+void for_each_payload(
+    const Parts& parts, const Folder& folder, const std::string& program, const Visit& visit) {
+  const std::string name = concat(folder.path, program, folder.list);
+  const Json list = parts.json(name);
+  const std::string file = concat(parts.file(), ": ", printable_path(name));
+  for (const auto& [tensor, payload] : JsonFields(list, file).object("config").items().items())
+    visit(tensor, JsonFields(payload, concat(file, ": ", shown(tensor))),
+        concat(parts.file(), ": tensor ", shown(tensor), " of program ", shown(program)));
+}
+
 class TensorReader {
  public:
   TensorReader(const Parts& parts, Memory& memory) : parts_(parts), memory_(memory) {}
 
   void read(const Folder& folder, const std::string& program) {
-    const std::string name = concat(folder.path, program, folder.list);
-    const Json list = parts_.json(name);
-    const std::string file = concat(parts_.file(), ": ", printable_path(name));
-    for (const auto& [tensor, payload] : JsonFields(list, file).object("config").items().items())
-      read_payload(folder, tensor, JsonFields(payload, concat(file, ": ", shown(tensor))),
-          concat(parts_.file(), ": tensor ", shown(tensor), " of program ", shown(program)));
+    for_each_payload(parts_, folder, program,
+        [&](const std::string& name, const JsonFields& fields, const std::string& where) {
+          read_payload(folder, name, fields, where);
+        });
   }
 
   std::vector<TensorEntry> take_entries() {
@@ -192,8 +192,19 @@ FileMemory memory_of(const std::shared_ptr<Memory>& memory) {
 TensorFile read_tensors(
     const Parts& parts, const std::string& program, const std::shared_ptr<Memory>& memory) {
   TensorReader reader(parts, *memory);
-  for (const Folder& folder : kFolders) reader.read(folder, program);
+  for (const Folder& folder : {kWeights, kConstants}) reader.read(folder, program);
   return TensorFile(reader.take_entries(), {}, memory_of(memory));
+}
+
+std::map<std::string, View> views_of_weights(const Parts& parts, const std::string& program) {
+  std::map<std::string, View> views;
+  for_each_payload(parts, kWeights, program,
+      [&](const std::string& name, const JsonFields& fields, const std::string& where) {
+        if (fields.flag("use_pickle")) refuse(where, "is pickled, so that it cannot be replaced");
+        const std::string part = kWeights.path + fields.text("path_name");
+        views.emplace(name, read_view(part, fields.object("tensor_meta").items(), where));
+      });
+  return views;
 }
 
 }  // namespace lockstep::exported
