@@ -70,7 +70,7 @@ TEST_F(DataCommand, ShowsHowASetAndItsFolderAreNamed) {
     EXPECT_THAT(data(verb + " c100").with_code(2).err,
         HasSubstr(
             "there is no set c100; name a set and its folder, such as cifar100:c100 (the sets are "
-            "mnist, fashion-mnist, cifar10, cifar100, images)"));
+            "mnist, fashion-mnist, cifar10, cifar100, images, tensors, tokens, text)"));
     const auto set_alone = data(verb + " cifar100").with_code(2);
     EXPECT_THAT(set_alone.err, HasSubstr("name the folder of cifar100: cifar100:DIR"));
   }
