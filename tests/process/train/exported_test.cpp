@@ -117,11 +117,11 @@ TEST_F(ExportedNet, MustFitItsData) {
       HasSubstr(
           "its first output must be scores of 4 classes, [N, 4], and is [2, 3] for 2 samples"));
   write([](std::int64_t samples) {
-    return std::vector{tensor("y", {samples, 3}), tensor("target.x", {samples})};
+    return std::vector{tensor("row", {samples, 3}), tensor("y", {samples})};
   });
   EXPECT_THAT(run("fit", tensors() + "--task program", "b").err,
       HasSubstr(
-          "takes x, y, and tensors has y, target.x; give the tensors in that order by --inputs and "
+          "takes x, y, and tensors has row, y; give the tensors in that order by --inputs and "
           "--targets"));
 }
 
