@@ -1,5 +1,6 @@
 """Weights cross from Python to Lockstep and back: the same names, types, shapes and bytes (conformance W6 to W9)."""
 
+import copy
 import io
 import sys
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 import safetensors.torch
 import torch
 import torchvision
+from torch.export.pt2_archive._package import load_pt2, package_pt2
 
 from programs import lockstep
 
@@ -41,6 +43,22 @@ def state_dicts():
     yield "odd_names", OrderedDict((name, torch.ones(2)) for name in ("é", "a b", 'q"', "\\", "\n", "日本", "😀"))
     yield "many", OrderedDict((f"layer.{i}.weight", torch.full((2,), float(i))) for i in range(3000))
     yield "optimizer", {"state": {i: {"exp_avg": torch.randn(2), "step": torch.tensor(3.0)} for i in range(3)}}
+
+
+class Odd(torch.nn.Module):
+    """Tied weights, channels last, two types, buffers that are saved and one that is not."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(2, 4, 3).to(memory_format=torch.channels_last)
+        self.norm = torch.nn.BatchNorm2d(4)
+        self.first, self.second = torch.nn.Linear(4, 4, bias=False), torch.nn.Linear(4, 4, bias=False)
+        self.second.weight = self.first.weight
+        self.scale = torch.nn.Parameter(torch.randn(4, dtype=torch.bfloat16))
+        self.register_buffer("shift", torch.randn(4), persistent=False)
+
+    def forward(self, x):
+        return self.second(self.first(self.norm(self.conv(x)).mean((2, 3))) + self.shift) * self.scale
 
 
 def flat(content):
@@ -122,6 +140,23 @@ class WeightsRoundTrip(unittest.TestCase):
         self.assertEqual(len(torch.load(path)), len(list(net.parameters())))
         with self.assertRaisesRegex(RuntimeError, 'exit code 3: .*: --only "state_dict" .*are not tensors: '):
             self.convert("a.pt", "c.safetensors")
+
+    def test_weights_come_into_exported_programs(self):
+        net, trained, images = Odd(), Odd(), (torch.randn(2, 2, 5, 5),)
+        trained.shift.copy_(net.shift)
+        trained.norm.running_mean.normal_()
+        trained.norm.num_batches_tracked += 7
+        programs = {mode: torch.export.export(net.train(mode == "train"), images) for mode in ("train", "eval")}
+        package_pt2(self.folder / "net.pt2", exported_programs=programs)
+        state = trained.state_dict()
+        torch.save(state, self.folder / "weights.pt")
+        safetensors.torch.save_model(trained, str(self.folder / "weights.safetensors"))
+        for source in ("weights.pt", "weights.safetensors"):
+            lockstep("convert", self.folder / source, self.folder / "net.pt2", "-o", self.folder / f"{source}.pt2", "--json")
+            for mode, program in load_pt2(self.folder / f"{source}.pt2").exported_programs.items():
+                self.assert_same(program.state_dict, state)
+                self.assertEqual(program.state_dict["conv.weight"].stride(), state["conv.weight"].stride())
+                self.assertTrue(torch.equal(program.module()(*images), copy.deepcopy(trained).train(mode == "train")(*images)), mode)
 
     def test_what_cannot_cross_is_refused(self):
         torch.save({"a": torch.ones(1, dtype=torch.complex128)}, self.folder / "a.pt")

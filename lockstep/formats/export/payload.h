@@ -29,7 +29,7 @@ struct View {
   std::vector<std::int64_t> shape, strides;
   std::uint64_t offset = 0;
 
-  friend auto operator<=>(const View& left, const View& right) = default;
+  friend auto operator<=>(const View&, const View&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// Finds where a program's weights lie, by their names. What read_tensors() has not taken may be

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "tests/formats/export/small_archive.h"
+#include "tests/formats/weights/torch_bytes.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
 
@@ -60,7 +61,7 @@ std::vector<float> floats_of(const ExportedProgram& program, const char* name) {
   return values;
 }
 
-std::map<std::string, std::string> parts_of(const fs::path& archive) {
+std::map<std::string, std::string> zip_parts(const fs::path& archive) {
   const MappedFile file(archive);
   std::map<std::string, std::string> parts;
   for (const ZipEntry& entry : read_zip(file.bytes(), archive.string())) {
@@ -103,7 +104,7 @@ TEST_F(ExportedWriter, BothProgramsGetTheWeightsAndTheRestStays) {
     EXPECT_EQ(program.tensors.find("embed.weight")->bytes.data(),
         program.tensors.find("head.weight")->bytes.data());
   }
-  auto before = parts_of(python_archive("programs.pt2")), after = parts_of(out_);
+  auto before = zip_parts(python_archive("programs.pt2")), after = zip_parts(out_);
   for (const char* const changed : {"programs/data/weights/weight_0",
            "programs/data/weights/weight_1", "programs/.data/serialization_id"}) {
     EXPECT_NE(before[changed], after[changed]) << changed;
@@ -120,7 +121,7 @@ TEST_F(ExportedWriter, KeepsHowTensorsAreLaidOut) {
   EXPECT_EQ(floats_of(archive.programs[0], "last"), counted(16, 100));
   EXPECT_THAT(floats_of(archive.programs[0], "view"), ElementsAreArray({-1, -2, -3, -4}));
   // The view is t()[1:] of 2 x 3 numbers.
-  const std::string part = parts_of(out_).at("nested/data/weights/weight_1");
+  const std::string part = zip_parts(out_).at("nested/data/weights/weight_1");
   std::vector<float> stored(6);
   std::memcpy(stored.data(), part.data(), part.size());
   EXPECT_THAT(stored, ElementsAreArray({0, -1, -3, 3, -2, -4}));
@@ -165,10 +166,20 @@ TEST_F(ExportedWriter, WeightsThatNoProgramReadsMayBeMissing) {
   small.parts["data/weights/unused"] = std::string(24, 'u');
   const fs::path archive = saved(small);
   written(archive, Weights().add("w", {2, 3}, counted(6, 1)).file());
-  EXPECT_EQ(parts_of(out_).at("net/data/weights/unused"), std::string(24, 'u'));
+  EXPECT_EQ(zip_parts(out_).at("net/data/weights/unused"), std::string(24, 'u'));
   Weights both;
   both.add("w", {2, 3}, counted(6, 1)).add("unused", {2, 3}, counted(6, 7));
   EXPECT_EQ(floats_of(written(archive, both.file()).programs[0], "unused"), counted(6, 7));
+}
+
+TEST_F(ExportedWriter, PickledWeightsStayOutOfReach) {
+  SmallArchive small;
+  const auto pickled =
+      testing::torch_bytes(testing::pickle_of(testing::tensor()), std::string(24, 'p'));
+  small.parts["data/weights/weight_0"] = std::string(pickled.begin(), pickled.end());
+  small.weight()["use_pickle"] = true;
+  EXPECT_THAT(refusal(saved(small), Weights().add("w", {2, 3}, counted(6, 1)).file()),
+      HasSubstr("tensor w of program model: is pickled, so that it cannot be replaced"));
 }
 
 TEST_F(ExportedWriter, AnArchiveThatIsNoneIsRefused) {
