@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <iterator>
 #include <set>
 #include <string_view>
@@ -20,6 +21,11 @@
 
 namespace lockstep::cli {
 namespace {
+
+// A model may be a file.
+std::string file_name_of(const std::string& model) {
+  return nn::is_exported(model) ? std::filesystem::path(model).stem().string() : model;
+}
 
 using C = PlanCommand;
 using Q = plan::Question;
@@ -469,7 +475,7 @@ std::optional<PlanCommand> parse_plan(const std::vector<std::string>& arguments)
   }
   if (command.batches.empty()) command.batches = halves_of(command.question.batch);
   if (command.measures_only && command.save.empty())
-    command.save = "plan-" + command.model + ".json";
+    command.save = "plan-" + file_name_of(command.model) + ".json";
   return command;
 }
 

@@ -242,10 +242,12 @@ std::vector<int> known_balance(const Layout& layout, const nn::Model& model) {
 }  // namespace
 
 void check_stages(const TrainOptions& options, const Layout& layout, const nn::Model& model) {
+  std::string advice = "lower --stages";
+  if (!options.plugin.empty()) advice += ", or make it a torch::nn::Sequential, which can be cut";
+  if (nn::is_exported(options.model)) advice = "take serial, dp or ddp";
   check(static_cast<std::size_t>(layout.stages) <= model->layers().size(), "train: ", options.model,
       " has ", model->layers().size(), model->layers().size() == 1 ? " layer" : " layers",
-      " and cannot be cut into ", layout.stages, " stages; lower --stages",
-      options.plugin.empty() ? "" : ", or make it a torch::nn::Sequential, which can be cut");
+      " and cannot be cut into ", layout.stages, " stages; ", advice);
 }
 
 std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout,

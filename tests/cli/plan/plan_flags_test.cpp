@@ -23,6 +23,11 @@ TEST(PlanFlags, MeasureHalvesOfTheBatchUnlessOthersAreNamed) {
   EXPECT_THAT(parse_plan({"--measure-batches", "7,5"})->batches, ElementsAre(7, 5));
 }
 
+TEST(PlanFlags, NameAFileOfItsOwnForTheProfileOfEachModel) {
+  EXPECT_EQ(parse_plan({"--measure", "--model", "resnet18"})->save, "plan-resnet18.json");
+  EXPECT_EQ(parse_plan({"--measure", "--model", "nets/net.pt2"})->save, "plan-net.json");
+}
+
 TEST(PlanFlags, SayForWhichMachines) {
   const auto command =
       parse_plan({"--nodes", "1,2", "--places", "4", "--link", "25Gbit,50us", "--within",

@@ -40,10 +40,10 @@ class SmallProgram {
   }
 
   SmallProgram& node(const std::string& target,
-      std::vector<std::pair<std::string, ExportedArgument>> arguments, const std::string& result,
-      const std::string& module = "") {
+      const std::vector<std::pair<std::string, ExportedArgument>>& arguments,
+      const std::string& result, const std::string& module = "") {
     ExportedNode node{.name = result, .target = target};
-    for (auto& [name, argument] : arguments) node.inputs.push_back({name, std::move(argument)});
+    for (const auto& [name, argument] : arguments) node.inputs.push_back({name, argument});
     if (!result.empty()) node.outputs = {value(result)};
     node.modules = {{"", "Net"}};
     if (!module.empty()) node.modules.push_back({module, "Part"});

@@ -116,6 +116,8 @@ TEST_F(ExportedNet, MustFitItsData) {
   EXPECT_THAT(run("conv", tensors() + "--num-classes 4", "a").err,
       HasSubstr(
           "its first output must be scores of 4 classes, [N, 4], and is [2, 3] for 2 samples"));
+  EXPECT_THAT(run("conv", tensors() + "--parallel mp --places 2", "c").err,
+      HasSubstr("cannot be cut into 2 stages; take serial, dp or ddp"));
   write([](std::int64_t samples) {
     return std::vector{tensor("row", {samples, 3}), tensor("y", {samples})};
   });
