@@ -39,10 +39,10 @@ std::string refusal_of(const SmallProgram& program) {
 
 /// A program of one input `x` [2, 4] and one node that makes `y`.
 SmallProgram of_node(const std::string& target,
-    std::vector<std::pair<std::string, ExportedArgument>> arguments,
+    const std::vector<std::pair<std::string, ExportedArgument>>& arguments,
     const std::string& module = "") {
   SmallProgram program;
-  program.input("x", {2, 4}).node(target, std::move(arguments), "y", module).output("y");
+  program.input("x", {2, 4}).node(target, arguments, "y", module).output("y");
   return program;
 }
 
