@@ -21,11 +21,11 @@ The format of IN is found by its content, that of OUT by its extension: .safeten
 .bin. Names, types and order are kept. Nothing in a file is executed; objects of Python beside the
 weights, as in the checkpoints of timm, do not hinder --only. What OUT cannot hold is refused,
 except for the versions of modules (_metadata) of an OrderedDict and the metadata of safetensors:
-they are left out, the latter with a message. In the folder of a run, IN are the best weights; the
-last where no epoch was compared.
+they are left out, the latter with a message. If IN is the folder of a run, its best weights are
+taken, or its last where no epoch was compared.
 
-If OUT is a program, .pt2, it stays as it is: --output is the same archive with the weights of IN in
-all its programs. Names, shapes and types must be those of the program.
+If OUT is a program, .pt2, it is only read: --output gets a copy of it with the weights of IN in all
+its programs. Names, shapes and types must be those of the program.
 )";
 
 constexpr const char* kConvertExamples = R"(Examples:
@@ -55,6 +55,10 @@ struct ConvertSummary {
 };
 
 void check_output(const ConvertRequest& request) {
+  check(!request.input.ends_with(kProgram), "convert: ", request.input,
+      " is a program, which weights are put into; in Python, torch.export.load(FILE).state_dict "
+      "has "
+      "its own");
   if (request.has_program()) {
     check(request.output.ends_with(kProgram), "convert: ", request.target,
         " is a program to put the weights into; name the file with both, such as -o trained.pt2");

@@ -44,7 +44,8 @@ class TrainedParts {
  public:
   TrainedParts(const Parts& parts, const ExportedArchive& archive, const TensorFile& weights)
       : parts_(parts), weights_(weights) {
-    for (const ExportedProgram& program : archive.programs) add(program);
+    for (const ExportedProgram& program : archive.programs) replace_all(program);
+    for (const ExportedProgram& program : archive.programs) check(program);
     for (const TensorEntry& entry : weights.entries())
       if (!names_.contains(entry.name)) add_line("not in the archive: ", entry.name);
   }
@@ -61,16 +62,19 @@ class TrainedParts {
  private:
   using Views = std::map<std::string, View>;
 
-  void add(const ExportedProgram& program) {
-    const Views views = exported::views_of_weights(parts_, program.name);
-    std::set<View> replaced;
+  void replace_all(const ExportedProgram& program) {
+    Views& views = views_[program.name] = exported::views_of_weights(parts_, program.name);
     for (const auto& [name, view] : views)
-      if (replace(name, view)) replaced.insert(view);
-    for (const auto& [name, view] : views) {
+      if (replace(name, view)) replaced_.insert(view);
+  }
+
+  // Once all is replaced: programs may share parts, too.
+  void check(const ExportedProgram& program) {
+    for (const auto& [name, view] : views_.at(program.name)) {
       const TensorEntry* const entry = entry_of(name);
-      if (entry == nullptr && !replaced.contains(view) && is_used(program, name))
+      if (entry == nullptr && !replaced_.contains(view) && is_used(program, name))
         add_line("missing in the file: ", name);
-      if (entry != nullptr && replaced.contains(view) && !has(view, *entry))
+      if (entry != nullptr && replaced_.contains(view) && !has(view, *entry))
         add_line("shares a tensor with another name, but has other values in the file: ", name);
     }
   }
@@ -105,6 +109,10 @@ class TrainedParts {
     }
     if (entry->bytes.empty()) return true;
     const std::uint8_t* from = entry->bytes.data();
+    if (is_contiguous(view.shape, view.strides)) {
+      std::memcpy(first_of(view), from, entry->bytes.size());
+      return true;
+    }
     scatter(first_of(view), from, view.shape, view.strides, bytes_of(view.type));
     return true;
   }
@@ -133,6 +141,8 @@ class TrainedParts {
   const Parts& parts_;
   const TensorFile& weights_;
   std::map<std::string, Bytes> bytes_;
+  std::map<std::string, Views> views_;  // of each program
+  std::set<View> replaced_;
   std::set<std::string> names_, lines_;
   std::string differences_;
 };

@@ -9,7 +9,8 @@
 namespace lockstep::exported {
 namespace {
 
-constexpr std::size_t kMostCode = 120;
+// Of each part of a line: messages are made for each argument of each node.
+constexpr std::size_t kMostShown = 120;
 
 /// A frame in a trace of Python: `  File "net.py", line 7, in forward`, and the line below it.
 struct Frame {
@@ -74,9 +75,10 @@ std::string source_line(std::string_view stack_trace) {
       frames.rbegin(), frames.rend(), [](const Frame& frame) { return !is_of_torch(frame.path); });
   const Frame& frame = own == frames.rend() ? frames.back() : *own;
   const std::string_view file = frame.path.substr(frame.path.rfind('/') + 1);
-  const char* const cut = frame.code.size() > kMostCode ? "..." : "";
-  return printable_path(concat(file, ':', frame.number, ", in ", frame.function,
-      frame.code.empty() ? "" : ": ", frame.code.substr(0, kMostCode), cut));
+  const char* const cut = frame.code.size() > kMostShown ? "..." : "";
+  return printable_path(concat(file.substr(0, kMostShown), ':', frame.number.substr(0, kMostShown),
+      ", in ", frame.function.substr(0, kMostShown), frame.code.empty() ? "" : ": ",
+      frame.code.substr(0, kMostShown), cut));
 }
 
 std::vector<ExportedModule> modules_of(std::string_view stack) {
@@ -85,7 +87,7 @@ std::vector<ExportedModule> modules_of(std::string_view stack) {
   std::vector<ExportedModule> modules;
   while (!stack.empty()) {
     std::string_view entry = take_until(stack, ";");
-    if (take_field(entry) == kNone) continue;
+    if (entry.empty() || take_field(entry) == kNone) continue;
     const std::string_view path = take_field(entry);
     modules.push_back({std::string(path), std::string(entry)});
   }

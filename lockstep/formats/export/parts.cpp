@@ -47,6 +47,8 @@ Parts::Parts(std::span<const std::uint8_t> archive, std::string file) : file_(st
     add(entry.name.substr(folder.size()), {entry.bytes, entry.offset});
   }
   if (find("archive_format") == nullptr) refuse_without_format();
+  if (folder.empty())
+    throw DataError(concat(file_, ": its files are in no folder, so it is not of torch.export"));
   for (const ZipEntry& entry : entries) {
     if (entry.method != 0) {
       refuse_at(file_, entry.offset, printable(entry.name), " is compressed (method ", entry.method,

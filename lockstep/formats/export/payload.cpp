@@ -81,9 +81,8 @@ class TensorReader {
  private:
   /// The bytes in a part that a tensor reaches over.
   struct Extent {
-    std::string part;
+    View view;
     std::uint64_t begin = 0, end = 0;
-    bool is_parameter = false;
     std::string name, where;
   };
 
@@ -98,10 +97,10 @@ class TensorReader {
       return;
     }
     const View view = read_view(part, fields.object("tensor_meta").items(), where);
+    if (fields.flag("is_param")) parameters_.insert(view);
     auto found = bytes_of_.find(view);
     if (found == bytes_of_.end()) {
-      const auto bytes =
-          bytes_in(view, where, {.is_parameter = fields.flag("is_param"), .name = name});
+      const auto bytes = bytes_in(view, where, name);
       found = bytes_of_.emplace(view, bytes).first;
     }
     entries_.push_back({name, view.type, view.shape, found->second});
@@ -118,7 +117,7 @@ class TensorReader {
 
   // The part has all elements of the view's storage.
   std::span<const std::uint8_t> bytes_in(
-      const View& view, const std::string& where, Extent extent) {
+      const View& view, const std::string& where, const std::string& name) {
     const auto storage = parts_.at(view.part).bytes;
     const std::size_t element = bytes_of(view.type);
     const std::string what = concat(torch_name(view.type), " of shape ", shape_text(view.shape));
@@ -133,11 +132,7 @@ class TensorReader {
     if (!end || *end > storage.size() / element) {
       refuse(where, what, ", reaches beyond the ", storage.size(), " bytes of ", shown(view.part));
     }
-    extent.part = view.part;
-    extent.begin = view.offset * element;
-    extent.end = *end * element;
-    extent.where = where;
-    extents_.push_back(std::move(extent));
+    extents_.push_back({view, view.offset * element, *end * element, name, where});
     const auto bytes = storage.subspan(view.offset * element);
     if (is_contiguous(view.shape, view.strides)) return bytes.first(*size);
     return copied(view, bytes, *size, where);
@@ -154,24 +149,25 @@ class TensorReader {
   // Training would change both in Python, and here only one.
   void check_overlaps() {
     std::sort(extents_.begin(), extents_.end(), [](const Extent& left, const Extent& right) {
-      return std::tie(left.part, left.begin) < std::tie(right.part, right.begin);
+      return std::tie(left.view.part, left.begin) < std::tie(right.view.part, right.begin);
     });
     const Extent* furthest = nullptr;
     const Extent* furthest_parameter = nullptr;
     for (const Extent& extent : extents_) {
-      for (const Extent* other : {furthest_parameter, extent.is_parameter ? furthest : nullptr}) {
-        if (other != nullptr && other->part == extent.part && extent.begin < other->end)
+      const bool is_parameter = parameters_.contains(extent.view);
+      for (const Extent* other : {furthest_parameter, is_parameter ? furthest : nullptr}) {
+        if (other != nullptr && other->view.part == extent.view.part && extent.begin < other->end)
           refuse(extent.where, "shares elements with ", shown(other->name),
               " without being the same, and one of them is a parameter; in Python, clone() one");
       }
       reach(furthest, extent);
-      if (extent.is_parameter) reach(furthest_parameter, extent);
+      if (is_parameter) reach(furthest_parameter, extent);
     }
   }
 
   static void reach(const Extent*& furthest, const Extent& extent) {
-    const bool is_further =
-        furthest == nullptr || furthest->part != extent.part || furthest->end < extent.end;
+    const bool is_further = furthest == nullptr || furthest->view.part != extent.view.part ||
+                            furthest->end < extent.end;
     if (is_further) furthest = &extent;
   }
 
@@ -180,6 +176,7 @@ class TensorReader {
   std::vector<TensorEntry> entries_;
   std::set<std::string> names_;
   std::map<View, std::span<const std::uint8_t>> bytes_of_;
+  std::set<View> parameters_;  // the tensors that some name says are parameters
   std::vector<Extent> extents_;
 };
 

@@ -34,6 +34,7 @@ class Tree {
 
   /// Gives each leaf below a node the keys on the way to it, joined by dots; `name` is the node's.
   void visit(const Json& tree, const std::string& name) {
+    spend(name.size());
     const JsonFields fields(tree, where_);
     if (!fields.has("type")) {
       add(name);
@@ -54,7 +55,7 @@ class Tree {
     if (node.text("type") == "collections.namedtuple" && tuples_.has(context.c_str())) {
       keys = tuples_.object(context.c_str()).texts("field_names");
     } else {
-      keys = keys_in(Json::parse(context, nullptr, false));
+      keys = keys_in(parse_strict_json(context, where_, kTreeLimits));
     }
     if (keys.size() == children) return keys;
     keys.clear();
@@ -64,11 +65,12 @@ class Tree {
 
   // Of a dict there is the list of its keys; of a data class a list of the fields that have a
   // value, and one of the others. Other types say something else, or nothing.
-  static Texts keys_in(const Json& context) {
-    if (context.is_object() && context.contains("dict_context"))  // of a defaultdict
-      return keys_in(context["dict_context"]);
+  static Texts keys_in(const Json& context, int depth = 2) {
+    const bool is_defaultdict = context.is_object() && context.contains("dict_context");
+    if (is_defaultdict && depth > 0) return keys_in(context["dict_context"], depth - 1);
     if (!context.is_array() || context.empty()) return {};
-    if (context.size() == 2 && context[0].is_array()) return keys_in(context[0]);
+    if (context.size() == 2 && context[0].is_array() && depth > 0)
+      return keys_in(context[0], depth - 1);
     Texts keys;
     for (const Json& key : context) {
       if (!key.is_string() && !key.is_number_integer()) return {};
@@ -77,11 +79,15 @@ class Tree {
     return keys;
   }
 
-  // A few long keys, each within all others, would need far more memory than the file has.
-  void add(const std::string& name) {
-    bytes_ += name.size();
+  // A few long keys, each within all others, would need far more memory and time than the file's
+  // size.
+  void spend(std::size_t bytes) {
+    bytes_ += bytes;
     if (bytes_ > kMostNameBytes)
       refuse(where_, "names of inputs or outputs of more than ", kMostNameBytes, " bytes");
+  }
+
+  void add(const std::string& name) {
     if (!known_.insert(name).second)
       refuse(where_, "two inputs or outputs have the name ", shown(name));
     names_.push_back(name);

@@ -49,12 +49,18 @@ TensorEntry parse_headed(
   return entry_of(form.type, content);
 }
 
-// Tokens of 32 bits are small: read as two of 16 bits, every second one is 0.
+// Tokens of 32 bits are below some million: read as two of 16 bits, every second one is tiny, and
+// the others are not.
 bool looks_wide(std::span<const std::uint8_t> bytes) {
-  const std::size_t halves = std::min(bytes.size() / 2, kMostHalves);
-  for (std::size_t i = 1; i < halves; i += 2)
-    if (bytes[2 * i] != 0 || bytes[2 * i + 1] != 0) return false;
-  return halves >= kLeastHalves;
+  constexpr std::uint64_t kMostUpper = 15, kLeastLower = 4096;
+  const std::size_t halves = std::min(bytes.size() / 2, kMostHalves) / 2 * 2;
+  std::uint64_t lower = 0, upper = 0;
+  for (std::size_t i = 0; i < halves; i += 2) {
+    lower = std::max(lower, little_endian(bytes.subspan(2 * i, 2)));
+    upper = std::max(upper, little_endian(bytes.subspan(2 * i + 2, 2)));
+  }
+  const bool is_wide = upper == 0 || (upper <= kMostUpper && lower >= kLeastLower);
+  return halves >= kLeastHalves && is_wide;
 }
 
 TensorEntry parse_bare(std::span<const std::uint8_t> bytes, const std::string& file) {
@@ -66,7 +72,7 @@ TensorEntry parse_bare(std::span<const std::uint8_t> bytes, const std::string& f
         torch_name(type), " tokens");
   if (!is_wide && looks_wide(bytes))
     refuse_at(file, 0,
-        "every second uint16 is 0, so its tokens seem to be uint32; name it so, as in "
+        "every second uint16 is 0 or tiny, so its tokens seem to be uint32; name it so, as in "
         "train.uint32.bin");
   return entry_of(type, bytes);
 }
@@ -77,8 +83,8 @@ TensorEntry parse_tokens(std::span<const std::uint8_t> bytes, const std::string&
   if (starts_with(bytes, kNpyMagic)) {
     const TensorEntry entry = parse_npy(bytes, kName, file);
     if (entry.shape.size() != 1 || kind_of(entry.type) != NumberKind::kInteger)
-      refuse_at(file, 0, "tokens must be integers in one dimension, not ", torch_name(entry.type),
-          " of shape ", shape_text(entry.shape));
+      refuse_at(file, 0, "tokens must be integers in one dimension, of int64 or fewer bits, not ",
+          torch_name(entry.type), " of shape ", shape_text(entry.shape));
     return entry;
   }
   if (bytes.size() >= 4) {

@@ -29,6 +29,8 @@ TEST(SourceLine, LeavesOutMarksAndMuchOfLongLines) {
   const std::string line =
       source_line("File \"net.py\", line 7, in f\n    " + std::string(200, 'x') + "\n");
   EXPECT_EQ(line, "net.py:7, in f: " + std::string(120, 'x') + "...");
+  const std::string name(1 << 20, 'n');
+  EXPECT_LT(source_line("File \"" + name + "\", line " + name + ", in " + name).size(), 400U);
   EXPECT_EQ(source_line("File \"a\x1b.py\", line 7, in f"), "a\\x1b.py:7, in f");
 }
 

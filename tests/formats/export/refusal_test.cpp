@@ -267,6 +267,15 @@ TEST(ExportRefusal, ParametersThatShareOnlySomeElements) {
     sharing(6, is_parameter)(archive);
     EXPECT_NO_THROW(parse_exported(archive.bytes(), "FILE"));
   }
+  EXPECT_THAT(refusal([&](SmallArchive& archive) {
+    sharing(5, true)(archive);
+    // A buffer that is the parameter, and comes first.
+    const Json same = archive.weight();
+    Json& buffer = archive.add_weight("a");
+    buffer = same;
+    buffer["is_param"] = false;
+  }),
+      HasSubstr("shares elements with"));
 }
 
 TEST(ExportRefusal, WhatIsNoTensor) {
@@ -343,15 +352,18 @@ TEST(ExportRefusal, NestingThatDoesNotFit) {
   const std::string twice = R"([1, {"type": "builtins.dict", "context": "[\"a\", \"a\"]", )" +
                             (R"("children_spec": [)" + leaf) + ", " + leaf + "]}]";
   EXPECT_THAT(refusal_with(out_spec, twice), HasSubstr("two inputs or outputs have the name a"));
-  // Five thousand names of 4 KB in a file of 300 KB.
-  std::string many = leaf;
-  for (int i = 0; i < 5000; ++i) many += ", " + leaf;
-  const std::string key(4096, 'k');
-  EXPECT_THAT(refusal_with(out_spec,
-                  R"([1, {"type": "builtins.dict", "context": "[\")" + key +
-                      R"(\"]", "children_spec": [{"type": "builtins.list", "children_spec": [)" +
-                      many + "]}]}]"),
-      HasSubstr("names of inputs or outputs of more than 16777216 bytes"));
+  // Five thousand names of 4 KB in a file of 300 KB, of leaves, and of lists without any.
+  const std::string empty = R"({"type": "builtins.list", "children_spec": []})";
+  for (const std::string& child : {leaf, empty}) {
+    std::string many = child;
+    for (int i = 0; i < 5000; ++i) many += ", " + child;
+    const std::string key(4096, 'k');
+    EXPECT_THAT(refusal_with(out_spec,
+                    R"([1, {"type": "builtins.dict", "context": "[\")" + key +
+                        R"(\"]", "children_spec": [{"type": "builtins.list", "children_spec": [)" +
+                        many + "]}]}]"),
+        HasSubstr("names of inputs or outputs of more than 16777216 bytes"));
+  }
 }
 
 TEST(ExportRefusal, SizesOfJson) {

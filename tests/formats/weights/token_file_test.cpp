@@ -71,8 +71,15 @@ TEST(TokenFile, RefusesUint32ThatItsNameDoesNotSay) {
   for (std::uint64_t token = 0; token < 40; ++token) append_little_endian(bytes, 300 + token, 4);
   EXPECT_THAT(token_fault(bytes), HasSubstr("its tokens seem to be uint32; name it so, as in"));
   EXPECT_THAT(parse_tokens(bytes, "train.uint32.bin").shape, ElementsAre(40));
-  bytes[6] = 1;
-  EXPECT_THAT(parse_tokens(bytes, "train.bin").shape, ElementsAre(80));
+  Bytes large, narrow, letters;  // of a vocabulary of 128,256; of 50,257; of four
+  for (std::uint64_t i = 0; i < 80; ++i) {
+    append_little_endian(large, i * 40'009 % 128'256, 4);
+    append_little_endian(narrow, i * 40'009 % 50'257, 2);
+    append_little_endian(letters, i % 4, 2);
+  }
+  EXPECT_THAT(token_fault(large), HasSubstr("its tokens seem to be uint32"));
+  EXPECT_THAT(parse_tokens(narrow, "train.bin").shape, ElementsAre(80));
+  EXPECT_THAT(parse_tokens(letters, "train.bin").shape, ElementsAre(80));
 }
 
 Bytes array(const std::string& descr, const std::string& shape, std::size_t data_bytes) {
@@ -88,7 +95,8 @@ Bytes array(const std::string& descr, const std::string& shape, std::size_t data
 TEST(TokenFile, MayBeAnArrayOfNumPy) {
   EXPECT_EQ(parse_tokens(array("<i4", "(3,)", 12), "train.npy").type, ElementType::kInt32);
   EXPECT_THAT(token_fault(array("<i4", "(3, 1)", 12)),
-      HasSubstr("tokens must be integers in one dimension, not int32 of shape (3, 1)"));
+      HasSubstr("tokens must be integers in one dimension, of int64 or fewer bits, not int32 of "
+                "shape (3, 1)"));
   EXPECT_THAT(token_fault(array("<f4", "(3,)", 12)), HasSubstr("not float32 of shape (3)"));
 }
 
