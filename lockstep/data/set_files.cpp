@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <set>
 #include <utility>
 
 #include "lockstep/core/error.h"
@@ -23,13 +24,6 @@ struct PartWord {
 constexpr PartWord kWords[] = {{"train", SetPart::kTrain, true}, {"test", SetPart::kTest, true},
     {"val", SetPart::kValidation, true}, {"valid", SetPart::kValidation, false},
     {"validation", SetPart::kValidation, false}};
-
-std::string small_letters(std::string_view text) {
-  std::string small(text);
-  for (char& letter : small)
-    letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-  return small;
-}
 
 /// A word of a name, by its place.
 struct Word {
@@ -110,6 +104,13 @@ SetFile set_file(const fs::path& path) {
 
 }  // namespace
 
+std::string small_letters(std::string_view text) {
+  std::string small(text);
+  for (char& letter : small)
+    letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return small;
+}
+
 NamedPart part_of_file(std::string_view stem) { return named_part(stem, false); }
 
 NamedPart part_of_tensor(std::string_view name) { return named_part(name, true); }
@@ -119,12 +120,17 @@ SetFiles list_set_files(const std::string& set, const std::string& paths,
   check(!paths.empty(), set, ": name files or a folder: ", set, ":PATH");
   SetFiles found;
   OtherFiles others;
+  std::set<fs::path> seen;
   for (const fs::path path : split(paths, ',')) {
     check(fs::exists(path), set, ": there is no ", printable_path(path.string()),
         "; name files or folders, with commas between them");
     const bool is_folder = fs::is_directory(path);
     const auto files = is_folder ? files_of_folder(path, endings, others) : std::vector{path};
-    for (const fs::path& file : files) found.files.push_back(set_file(file));
+    for (const fs::path& file : files) {
+      check(seen.insert(fs::weakly_canonical(file)).second, set, ": ",
+          printable_path(file.string()), " is there twice");
+      found.files.push_back(set_file(file));
+    }
   }
   const std::string left_out = others.endings_text();
   if (!left_out.empty())

@@ -32,6 +32,9 @@ struct NamedPart {
 NamedPart part_of_file(std::string_view stem);
 NamedPart part_of_tensor(std::string_view name);
 
+/// Returns a text with small letters in place of the capitals of ASCII.
+std::string small_letters(std::string_view text);
+
 /// A file of a set; `rest` is its name without folder, ending and the part's word.
 struct SetFile {
   std::filesystem::path path;

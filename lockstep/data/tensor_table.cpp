@@ -72,7 +72,8 @@ void add_tensors(const SetFile& file, FoundParts& parts) {
 
 bool is_target_name(const std::string& name) {
   static const std::set<std::string> kNames{"target", "targets", "label", "labels", "y"};
-  return kNames.contains(name) || name.starts_with("target.") || name.starts_with("label.");
+  const std::string small = small_letters(name);
+  return kNames.contains(small) || small.starts_with("target.") || small.starts_with("label.");
 }
 
 bool contains(const std::vector<std::string>& names, const std::string& name) {
@@ -90,9 +91,12 @@ ColumnNames chosen_names(const std::vector<FoundTensor>& found, const TensorChoi
     if (!contains(all, tensor.name)) all.push_back(tensor.name);
   for (const auto& [flag, names] :
       {std::pair{"--inputs", &choice.inputs}, std::pair{"--targets", &choice.targets}})
-    for (const std::string& name : *names)
+    for (const std::string& name : *names) {
       check(contains(all, name), kTensors, ": ", flag, " names ", printable(name),
           ", but the tensors are ", first_of(all, all.size()));
+      check(std::ranges::count(*names, name) == 1, kTensors, ": ", flag, " names ", printable(name),
+          " twice");
+    }
   for (const std::string& name : choice.inputs)
     check(!contains(choice.targets, name), kTensors, ": ", printable(name),
         " cannot be of both --inputs and --targets");
@@ -163,7 +167,7 @@ TensorColumn column_of(
   return *std::move(column);
 }
 
-// Rows that belong together are as many; within a file, too, so that joined files stay in step.
+// Rows that belong together are as many, within a file, too.
 void check_rows(const std::vector<FoundTensor>& found, const ColumnNames& names) {
   std::map<std::string, const FoundTensor*> of_files;
   for (const FoundTensor& tensor : found) {
@@ -176,8 +180,33 @@ void check_rows(const std::vector<FoundTensor>& found, const ColumnNames& names)
   }
 }
 
+// A file's rows belong together: they begin at the same place of each column.
+void check_in_step(const TensorTable& table) {
+  std::map<const TensorFile*, std::int64_t> firsts;
+  for (const auto* const columns : {&table.inputs, &table.targets})
+    for (const TensorColumn& column : *columns)
+      for (const ColumnPiece& piece : column.pieces)
+        if (firsts.emplace(piece.file.get(), piece.first).first->second != piece.first)
+          throw DataError(concat(piece.name, ": its samples of ", printable(column.name),
+              " are not in step with those of its other tensors, as a file before it lacks some; "
+              "put the same tensors into each file"));
+}
+
+// Further columns of another part than train would be a mistake that nobody sees.
+void check_known(const std::vector<FoundTensor>& found, const ColumnNames& names, SetPart part) {
+  for (const FoundTensor& tensor : found) {
+    const bool is_known = contains(names.inputs, tensor.name) ||
+                          contains(names.targets, tensor.name) ||
+                          contains(names.unused, tensor.name);
+    if (!is_known)
+      throw DataError(concat(tensor.file_name, ": the part ", name_of(part), " has ",
+          printable(tensor.name), ", which the part train lacks; leave it out"));
+  }
+}
+
 TensorTable table_of(
     const std::vector<FoundTensor>& found, const ColumnNames& names, SetPart part) {
+  check_known(found, names, part);
   TensorTable table;
   for (const std::string& name : names.inputs)
     table.inputs.push_back(column_of(found, name, false, part));
@@ -190,10 +219,10 @@ TensorTable table_of(
         throw DataError(concat(kTensors, ": the part ", name_of(part), " has ", table.rows(),
             " samples of ", printable(table.inputs.front().name), " and ", column.rows(), " of ",
             printable(column.name), "; each must have as many"));
+  check_in_step(table);
   return table;
 }
 
-// Further columns of another part would be a mistake that nobody saw.
 void check_same_columns(const TensorTable& train, const TensorTable& other, SetPart part) {
   const auto check_each = [&](const auto& ours, const auto& theirs) {
     for (std::size_t i = 0; i < ours.size(); ++i)
@@ -207,9 +236,10 @@ void check_same_columns(const TensorTable& train, const TensorTable& other, SetP
   check_each(train.targets, other.targets);
 }
 
-// Returns how many classes a column has; 0 if its numbers are none.
-std::int64_t classes_of(const TensorColumn& column) {
-  if (column.taken_as != SampleType::kInt64 || !column.sizes.empty()) return 0;
+// Returns how many classes a column has, 0 if all are ignored; nothing if its numbers are no
+// classes.
+std::optional<std::int64_t> classes_of(const TensorColumn& column) {
+  if (column.taken_as != SampleType::kInt64 || !column.sizes.empty()) return {};
   std::int64_t classes = 0;
   std::vector<std::int64_t> labels;
   for (const ColumnPiece& piece : column.pieces) {
@@ -217,7 +247,7 @@ std::int64_t classes_of(const TensorColumn& column) {
     copy_numbers<std::int64_t>(column.type, piece.bytes, labels);
     for (const std::int64_t label : labels) {
       const bool is_ignored = label == kIgnoredTarget;
-      if ((label < 0 && !is_ignored) || label >= kMostCountedClasses) return 0;
+      if ((label < 0 && !is_ignored) || label >= kMostCountedClasses) return {};
       if (!is_ignored) classes = std::max(classes, label + 1);
     }
   }
@@ -228,9 +258,9 @@ std::int64_t classes_of(const TensorTables& tables) {
   std::int64_t classes = 0;
   for (const TensorTable* const part : parts_of(tables)) {
     if (part->targets.size() != 1) return 0;
-    const std::int64_t own = classes_of(part->targets.front());
-    if (own == 0) return 0;
-    classes = std::max(classes, own);
+    const auto own = classes_of(part->targets.front());
+    if (!own) return 0;
+    classes = std::max(classes, *own);
   }
   return classes;
 }

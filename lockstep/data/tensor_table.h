@@ -85,8 +85,8 @@ struct TensorChoice {
 /// no word is to train with.
 ///
 /// Tensors called `target`, `targets`, `label`, `labels`, `y`, or `target.` or `label.` and more,
-/// are targets, all others inputs, in the order of the files; unless `choice` names them. Names
-/// that `choice` leaves out of both are not read.
+/// in whatever case, are targets, all others inputs, in the order of the files and of each file's
+/// own list; unless `choice` names them. Names that `choice` leaves out of both are not read.
 ///
 /// Float64 is rounded to float, all whole numbers become int64, but for inputs of uint8. Throws
 /// DataError for other types, and for files, names and shapes that do not fit; InvalidArgument for

@@ -134,6 +134,41 @@ TEST(OpenTensors, RefusesPartsThatDoNotFit) {
       HasSubstr("its name says test, but that of its tensor \"x_train\" says train"));
 }
 
+TEST(OpenTensors, RefusesFilesAndNamesThatAreThereTwice) {
+  const TemporaryFolder folder;
+  const auto file = write_tensors(
+      folder.path() / "a.safetensors", {counted_floats("x", {2}), integers("Y", {1, 0})});
+  EXPECT_THAT(names_of(open_tensors(file).train.targets), ElementsAre("Y"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { open_tensors(folder.str() + "," + file); }),
+      HasSubstr("is there twice"));
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+    open_tensors(file, {.inputs = {"x", "x"}});
+  }),
+      HasSubstr("--inputs names \"x\" twice"));
+}
+
+TEST(OpenTensors, RefusesFilesOfOtherTensorsThatMoveRowsApart) {
+  const TemporaryFolder folder;
+  write_tensors(folder.path() / "a.safetensors", {counted_floats("x", {2})});
+  write_tensors(
+      folder.path() / "b.safetensors", {counted_floats("x", {3}), counted_floats("y", {3})});
+  write_tensors(folder.path() / "c.safetensors", {counted_floats("y", {2})});
+  EXPECT_THAT(fault(folder.str()), HasSubstr("are not in step with those of its other tensors"));
+}
+
+TEST(OpenTensors, TakesClassesFromPartsThatHaveSome) {
+  const TemporaryFolder folder;
+  write_tensors(
+      folder.path() / "train.safetensors", {counted_floats("x", {2}), integers("y", {6, 0})});
+  const auto test = folder.path() / "test.safetensors";
+  write_tensors(test, {counted_floats("x", {2}), integers("y", {-100, -100})});
+  EXPECT_EQ(open_tensors(folder.str()).classes, 7);
+  write_tensors(
+      test, {counted_floats("x", {2}), counted_floats("mask", {2}), integers("y", {1, 1})});
+  EXPECT_THAT(
+      fault(folder.str()), HasSubstr("the part test has \"mask\", which the part train lacks"));
+}
+
 TEST(OpenTensors, RefusesColumnsThatAreNotInStep) {
   const TemporaryFolder folder;
   const auto one = folder.path() / "a.safetensors", other = folder.path() / "b.safetensors";

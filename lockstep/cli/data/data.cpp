@@ -212,10 +212,10 @@ void print_tensor(std::ostream& out, const data::TensorReport& tensor) {
       << tensor.most << ", mean " << tensor.mean << '\n';
 }
 
-void print_part(std::ostream& out, const data::PartReport& part) {
+void print_part(std::ostream& out, const data::PartReport& part, bool are_tokens) {
   if (part.per_class.empty()) {
     out << "  " << std::left << std::setw(10) << part.name << std::right << std::setw(10)
-        << part.images << " samples\n";
+        << part.images << (are_tokens ? " tokens\n" : " samples\n");
     return;
   }
   const auto [least, most] = std::minmax_element(part.per_class.begin(), part.per_class.end());
@@ -269,7 +269,7 @@ void print_bad(std::ostream& out, const data::SetReport& report) {
 Json tensor_json(const data::TensorReport& tensor) {
   return {{"name", tensor.name}, {"is_target", tensor.is_target}, {"type", tensor.type},
       {"sizes", tensor.sizes}, {"least", tensor.least}, {"mean", tensor.mean},
-      {"most", tensor.most}, {"nan", tensor.nan}};
+      {"most", tensor.most}, {"nonfinite", tensor.nonfinite}};
 }
 
 Json size_json(const std::optional<ImageSize>& size) {
@@ -463,7 +463,7 @@ Examples:
 void print_report(std::ostream& out, const data::SetReport& report) {
   out << report.set << " in " << shown_name(report.directory.string()) << '\n';
   for (const auto& part : report.parts) {
-    print_part(out, part);
+    print_part(out, part, report.set == "tokens" || report.set == "text");
     for (const auto& tensor : part.tensors) print_tensor(out, tensor);
   }
   print_classes(out, report);

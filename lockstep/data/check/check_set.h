@@ -25,7 +25,7 @@ struct TensorReport {
   std::string type;                 ///< PyTorch's name, as in the files
   std::vector<std::int64_t> sizes;  ///< of one sample
   double least = 0, mean = 0, most = 0;
-  std::int64_t nan = 0;  ///< so many are not a number, and left out of these
+  std::int64_t nonfinite = 0;  ///< so many are NaN or infinite, and left out of these
 };
 
 /// The content of a part of a set: train, val, test.

@@ -33,8 +33,8 @@ class Range {
   }
 
   void add(double number) {
-    if (std::isnan(number)) {
-      ++report_.nan;
+    if (!std::isfinite(number)) {
+      ++report_.nonfinite;
       return;
     }
     report_.least = std::min(report_.least, number);
@@ -50,7 +50,7 @@ class Range {
     return report;
   }
 
-  std::int64_t nan() const { return report_.nan; }
+  std::int64_t nonfinite() const { return report_.nonfinite; }
 
  private:
   TensorReport report_;
@@ -75,7 +75,7 @@ class TableReader {
  private:
   void read_column(PartReport& part, const TensorColumn& column, bool is_target) {
     Range range(column, is_target);
-    std::optional<std::string> first_nan;
+    std::optional<std::string> first_bad;
     std::vector<double> numbers(static_cast<std::size_t>(column.elements()));
     for (std::int64_t index = 0; index < column.rows(); ++index) {
       const TensorRow row = row_of(column, index);
@@ -83,16 +83,17 @@ class TableReader {
       const bool is_class = is_target && !part.per_class.empty();
       if (is_class && numbers[0] >= 0) ++part.per_class[static_cast<std::size_t>(numbers[0])];
       for (const double number : numbers) range.add(number);
-      if (range.nan() > 0 && !first_nan)
-        first_nan = concat(row.piece->name, ", sample ", index - row.piece->first);
+      if (range.nonfinite() > 0 && !first_bad)
+        first_bad = concat(row.piece->name, ", sample ", index - row.piece->first);
       if (options_.progress && ++done_ % kPause == 0) options_.progress(done_, rows_);
     }
     for (const ColumnPiece& piece : column.pieces) piece.file->require_unchanged();
     part.tensors.push_back(range.report());
-    if (first_nan)
-      report_.bad.push_back({*first_nan,
-          concat(part.tensors.back().name, " has ", range.nan(),
-              " numbers in this part that are NaN, of which this sample has the first")});
+    if (first_bad)
+      report_.bad.push_back(
+          {*first_bad, concat(part.tensors.back().name, " has ", range.nonfinite(),
+                           " numbers in this part that are NaN or infinite, of which this sample "
+                           "has the first")});
   }
 
   static constexpr std::int64_t kPause = 1 << 16;

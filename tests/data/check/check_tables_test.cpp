@@ -45,14 +45,16 @@ TEST(CheckTables, TellsTheRangesOfAllTensors) {
 
 TEST(CheckTables, NamesTheFirstSampleThatIsNoNumber) {
   const lockstep::testing::TemporaryFolder folder;
-  const auto path = write_tensors(folder.path() / "a.safetensors",
-      {{"x", ElementType::kFloat32, {3},
-          lockstep::testing::bytes_of_numbers<float>({4, std::nanf(""), std::nanf("")})}});
+  const auto path = write_tensors(
+      folder.path() / "a.safetensors", {{"x", ElementType::kFloat32, {4},
+                                           lockstep::testing::bytes_of_numbers<float>(
+                                               {4, std::nanf(""), std::nanf(""), HUGE_VALF})}});
   const SetReport report = check_set("tensors", path);
   ASSERT_THAT(report.bad, SizeIs(1));
   EXPECT_EQ(report.bad[0].name, path + ", sample 1");
-  EXPECT_THAT(report.bad[0].reason, HasSubstr("x has 2 numbers in this part that are NaN"));
-  EXPECT_EQ(report.parts.at(0).tensors.at(0).nan, 2);
+  EXPECT_THAT(
+      report.bad[0].reason, HasSubstr("x has 3 numbers in this part that are NaN or infinite"));
+  EXPECT_EQ(report.parts.at(0).tensors.at(0).nonfinite, 3);
   EXPECT_EQ(report.parts.at(0).tensors.at(0).most, 4);
   EXPECT_THAT(report.parts.at(0).per_class, IsEmpty());
 }

@@ -92,6 +92,13 @@ TEST(TensorData, HasAnotherFingerprintWhereItsContentHas) {
   EXPECT_TRUE(is_new({counted_floats("x", {3, 2}, 1), counted_floats("y", {3})})) << "inputs";
   EXPECT_TRUE(is_new({counted_floats("x", {4, 2}), counted_floats("y", {4})})) << "size";
   const auto x = counted_floats("x", {3, 2});
+  const auto with_target = [&](std::int64_t last) {
+    write_tensors(folder.path() / "test.safetensors",
+        {counted_floats("x", {1, 2}), testing::integers("target", {-1})});
+    return is_new({x, testing::integers("target", {-1, 0, last})});
+  };
+  EXPECT_TRUE(with_target(1));
+  EXPECT_TRUE(with_target(2)) << "whole numbers that are no classes";
   std::filesystem::remove(folder.path() / "test.safetensors");
   const auto of_names = [&](const char* name) {
     write_tensors(path, {x, counted_floats(name, {3})});
