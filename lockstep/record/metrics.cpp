@@ -36,10 +36,12 @@ const ScoreName& eval_metric(const std::string& option) {
 }
 
 bool is_free_name(const std::string& name) {
-  constexpr std::array<std::string_view, 12> kTaken = {"v", "time", "nonfinite", "elapsed", "rank",
-      "restart", "epoch", "step", "split", "samples", "seconds", "validated"};
+  constexpr std::string_view kTaken[] = {"v", "time", "nonfinite", "elapsed", "rank", "restart",
+      "epoch", "step", "split", "samples", "seconds", "validated", "model", "data", "output",
+      "precision", "loss_name", "loss_plugin", "weights", "skipped", "classes", "confusion",
+      "worst"};
   const auto is_it = [&](const auto& known) { return known.name == name; };
-  return is_utf8(name) && !name.empty() && std::ranges::find(kTaken, name) == kTaken.end() &&
+  return is_utf8(name) && !name.empty() && std::ranges::find(kTaken, name) == std::end(kTaken) &&
          std::ranges::none_of(kScores, is_it) && std::ranges::none_of(kRates, is_it);
 }
 

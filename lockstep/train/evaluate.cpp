@@ -49,7 +49,8 @@ std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
 double value_of(const Scores& scores, const std::string& metric) {
   std::optional<double> value = scores.*eval_metric(metric).value;
   if (!value && metric == "top5") value = scores.top1;
-  check(value.has_value(), "train: --eval-metric ", metric, " is not measured; the loss is");
+  check(value.has_value(), "train: --eval-metric ", metric,
+      " is not measured on this set; take loss");
   return *value;
 }
 
@@ -60,8 +61,8 @@ data::SamplesPointer samples_of_part(
   if (split == Split::kTrain) return data.unaugmented;
   if (split == Split::kTest) return data.test;
   check(data.validation != nullptr, "train: --split val: ", options.data.name,
-      " has no validation images of its own: a run of it validates on its test images; use --split "
-      "test");
+      " has no validation samples of its own: a run of it validates on those for testing; use "
+      "--split test");
   return data.validation;
 }
 
@@ -100,6 +101,7 @@ std::string loss_plugin(const TrainOptions& options) {
 }  // namespace
 
 void Predictions::add(const torch::Tensor& output, const torch::Tensor& target) {
+  if (most_ == 0 && confusion_.classes() == 0) return;
   const torch::Tensor of_each = task_->losses(output, target);
   if (!of_each.defined()) return;
   const torch::Tensor losses = of_each.to(torch::kDouble).cpu();
@@ -168,10 +170,6 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
       {.batch_size = options.batch_size,
           .workers = workers_of(options.loading, usable_cpu_count(), data.is_mere_copy)});
   const TaskPointer task = replica->task();
-  check(kind != TaskKind::kProgram || request.worst == 0,
-      "train: --worst shows samples by their losses, and a model with a loss of its own gives "
-      "none ",
-      "for single samples; leave it out");
   Predictions predictions(classes, request.worst, task);
   const auto forward = [&](const Batch& batch) { return replica->output(batch); };
   const auto look = [&](const torch::Tensor& output, const torch::Tensor& target) {

@@ -154,6 +154,10 @@ EvalCommand read_eval(const GivenFlags& given) {
   if (const auto run = given.find("--run"))
     command.options = evaluation_options(options_of_run(*run));
   eval_flags().read(command, given);
+  check(command.options.task != TaskKind::kProgram || !given.has("--worst"),
+      "eval: --worst shows samples by their losses, and a model that computes its loss itself "
+      "gives "
+      "none for single samples; leave it out");
   return command;
 }
 

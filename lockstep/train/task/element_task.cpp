@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numeric>
 
+#include <ATen/ops/_assert_async.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
@@ -35,7 +36,7 @@ struct Spread {
 
 // As scikit-learn has it where nothing varies.
 double explained(double squared_errors, double squares) {
-  if (squares > 0) return 1 - squared_errors / squares;
+  if (squares != 0 || std::isnan(squared_errors)) return 1 - squared_errors / squares;
   return squared_errors > 0 ? 0 : 1;
 }
 
@@ -52,6 +53,14 @@ torch::Tensor element_loss(ElementLoss loss, const torch::Tensor& output,
       return at::huber_loss(output, target, how);
     case ElementLoss::kBce:
       break;
+  }
+  // Outside of them the loss has no bound. A device is not waited for.
+  const torch::Tensor fits = target.ge(0).logical_and(target.le(1)).all();
+  constexpr const char* kRefusal = "train: binary cross entropy needs targets from 0 to 1";
+  if (fits.is_cpu()) {
+    check(fits.item<bool>(), kRefusal);
+  } else {
+    at::_assert_async(fits, kRefusal);
   }
   return at::binary_cross_entropy_with_logits(output, target, {}, {}, how);
 }

@@ -1,5 +1,6 @@
 #include "lockstep/train/task/labels.h"
 
+#include <cmath>
 #include <tuple>
 
 #include <ATen/ops/cat.h>
@@ -15,7 +16,7 @@ namespace {
 torch::Tensor f1(
     const torch::Tensor& hits, const torch::Tensor& asked, const torch::Tensor& given) {
   const torch::Tensor both = asked + given;
-  return at::where(both.gt(0), 2 * hits / both, 0.0);
+  return at::where(both.eq(0), 0.0, 2 * hits / both);
 }
 
 }  // namespace
@@ -27,6 +28,7 @@ double average_precision(const torch::Tensor& scores, const torch::Tensor& label
   const double* const score = sorted.const_data_ptr<double>();
   const double* const hits = found.const_data_ptr<double>();
   if (count == 0 || hits[count - 1] == 0) return 0;
+  if (std::isnan(score[0])) return score[0];  // is sorted to the front
   double sum = 0, before = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     if (i + 1 < count && score[i + 1] == score[i]) continue;
@@ -58,7 +60,8 @@ Findings Labels::measure(const torch::Tensor& logits, const torch::Tensor& targe
       element_loss(ElementLoss::kBce, given, asked, at::Reduction::None).sum(torch::kDouble);
   const auto number = [&](std::int64_t count) { return at::full({}, count, loss.options()); };
   const torch::Tensor scores = given.to(torch::kDouble), labels = asked.to(torch::kDouble);
-  const torch::Tensor predicted = scores.gt(0).to(torch::kDouble);
+  const torch::Tensor predicted =
+      at::where(scores.isnan(), scores, scores.gt(0).to(torch::kDouble));
   const torch::Tensor usual = sums_of({loss, number(labels.numel()), number(labels.size(0))});
   return {at::cat({usual, (predicted * labels).sum(0), labels.sum(0), predicted.sum(0)}),
       at::cat({scores, labels}, 1)};

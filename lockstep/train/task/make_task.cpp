@@ -147,6 +147,10 @@ TaskPointer make_task(const TrainOptions& options, const SampleForm& form, const
   check(kind == TaskKind::kProgram || !numbers, "train: ", options.model,
       " computes its loss itself; give --task program");
   check_flags(options, kind);
+  const bool has_r2 = kind != TaskKind::kRegression ||
+                      form.targets.front().elements() <= Regression::kMostExplained;
+  check(options.eval_metric != "r2" || has_r2, "train: --eval-metric r2 is for targets of at most ",
+      Regression::kMostExplained, " numbers; take rmse");
   switch (kind) {
     case TaskKind::kClassification:
       return std::make_shared<Classification>(loss, options.smoothing);

@@ -163,7 +163,7 @@ TEST_F(Eval, BadFlagsEndItWithCodeTwoAndBadWeightsWithCodeThree) {
   expect_refused(of_run + " --output page.txt", 2, "must be a file that ends in .html");
   expect_refused(of_run + " --output /nowhere/page.html", 2, "there is no folder /nowhere");
   expect_refused(
-      of_run + " --split val", 2, "eval: --split val: mnist has no validation images of its own");
+      of_run + " --split val", 2, "eval: --split val: mnist has no validation samples of its own");
   expect_refused(of_run + " --data nonsense", 2, "eval: --data must be one of");
   expect_refused(of_run + " --model nonsense", 2, "nonsense");
   expect_refused(of_run + " --epochs 3", 2, "there is no flag --epochs");

@@ -3,6 +3,7 @@
 #include "lockstep/train/task/task.h"
 
 #include <algorithm>
+#include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "tests/support/message_of.h"
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/sin.h>
@@ -310,8 +312,24 @@ TEST(ProgramTask, GivesTheNetInputsAndTargets) {
   EXPECT_EQ(Program({}).inputs(batch).size(), 3U);
 }
 
+TEST(TasksOfNumbers, SayWhereTheyAreNone) {
+  const double nan = std::nan("");
+  const auto target = at::arange(4.0).view({2, 2}), output = at::full_like(target, nan);
+  FindingsSum found;
+  found.add(Regression(ElementLoss::kMse).measure(output, target));
+  const Regression regression(ElementLoss::kMse);
+  EXPECT_TRUE(std::isnan(regression.evaluation(found.over_all(ProcessGroup())).scores.r2.value()));
+  EXPECT_TRUE(std::isnan(average_precision(output.select(1, 0), at::ones({2}))));
+}
+
+TEST(TasksOfNumbers, RefuseLabelsThatAreNone) {
+  const auto logits = at::zeros({2, 3});
+  for (const double label : {-100.0, 7.0})
+    EXPECT_THROW(Labels().loss(logits, at::full({2, 3}, label)), InvalidArgument) << label;
+}
+
 TEST(ProgramTask, RefusesNamesThatTheFilesHaveAndRowsOfAnotherLength) {
-  for (const char* name : {"accuracy", "lr", "epoch", "seconds", ""})
+  for (const char* name : {"accuracy", "lr", "epoch", "seconds", "precision", "worst", ""})
     EXPECT_THAT(
         message_of<InvalidArgument>([&] { Program({name}); }), HasSubstr("name it otherwise"));
   EXPECT_THAT(message_of<InvalidArgument>([] {
