@@ -9,6 +9,7 @@
 // `clone` trains a copy of the module.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -50,7 +51,8 @@ struct Difference {
     const auto a = ours.detach().to(torch::kDouble), b = theirs.to(torch::kDouble);
     const double scale = std::max(b.abs().max().item<double>(), 1e-3);
     const double difference = (a - b).abs().max().item<double>() / scale;
-    if (!(difference <= largest)) {
+    check(std::isfinite(difference), name, " is not finite");
+    if (difference > largest) {
       largest = difference;
       of = name;
     }

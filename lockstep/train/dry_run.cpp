@@ -190,7 +190,7 @@ std::string plan_text(const TrainPlan& plan) {
       name_of(options.parallel), " ", where(plan, layout), ", for ", duration_of(plan), ".\n",
       row("model", concat(options.model, ", ", plan.parameters, " parameters")),
       plan.start.empty() ? "" : row("start", plan.start),
-      row("data", concat(plan.train_samples, " images to train with, ", plan.test_samples,
+      row("data", concat(plan.train_samples, " samples to train with, ", plan.test_samples,
                       " to test with", plan.data_remark.empty() ? "" : "\n", plan.data_remark)),
       row("batch", batch_of(plan)), row("spread", describe(options, layout)),
       row("steps", steps_of(plan)), row("optimizer", optimizer_of(plan)),

@@ -48,8 +48,9 @@ std::unique_ptr<const RunLock> locked(const TrainOptions& options) {
 std::unique_ptr<const RunLock> lock_folder(
     const TrainOptions& options, const DataIdentity& data, const ProcessGroup& world) {
   // Hosts may have other files under the same name.
-  check_same_on_ranks({{"training images", concat(data.samples)}, {"classes", concat(data.classes)},
-                          {"fingerprint of the images", data.fingerprint}},
+  check_same_on_ranks(
+      {{"training samples", concat(data.samples)}, {"classes", concat(data.classes)},
+          {"fingerprint of the samples", data.fingerprint}},
       "train: the ranks read different data; give all hosts the same files:", world);
   std::unique_ptr<const RunLock> lock;
   do_on_root([&] { lock = locked(options); }, world);

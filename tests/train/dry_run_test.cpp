@@ -28,7 +28,7 @@ TEST(TrainPlan, SaysWhatTheRunWouldDo) {
   EXPECT_EQ(plan_text(plan()),
       "Would train mnist-small on fashion-mnist, ddp on 2 ranks, for 3 epochs.\n"
       "  model      mnist-small, 402442 parameters\n"
-      "  data       60000 images to train with, 10000 to test with\n"
+      "  data       60000 samples to train with, 10000 to test with\n"
       "  batch      128 on each replica, 256 in all\n"
       "  spread     2 replicas\n"
       "  steps      235 an epoch, 705 in all\n"

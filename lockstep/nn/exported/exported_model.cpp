@@ -56,7 +56,10 @@ torch::Tensor ExportedModelImpl::row_of_numbers(std::vector<torch::Tensor> input
   check(!inputs.empty(), file_, ": takes tensors");
   const std::int64_t samples = inputs.front().size(0);
   const NamedTensors outputs = net_->forward(std::move(inputs));
-  const torch::Tensor loss = outputs[kLoss];
+  const torch::Tensor& given = outputs[kLoss];
+  // Of 16 bits, a row could not count its samples.
+  const torch::Tensor loss =
+      given.scalar_type() == torch::kDouble ? given : given.to(torch::kFloat);
   std::vector<torch::Tensor> row = {
       at::full({}, samples, loss.options().requires_grad(false)), loss};
   for (const std::string& name : *numbers_)

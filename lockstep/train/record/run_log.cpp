@@ -98,7 +98,7 @@ std::optional<std::string> slow_loader_warning(const MeterReading& reading, int 
   const double share = reading.data_seconds / reading.seconds;
   const double wait = reading.data_seconds / static_cast<double>(reading.steps);
   if (!(share >= kWorthAWarning) || wait < kShortestWaitSeconds) return std::nullopt;
-  return concat("steps wait for images: ", std::lround(100 * share), " % of their time (data_ms ",
+  return concat("steps wait for samples: ", std::lround(100 * share), " % of their time (data_ms ",
       std::lround(1e3 * wait), "), with --workers ", workers,
       "; more of them help if cores are idle, else a cheaper --augment or smaller images");
 }

@@ -59,9 +59,9 @@ std::vector<std::string> differences_from(
     if (then != now) all.push_back(concat(what, ": the snapshot has ", then, ", now ", now));
   };
   compare("data", before.name, data.name);
-  compare("training images", before.samples, data.samples);
+  compare("training samples", before.samples, data.samples);
   compare("classes", before.classes, data.classes);
-  compare("fingerprint of the images", before.fingerprint, data.fingerprint);
+  compare("fingerprint of the samples", before.fingerprint, data.fingerprint);
   return all;
 }
 

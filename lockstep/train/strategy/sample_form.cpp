@@ -38,10 +38,13 @@ void check_names(const TrainOptions& options, const SampleForm& form,
   for (const data::InputForm& input : form.inputs) given.push_back(input.name);
   if (takes_targets)
     for (const data::InputForm& target : form.targets) given.push_back(target.name);
-  const bool is_ordered = options.data.inputs.empty() && options.data.targets.empty();
-  check(given.size() < 2 || taken.size() < 2 || given == taken || !is_ordered,
-      "train: ", options.model, " takes ", joined(taken), ", and ", options.data.name, " has ",
-      joined(given), "; give the tensors in that order by --inputs",
+  // Other sets have one order and names of their own, which no flag changes.
+  const bool is_said =
+      options.data.name != "tensors" || ((form.inputs.size() < 2 || !options.data.inputs.empty()) &&
+                                            (!takes_targets || !options.data.targets.empty()));
+  check(given.size() < 2 || taken.size() < 2 || given == taken || is_said, "train: ", options.model,
+      " takes ", joined(taken), ", and ", options.data.name, " has ", joined(given),
+      "; give the tensors in that order by --inputs",
       takes_targets ? " and --targets, the inputs first" : "");
 }
 
@@ -178,8 +181,7 @@ void check_scores(
     const TrainOptions& options, const SampleForm& form, const torch::Tensor& output) {
   check(output.dim() == 2 && output.size(1) == form.outputs, "train: ", options.model,
       ": its first output must be scores of ", form.outputs, " classes, [N, ", form.outputs,
-      "], and is ", output.sizes(), " for ", output.size(0),
-      " samples; export it with a head of that size, or give --num-classes");
+      "], and is ", output.sizes(), "; export it with a head of that size, or give --num-classes");
 }
 
 }  // namespace
@@ -192,6 +194,7 @@ void check_task(
   const at::NoGradGuard no_gradients;
   const RandomStream stream(make_stream_generator(0, 0, 0));
   const Batch batch = batch_of(form, kSamples);
+  const KeptBuffers buffers(*model);
   model->eval();
   try {
     const torch::Tensor output = model->MultiInputModule::forward(task.inputs(batch));

@@ -106,7 +106,7 @@ TEST_F(Inputs, AResumeRefusesOthers) {
   ASSERT_EQ(go_on("tables").code(), 0);
   EXPECT_EQ(go_on("tables").code(), 0);
   const Ended other = go_on("tables:renamed").with_code(3);
-  EXPECT_THAT(other.err, HasSubstr("fingerprint of the images: the snapshot has"));
+  EXPECT_THAT(other.err, HasSubstr("fingerprint of the samples: the snapshot has"));
 }
 
 TEST_F(Inputs, AreEvaluatedAsTheyWereMeasured) {

@@ -90,7 +90,7 @@ TEST_F(SameFlags, DifferentDataIsNamedAtTheStart) {
   for (const Ended& each : {ended.first, ended.second}) {
     EXPECT_EQ(each.code(), 2) << each.err;
     EXPECT_THAT(each.err, AllOf(HasSubstr("the ranks read different data"),
-                              HasSubstr("training images: 64 on rank 0, 80 on rank 1")));
+                              HasSubstr("training samples: 64 on rank 0, 80 on rank 1")));
   }
 }
 
