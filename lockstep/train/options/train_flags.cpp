@@ -53,7 +53,9 @@ FlagValue written_data(const Options& options) {
 
 Group model_group() {
   return {"What to train",
-      {flag("--model", "NAME", joined(nn::model_names()) + ", one of --plugin, or FILE.pt2 of Python's torch.export", &Options::model),
+      {flag("--model", "NAME",
+           joined(nn::model_names()) + ", one of --plugin, or FILE.pt2 of Python's torch.export",
+           &Options::model),
           flag("--plugin", "FILE", "shared library with models of your own (docs/plugins.md)",
               &Options::plugin)
               .may_change(),

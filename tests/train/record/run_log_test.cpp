@@ -24,7 +24,8 @@ TEST(SlowLoaderWarning, ComesFromAFifthOfTheStepOn) {
   EXPECT_FALSE(slow_loader_warning(reading(1, 0.19), 2));
   ASSERT_TRUE(slow_loader_warning(reading(1, 0.2), 2));
   EXPECT_EQ(*slow_loader_warning(reading(2, 0.86), 3),
-      "steps wait for samples: 43 % of their time (data_ms 86), with --workers 3; more of them help "
+      "steps wait for samples: 43 % of their time (data_ms 86), with --workers 3; more of them "
+      "help "
       "if cores are idle, else a cheaper --augment or smaller images");
 }
 

@@ -137,7 +137,8 @@ TEST(MakeTask, RefusesFlagsThatMeanNothingToIt) {
       asked_task({.loading = {.bad_images = BadImages::kSkip}}, {kPrice}), InvalidArgument);
   EXPECT_THAT(
       message_of<InvalidArgument>([] { asked_task({.task = TaskKind::kProgram}, {kPrice}); }),
-      HasSubstr("--task program is for a model that returns its own `loss`, a number, by that name, and "));
+      HasSubstr("--task program is for a model that returns its own `loss`, a number, by that "
+                "name, and "));
 }
 
 }  // namespace
