@@ -34,7 +34,11 @@ NamedTensors named_state(const torch::nn::Module& module) {
 
 NamedTensors named_state(const Layers& layers) {
   NamedTensors state("Tensor");
-  for (const auto& layer : layers) add_tensors(layer.key() + ".", *layer.value().ptr(), state);
+  for (const auto& layer : layers) {
+    const torch::nn::Module& module = *layer.value().ptr();
+    const bool is_named = dynamic_cast<const NamedAsInModel*>(&module) != nullptr;
+    add_tensors(is_named ? "" : layer.key() + ".", module, state);
+  }
   return state;
 }
 

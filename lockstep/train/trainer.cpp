@@ -111,9 +111,9 @@ void Trainer::pass_epochs() {
 void Trainer::finish_profile() {
   if (!run_.profiler) return;
   // A net that cannot be copied, or has too little memory for it, costs these numbers, not the run.
-  const auto files = run_.profiler->finish([&](const torch::Tensor& images) {
+  const auto files = run_.profiler->finish([&](const ChainInput& input) {
     try {
-      return run_.replica->chain_costs(images);
+      return run_.replica->chain_costs(input);
     } catch (const std::exception& error) {
       run_.log.warn(concat("the profile has no costs of layers: ", error.what()));
       return std::vector<LayerCosts>();

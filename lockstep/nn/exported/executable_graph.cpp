@@ -102,14 +102,15 @@ std::size_t ExecutableGraph::inputs() const { return parts_->inputs; }
 
 std::vector<IValue> ExecutableGraph::frame() const { return Frame(parts_->values); }
 
-std::vector<IValue> ExecutableGraph::run(Frame frame, const RunContext& context) const {
+void ExecutableGraph::run_steps(
+    Frame& frame, std::size_t begin, std::size_t end, const RunContext& context) const {
   std::vector<IValue> stack;
   const Step* current = nullptr;
   try {
-    for (const Step& step : parts_->steps) {
-      current = &step;
-      call(step, frame, stack, context);
-      keep_results(step, stack, frame);
+    for (std::size_t i = begin; i < end; ++i) {
+      current = &parts_->steps[i];
+      call(*current, frame, stack, context);
+      keep_results(*current, stack, frame);
     }
   } catch (c10::Error& error) {
     error.add_context(concat("in ", current->text));
@@ -117,9 +118,13 @@ std::vector<IValue> ExecutableGraph::run(Frame frame, const RunContext& context)
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(concat(error.what(), "\n  in ", current->text));
   }
-  stack.clear();
-  for (const Operand& output : parts_->outputs) stack.push_back(value_of(output, frame, context));
-  return stack;
+}
+
+std::vector<IValue> ExecutableGraph::run(Frame frame, const RunContext& context) const {
+  run_steps(frame, 0, parts_->steps.size(), context);
+  std::vector<IValue> outputs;
+  for (const Operand& output : parts_->outputs) outputs.push_back(value_of(output, frame, context));
+  return outputs;
 }
 
 std::vector<IValue> Region::run(std::span<IValue> arguments, const RunContext& context) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
@@ -55,6 +56,12 @@ class ExecutableGraph {
 
   /// Runs the graph and returns its outputs. A c10::Error says in which node it was.
   std::vector<c10::IValue> run(std::vector<c10::IValue> frame, const RunContext& context) const;
+
+  /// Runs some of its steps, numbers [begin, end), on a frame that has what they read.
+  void run_steps(std::vector<c10::IValue>& frame, std::size_t begin, std::size_t end,
+      const RunContext& context) const;
+
+  const GraphParts& parts() const { return *parts_; }
 
  private:
   std::unique_ptr<const GraphParts> parts_;

@@ -19,6 +19,19 @@ std::optional<std::vector<std::string>> numbers_beside_loss(std::vector<std::str
   return numbers;
 }
 
+// [1, samples, loss and numbers]; numbers of other types than the loss's are of it, too.
+torch::Tensor row_of(const std::vector<torch::Tensor>& numbers, std::int64_t samples) {
+  const torch::Tensor& given = numbers.front();
+  // Of 16 bits, a row could not count its samples.
+  const torch::Tensor loss =
+      given.scalar_type() == torch::kDouble ? given : given.to(torch::kFloat);
+  std::vector<torch::Tensor> row = {
+      at::full({}, samples, loss.options().requires_grad(false)), loss};
+  for (std::size_t i = 1; i < numbers.size(); ++i)
+    row.push_back(numbers[i].detach().to(loss.options()));
+  return at::stack(row).unsqueeze(0);
+}
+
 }  // namespace
 
 ExportedModelImpl::ExportedModelImpl(const std::string& file)
@@ -51,28 +64,25 @@ torch::Tensor ExportedModelImpl::forward_all(std::vector<torch::Tensor> inputs) 
   return numbers_ ? row_of_numbers(std::move(inputs)) : net_->first_output(std::move(inputs));
 }
 
-// [1, samples, loss and numbers]; numbers of other types than the loss's are of it, too.
 torch::Tensor ExportedModelImpl::row_of_numbers(std::vector<torch::Tensor> inputs) {
   check(!inputs.empty(), file_, ": takes tensors");
   const std::int64_t samples = inputs.front().size(0);
   const NamedTensors outputs = net_->forward(std::move(inputs));
-  const torch::Tensor& given = outputs[kLoss];
-  // Of 16 bits, a row could not count its samples.
-  const torch::Tensor loss =
-      given.scalar_type() == torch::kDouble ? given : given.to(torch::kFloat);
-  std::vector<torch::Tensor> row = {
-      at::full({}, samples, loss.options().requires_grad(false)), loss};
-  for (const std::string& name : *numbers_)
-    row.push_back(outputs[name].detach().to(loss.options()));
-  return at::stack(row).unsqueeze(0);
+  std::vector<torch::Tensor> numbers;
+  for (const std::string& name : names_of_row()) numbers.push_back(outputs[name]);
+  return row_of(numbers, samples);
+}
+
+std::vector<std::string> ExportedModelImpl::names_of_row() const {
+  std::vector<std::string> names = {kLoss};
+  names.insert(names.end(), numbers_->begin(), numbers_->end());
+  return names;
 }
 
 Layers ExportedModelImpl::layers() const {
-  Layers whole;
-  whole.insert("net", layer_of([net = net_](torch::Tensor images) mutable {
-    return net->first_output({std::move(images)});
-  }));
-  return whole;
+  if (numbers_) return net_->layers(names_of_row(), row_of);
+  return net_->layers(
+      {}, [](const std::vector<torch::Tensor>& outputs, std::int64_t) { return outputs.front(); });
 }
 
 void ExportedModelImpl::train(bool on) {

@@ -25,7 +25,7 @@ class ExportedModelImpl final : public ModelImpl {
 
   torch::Tensor forward(torch::Tensor images) override { return forward_all({images}); }
 
-  /// Returns all of it as one layer.
+  /// Returns it cut between calls of Python's modules.
   Layers layers() const override;
 
   std::vector<std::size_t> takes() const override { return {net_->input_names().size()}; }
@@ -46,6 +46,7 @@ class ExportedModelImpl final : public ModelImpl {
 
   torch::Tensor forward_all(std::vector<torch::Tensor> inputs) override;
   torch::Tensor row_of_numbers(std::vector<torch::Tensor> inputs);
+  std::vector<std::string> names_of_row() const;
   void check_form() const;
 
   std::string file_;

@@ -8,6 +8,10 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/nn/exported/code.h"
+#include "lockstep/nn/exported/exported_layer.h"
+#include "lockstep/nn/exported/graph_parts.h"
+#include "lockstep/nn/exported/program_frame.h"
+#include "lockstep/nn/exported/segments.h"
 
 namespace lockstep::nn {
 
@@ -91,29 +95,32 @@ NamedTensors ExportedModuleImpl::forward(std::vector<torch::Tensor> inputs) {
   if (!is_training()) check_evaluation();
   const Program& program = code_->program_for(is_training());
   program.forms.check(inputs);
-  std::vector<c10::IValue> frame = program.graph.frame();
-  for (std::size_t i = 0; i < program.inputs.size(); ++i) {
-    const auto [kind, index, is_overwritten] = program.inputs[i];
-    if (kind == Program::Input::Kind::kUnused) continue;
-    const bool is_held = kind == Program::Input::Kind::kHeld;
-    torch::Tensor tensor = is_held ? tensors_[index] : inputs[index];
-    if (!is_held && program.needs_python_layout) tensor = tensor.contiguous();
-    frame[i] = is_overwritten ? tensor.clone() : tensor;
-  }
-  const auto values = program.graph.run(std::move(frame), {device(inputs), modules_});
+  const auto& parts = program.graph.parts();
+  exported::ProgramFrame frame(program, tensors_, {device(inputs), modules_});
+  frame.take_inputs(inputs);
+  for (std::size_t i = 0; i < program.inputs.size(); ++i) frame.take_held(i);
+  frame.run(0, parts.steps.size());
 
   NamedTensors results("Output");
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    using Kind = Program::Output::Kind;
+  for (std::size_t i = 0; i < program.outputs.size(); ++i) {
     const Program::Output& output = program.outputs[i];
-    if (output.kind == Kind::kResult) results.insert(output.name, values[i].toTensor());
-    const auto& mode = output.only_in_training_of;
-    if (mode && !modules_[*mode]->is_training()) continue;
-    const at::NoGradGuard no_gradients;
-    if (output.kind == Kind::kIntoHeld) tensors_[output.index].copy_(values[i].toTensor());
-    if (output.kind == Kind::kIntoInput) inputs[output.index].copy_(values[i].toTensor());
+    if (output.kind == Program::Output::Kind::kResult)
+      results.insert(output.name, frame.value(parts.outputs[i].place).toTensor());
+    else
+      frame.store(i);
   }
   return results;
+}
+
+Layers ExportedModuleImpl::layers(
+    const std::vector<std::string>& outputs, const exported::LastLayer& last) const {
+  const auto segments =
+      std::make_shared<const exported::Segments>(exported::segments_of(*code_, outputs));
+  Layers layers;
+  for (std::size_t i = 0; i < segments->names.size(); ++i)
+    layers.insert(
+        segments->names[i], exported::make_layer({code_, segments, i, last}, tensors_, *this));
+  return layers;
 }
 
 torch::Tensor ExportedModuleImpl::first_output(std::vector<torch::Tensor> inputs) {

@@ -11,13 +11,11 @@
 #include <torch/types.h>
 
 #include "lockstep/formats/export/exported_program.h"
+#include "lockstep/nn/exported/exported_layer.h"
+#include "lockstep/nn/models/layers.h"
 #include "lockstep/nn/named_state.h"
 
 namespace lockstep::nn {
-
-namespace exported {
-struct Code;
-}
 
 /// A module of Python that `torch.export` has written, as a module of LibTorch: it has Python's
 /// parameters and buffers under Python's names, and trains.
@@ -76,6 +74,11 @@ class ExportedModuleImpl : public torch::nn::Module {
 
   std::shared_ptr<torch::nn::Module> clone(
       const std::optional<at::Device>& device = std::nullopt) const override;
+
+  /// Returns the program as a chain of layers that share its tensors, cut as Note [Cutting a
+  /// program] says; names are those of modules. `outputs` are the tensors that `last` makes the
+  /// chain's result of, the first one if none is named.
+  Layers layers(const std::vector<std::string>& outputs, const exported::LastLayer& last) const;
 
  private:
   ExportedModuleImpl(

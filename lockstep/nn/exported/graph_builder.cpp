@@ -31,6 +31,8 @@ class GraphBuilder {
         new_place(name->name);
       } else {
         ++graph_.values;
+        graph_.bytes.push_back(0);
+        graph_.is_number.push_back(true);
       }
     }
     graph_.inputs = graph_.values;
@@ -56,13 +58,24 @@ class GraphBuilder {
     const auto place = static_cast<Place>(graph_.values++);
     if (!places_.emplace(name, place).second)
       refuse("a second value has the name ", printable(name));
+    const auto tensor = from_.tensors.find(name);
+    graph_.bytes.push_back(tensor == from_.tensors.end() ? 0 : memory_of(tensor->second));
+    graph_.is_number.push_back(tensor == from_.tensors.end());
     return place;
+  }
+
+  static double memory_of(const ExportedTensor& tensor) {
+    auto bytes = static_cast<double>(bytes_of(tensor.type));
+    for (const ExportedSize& size : tensor.shape)
+      bytes *= static_cast<double>(size.number.value_or(1));
+    return bytes;
   }
 
   void add(const ExportedNode& node) {
     node_ = &node;
     Step step;
     step.text = text_of_node();
+    for (const lockstep::ExportedModule& module : node.modules) step.modules.push_back(module.path);
     if (const auto* function = find_number_function(node.target)) {
       add_numbers(step, *function);
     } else if (node.target.starts_with(kHigherOrder)) {

@@ -63,12 +63,16 @@ struct Step {
   std::vector<std::variant<Place, std::vector<Place>>> results = {};
   /// A module; in its evaluation the first operand is handed on instead.
   std::optional<std::size_t> only_in_training_of = {};
-  std::string text = {};  ///< node, operator and line of Python
+  std::string text = {};                  ///< node, operator and line of Python
+  std::vector<std::string> modules = {};  ///< paths of those it was called in, the model's first
 };
 
 /// A graph, ready to run. Its inputs have the first places.
 struct GraphParts {
   std::size_t inputs = 0, values = 0;
+  /// The sizes of the values in memory, sizes that vary taken as 1; 0 for numbers.
+  std::vector<double> bytes = {};
+  std::vector<bool> is_number = {};  ///< for each value: it is no tensor
   std::vector<Step> steps = {};
   std::vector<Operand> outputs = {};
 };

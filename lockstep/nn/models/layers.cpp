@@ -21,11 +21,12 @@ std::size_t layer_index(const Layers& layers, const std::string& name) {
 }
 
 torch::Tensor run_layers(Layers& layers, torch::Tensor input) {
+  torch::nn::AnyValue value(std::move(input));
   for (auto& layer : layers) {
     const SpanScope span(Activity::kLayer, layer.key());
-    input = layer.value().forward(std::move(input));
+    value = layer.value().any_forward(std::move(value));
   }
-  return input;
+  return value.get<torch::Tensor>();
 }
 
 torch::nn::AnyModule layer_of(std::function<torch::Tensor(torch::Tensor)> function) {

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include <torch/nn/module.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/ordered_dict.h>
 #include <torch/types.h>
@@ -15,6 +16,12 @@ namespace lockstep::nn {
 /// A layer's key and the name of a parameter in it, joined by a dot, are the parameter's name in
 /// the model: `layer1.0` and `conv1.weight`. So a part of the chain keeps the model's names.
 using Layers = torch::OrderedDict<std::string, torch::nn::AnyModule>;
+
+/// A layer whose parameters have the model's names by themselves, whatever its key.
+class NamedAsInModel : public torch::nn::Module {
+ public:
+  using Module::Module;
+};
 
 /// Returns the index of the layer of that name, or of the first one below it: `layer3` finds
 /// `layer3.0`. Throws InvalidArgument that lists the keys if there is none.

@@ -27,6 +27,7 @@
 #include "lockstep/device/accelerator.h"
 #include "lockstep/liveness/own_slot.h"
 #include "lockstep/parallel/pipeline/layers.h"
+#include "lockstep/parallel/pipeline/links.h"
 #include "lockstep/parallel/pipeline/stage_input.h"
 #include "lockstep/parallel/pipeline/weight_backward.h"
 #include "lockstep/parallel/place/memory_meter.h"
@@ -36,6 +37,7 @@ namespace lockstep {
 namespace {
 
 using torch::Tensor;
+using Tensors = std::vector<Tensor>;
 
 std::uint32_t version_of(const Tensor& tensor) {
   return tensor.unsafeGetTensorImpl()->version_counter().current_version();
@@ -98,56 +100,88 @@ class PreservedState {
 /// what is measured of them is what a pipeline will execute. Autocast is for forward alone.
 class LayerPass {
  public:
-  /// The input shares its memory, as between layers of one net, and gets a gradient if it requires
-  /// one. `name` is for messages.
-  LayerPass(std::string name, torch::nn::AnyModule layer, const Tensor& input)
-      : name_(std::move(name)), layer_(std::move(layer)), input_({input}, input.device()) {}
+  /// The input shares its memory, as between layers of one net, and gets gradients where it
+  /// requires them. `name` is for messages.
+  LayerPass(std::string name, torch::nn::AnyModule layer, const Payload& input)
+      : name_(std::move(name)),
+        layer_(std::move(layer)),
+        form_(input.form),
+        input_(input.values, input.values.front().device()) {}
 
   torch::Device device() const { return input_.leaves.front().device(); }
 
-  /// Throws InvalidArgument if the layer gives no tensor.
+  /// Throws InvalidArgument if the layer gives no tensors.
   void forward() {
-    auto output = layer_.any_forward(input_.seen.front());
-    const Tensor* const tensor = output.try_get<Tensor>();
-    check(tensor != nullptr, "balance: layer ", name_, " must return a tensor to be measured");
-    output_ = *tensor;
+    auto output = layer_.any_forward(value_of(form_, input_.seen));
+    try {
+      outputs_ = tensors_of(output, output_form_);
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(
+          concat("balance: layer ", name_, " cannot be measured: ", error.what()));
+    }
+    for (const Tensor& tensor : outputs_)
+      if (tensor.requires_grad()) roots_.push_back(tensor);
   }
 
   /// Returns what the next layer takes.
-  Tensor output() const { return output_.detach().requires_grad_(output_.requires_grad()); }
+  Payload output() const {
+    Payload output{output_form_, {}, 0};
+    for (const Tensor& tensor : outputs_)
+      output.values.push_back(tensor.detach().requires_grad_(tensor.requires_grad()));
+    return output;
+  }
+
+  /// Returns the size of what the next layer takes.
+  std::int64_t output_bytes() const {
+    std::int64_t bytes = 0;
+    for (const Tensor& tensor : outputs_) bytes += static_cast<std::int64_t>(tensor.nbytes());
+    return bytes;
+  }
 
   /// Return whether there is something to compute in backward, and what.
-  bool has_backward() const { return output_.requires_grad(); }
+  bool has_backward() const { return !roots_.empty(); }
   bool has_input_gradient() const { return has_backward() && !input_.wanting().empty(); }
   bool has_parameter_gradients() const {
     return has_backward() &&
            std::ranges::any_of(layer_.ptr()->parameters(), &Tensor::requires_grad);
   }
 
-  /// Accumulates all gradients; the argument is that of the output. Once.
-  void backward(const Tensor& gradient) {
+  /// Accumulates all gradients; the argument has one for each tensor of the output, of which those
+  /// that nothing is known of are ones. Once.
+  void backward(const Tensors& gradients) {
     const AutocastOff off;
-    torch::autograd::backward({output_}, {gradient});
+    torch::autograd::backward(roots_, of_roots(gradients));
   }
 
   /// Accumulate that of the input, then those of the parameters; see Note [Backward in two parts].
-  void backward_input(const Tensor& gradient) {
+  void backward_input(const Tensors& gradients) {
     const AutocastOff off;
-    weights_ = backward_inputs({output_}, {gradient}, input_.wanting());
+    weights_ = backward_inputs(roots_, of_roots(gradients), input_.wanting());
   }
   void backward_weight() {
     const AutocastOff off;
     weights_.run();
   }
 
-  /// Returns the gradient of the input, undefined if there is none.
-  Tensor input_gradient() const { return input_.leaves.front().grad(); }
+  /// Returns the gradients of the input, undefined where there is none.
+  Tensors input_gradients() const { return input_.gradients(); }
 
  private:
+  Tensors of_roots(const Tensors& gradients) const {
+    Tensors arriving;
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      if (!outputs_[i].requires_grad()) continue;
+      const bool is_known = i < gradients.size() && gradients[i].defined();
+      arriving.push_back(is_known ? gradients[i] : at::ones_like(outputs_[i]));
+    }
+    return arriving;
+  }
+
   std::string name_;
   torch::nn::AnyModule layer_;
+  ValueForm form_, output_form_ = ValueForm::kTensor;
   StageInput input_;
-  Tensor output_;  // with its graph
+  Tensors outputs_, roots_;  // with their graph
   WeightBackward weights_;
 };
 
@@ -162,9 +196,9 @@ void check_no_gradients(const Layers& layers) {
 }
 
 // Runs a body and puts back what it changed, also if it throws.
-void measure(const Layers& layers, const Tensor& sample, const std::function<void()>& body) {
+void measure(const Layers& layers, const ChainInput& sample, const std::function<void()>& body) {
   check_no_gradients(layers);
-  PreservedState state(layers, sample.device());
+  PreservedState state(layers, sample.tensors.front().device());
   try {
     body();
   } catch (...) {
@@ -205,11 +239,14 @@ using PassPointer = std::shared_ptr<LayerPass>;
 // Sends a copy of the sample, which a layer may change in place, through the layers once. `forward`
 // runs each one's forward; who keeps the pass keeps what its backward needs. Autocast casts the
 // parameters anew, as in each step.
-void walk(const Layers& layers, const Tensor& sample,
+void walk(const Layers& layers, const ChainInput& sample,
     const std::function<void(std::size_t index, const PassPointer& pass)>& forward) {
   const torch::AutoGradMode with_gradients(true);
   at::autocast::clear_cache();
-  Tensor value = sample.detach().clone().requires_grad_(sample.requires_grad());
+  Payload value;
+  for (const Tensor& tensor : sample.tensors)
+    value.values.push_back(tensor.detach().clone().requires_grad_(tensor.requires_grad()));
+  if (value.values.size() != 1) value.form = ValueForm::kVector;
   for (std::size_t index = 0; index < layers.size(); ++index) {
     const auto& layer = layers[index];
     const auto pass = std::make_shared<LayerPass>(layer.key(), layer.value(), value);
@@ -224,7 +261,7 @@ void walk(const Layers& layers, const Tensor& sample,
 class ChainStep {
  public:
   /// Runs the forward.
-  ChainStep(const Layers& layers, const Tensor& sample)
+  ChainStep(const Layers& layers, const ChainInput& sample)
       : gradients_(parameters_of(layers)), times_(layers.size()) {
     walk(layers, sample, [&](std::size_t index, const PassPointer& pass) {
       times_[index].forward = seconds_of(*pass, [&] { pass->forward(); });
@@ -236,17 +273,17 @@ class ChainStep {
   /// schedules, of the inputs' gradients first, then of the parameters'. A part that has nothing to
   /// compute takes no time. Call only once.
   std::vector<LayerCosts> backward() {
-    go_back(false, [](LayerPass& pass, LayerCosts& times, const Tensor& gradient) {
-      times.backward = seconds_of(pass, [&] { pass.backward(gradient); });
+    go_back(false, [](LayerPass& pass, LayerCosts& times, const Tensors& gradients) {
+      times.backward = seconds_of(pass, [&] { pass.backward(gradients); });
     });
     return times_;
   }
   std::vector<LayerCosts> backward_in_two_parts() {
-    go_back(true, [](LayerPass& pass, LayerCosts& times, const Tensor& gradient) {
-      const double seconds = seconds_of(pass, [&] { pass.backward_input(gradient); });
+    go_back(true, [](LayerPass& pass, LayerCosts& times, const Tensors& gradients) {
+      const double seconds = seconds_of(pass, [&] { pass.backward_input(gradients); });
       if (pass.has_input_gradient()) times.backward_input = seconds;
     });
-    go_back(false, [](LayerPass& pass, LayerCosts& times, const Tensor&) {
+    go_back(false, [](LayerPass& pass, LayerCosts& times, const Tensors&) {
       const double seconds = seconds_of(pass, [&] { pass.backward_weight(); });
       if (pass.has_parameter_gradients()) times.backward_weight = seconds;
     });
@@ -256,12 +293,11 @@ class ChainStep {
  private:
   // Gives each layer the gradient that the one behind it has computed.
   void go_back(bool keeps, const auto& visit) {
-    Tensor gradient;
+    Tensors gradients;
     for (std::size_t index = passes_.size(); index-- > 0;) {
       LayerPass& pass = *passes_[index];
-      if (!gradient.defined()) gradient = at::ones_like(pass.output());
-      if (pass.has_backward()) visit(pass, times_[index], gradient);
-      gradient = pass.input_gradient();
+      if (pass.has_backward()) visit(pass, times_[index], gradients);
+      gradients = pass.input_gradients();
       if (!keeps) passes_.pop_back();
     }
   }
@@ -271,7 +307,7 @@ class ChainStep {
   std::vector<PassPointer> passes_;
 };
 
-std::vector<LayerCosts> bytes_of(const Layers& layers, const Tensor& sample) {
+std::vector<LayerCosts> bytes_of(const Layers& layers, const ChainInput& sample) {
   std::vector<LayerCosts> costs(layers.size());
   std::unordered_set<const void*> seen;  // a weight that layers share is of the first
   walk(layers, sample, [&](std::size_t index, const PassPointer& pass) {
@@ -280,7 +316,7 @@ std::vector<LayerCosts> bytes_of(const Layers& layers, const Tensor& sample) {
     LayerCosts& own = costs[index];
     own.name = layers[index].key();
     own.activation_bytes = meter.total().live;
-    own.output_bytes = static_cast<std::int64_t>(pass->output().nbytes());
+    own.output_bytes = pass->output_bytes();
     for (const Tensor& parameter : layers[index].value().ptr()->parameters())
       if (seen.insert(parameter.unsafeGetTensorImpl()).second)
         own.parameter_bytes.push_back(static_cast<std::int64_t>(parameter.nbytes()));
@@ -305,7 +341,7 @@ void take_median(std::vector<LayerCosts>& costs, double LayerCosts::*time,
 
 }  // namespace
 
-std::vector<LayerCosts> layer_costs(const Layers& layers, const Tensor& sample, int passes) {
+std::vector<LayerCosts> layer_costs(const Layers& layers, const ChainInput& sample, int passes) {
   check(passes >= 1, "layer_costs: at least 1 pass is needed: ", passes);
   std::vector<LayerCosts> costs;
   measure(layers, sample, [&] {
@@ -323,7 +359,7 @@ std::vector<LayerCosts> layer_costs(const Layers& layers, const Tensor& sample, 
   return costs;
 }
 
-std::vector<double> costs_by_time(const Layers& layers, const Tensor& sample, int passes) {
+std::vector<double> costs_by_time(const Layers& layers, const ChainInput& sample, int passes) {
   check(passes >= 1, "costs_by_time: at least 1 pass is needed: ", passes);
   std::vector<double> costs(layers.size(), std::numeric_limits<double>::infinity());
   measure(layers, sample, [&] {
@@ -331,8 +367,7 @@ std::vector<double> costs_by_time(const Layers& layers, const Tensor& sample, in
     const auto time = [&](std::size_t index, const PassPointer& pass) {
       const NewGradients gradients(layers[index].value().ptr()->parameters());
       double seconds = seconds_of(*pass, [&] { pass->forward(); });
-      const Tensor gradient = at::ones_like(pass->output());
-      if (pass->has_backward()) seconds += seconds_of(*pass, [&] { pass->backward(gradient); });
+      if (pass->has_backward()) seconds += seconds_of(*pass, [&] { pass->backward({}); });
       costs[index] = std::min(costs[index], seconds);
     };
     for (int pass = 0; pass < passes; ++pass) walk(layers, sample, time);
@@ -341,7 +376,7 @@ std::vector<double> costs_by_time(const Layers& layers, const Tensor& sample, in
 }
 
 std::vector<double> costs_by_size(
-    const Layers& layers, const Tensor& sample, double copies_of_parameters) {
+    const Layers& layers, const ChainInput& sample, double copies_of_parameters) {
   check(copies_of_parameters >= 0,
       "costs_by_size: the copies of the parameters must be 0 or more: ", copies_of_parameters);
   std::vector<double> costs;
@@ -358,12 +393,12 @@ std::vector<double> costs_by_size(
 }
 
 std::vector<int> balance_by_time(
-    const Layers& layers, const Tensor& sample, int stages, int passes) {
+    const Layers& layers, const ChainInput& sample, int stages, int passes) {
   return partition(costs_by_time(layers, sample, passes), stages);
 }
 
 std::vector<int> balance_by_size(
-    const Layers& layers, const Tensor& sample, int stages, double copies_of_parameters) {
+    const Layers& layers, const ChainInput& sample, int stages, double copies_of_parameters) {
   return partition(costs_by_size(layers, sample, copies_of_parameters), stages);
 }
 

@@ -1,12 +1,8 @@
 #pragma once
 
-#include <string>
 #include <vector>
 
-#include <torch/nn/modules/container/any.h>
-#include <torch/ordered_dict.h>
-#include <torch/types.h>
-
+#include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/schedule/partition.h"
 
 namespace lockstep {
@@ -22,20 +18,16 @@ namespace lockstep {
 ///
 /// Hooks on parameters are called, such as those of DistributedDataParallel: measure before they
 /// are attached, or a clone. Other conditions as costs_by_time.
-std::vector<LayerCosts> layer_costs(
-    const torch::OrderedDict<std::string, torch::nn::AnyModule>& layers,
-    const torch::Tensor& sample, int passes);
+std::vector<LayerCosts> layer_costs(const Layers& layers, const ChainInput& sample, int passes);
 
 /// Measures the seconds that forward and backward of each layer take on a sample: of `passes`
 /// passes the shortest, which other work disturbed least.
 ///
 /// The sample is one micro-batch, on the layers' device; each layer gets what the one before gave,
-/// a tensor. The layers run in training mode. Afterwards parameters, buffers, modes, random numbers
-/// and the sample are as before, also if a layer throws. Throws InvalidArgument if a parameter has
-/// a gradient already, if a layer gives no tensor, or if passes is below 1.
-std::vector<double> costs_by_time(
-    const torch::OrderedDict<std::string, torch::nn::AnyModule>& layers,
-    const torch::Tensor& sample, int passes);
+/// in a form of ValueForm. The layers run in training mode. Afterwards parameters, buffers, modes,
+/// random numbers and the sample are as before, also if a layer throws. Throws InvalidArgument if a
+/// parameter has a gradient already, if a layer gives no tensors, or if passes is below 1.
+std::vector<double> costs_by_time(const Layers& layers, const ChainInput& sample, int passes);
 
 /// Measures the bytes that each layer keeps in training: its parameters, times
 /// `copies_of_parameters`, and what its forward on the sample leaves allocated for backward and for
@@ -44,19 +36,16 @@ std::vector<double> costs_by_time(
 /// Copies are the parameter, its gradient and the optimizer's state: 2 for plain SGD, 3 with
 /// momentum, 4 for Adam; 0 leaves activations alone. Conditions as costs_by_time.
 std::vector<double> costs_by_size(
-    const torch::OrderedDict<std::string, torch::nn::AnyModule>& layers,
-    const torch::Tensor& sample, double copies_of_parameters);
+    const Layers& layers, const ChainInput& sample, double copies_of_parameters);
 
 /// Cuts the layers into stages by their times: the layers per stage.
 ///
 ///     auto balance = balance_by_time(layers, images, 2, 3);
 std::vector<int> balance_by_time(
-    const torch::OrderedDict<std::string, torch::nn::AnyModule>& layers,
-    const torch::Tensor& sample, int stages, int passes);
+    const Layers& layers, const ChainInput& sample, int stages, int passes);
 
 /// Cuts the layers into stages by their sizes: the layers per stage.
 std::vector<int> balance_by_size(
-    const torch::OrderedDict<std::string, torch::nn::AnyModule>& layers,
-    const torch::Tensor& sample, int stages, double copies_of_parameters);
+    const Layers& layers, const ChainInput& sample, int stages, double copies_of_parameters);
 
 }  // namespace lockstep

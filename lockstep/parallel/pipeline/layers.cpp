@@ -1,5 +1,6 @@
 #include "lockstep/parallel/pipeline/layers.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
@@ -44,6 +45,25 @@ SkipTable& table() {
 }
 
 }  // namespace
+
+std::int64_t ChainInput::batch_size() const {
+  check(
+      !tensors.empty() && tensors.front().dim() > 0, "pipeline: the input needs a batch dimension");
+  const std::int64_t size = tensors.front().size(0);
+  for (const torch::Tensor& tensor : tensors)
+    check(tensor.dim() > 0 && tensor.size(0) == size, "pipeline: inputs ", tensors.front().sizes(),
+        " and ", tensor.sizes(), " must have the same batch size");
+  return size;
+}
+
+bool ChainInput::requires_grad() const {
+  return std::ranges::any_of(tensors, &torch::Tensor::requires_grad);
+}
+
+torch::nn::AnyValue ChainInput::value() const {
+  return tensors.size() == 1 ? torch::nn::AnyValue(torch::Tensor(tensors.front()))
+                             : torch::nn::AnyValue(std::vector<torch::Tensor>(tensors));
+}
 
 Layers layers_of(const torch::nn::Sequential& net) {
   Layers layers;

@@ -1,21 +1,41 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/nn/cloneable.h>
 #include <torch/nn/modules/container/any.h>
+#include <torch/nn/modules/container/any_value.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/pimpl.h>
 #include <torch/ordered_dict.h>
+#include <torch/types.h>
 
 namespace lockstep {
 
 /// A model as a chain of layers, each called with the output of the one before. Names are for
 /// messages; parameters keep the names that their modules give them.
 using Layers = torch::OrderedDict<std::string, torch::nn::AnyModule>;
+
+/// The input of a chain's first layer: a tensor, or several as a vector; all have the same first
+/// dimension, the batch.
+struct ChainInput {
+  ChainInput() = default;
+  ChainInput(torch::Tensor tensor) : tensors{std::move(tensor)} {}
+  ChainInput(std::vector<torch::Tensor> several) : tensors(std::move(several)) {}
+
+  /// Returns the number of samples. Throws InvalidArgument unless all tensors have as many.
+  std::int64_t batch_size() const;
+  bool requires_grad() const;
+  /// Returns the argument of the first layer: a vector unless there is one tensor.
+  torch::nn::AnyValue value() const;
+
+  std::vector<torch::Tensor> tensors;
+};
 
 /// Returns the layers of a Sequential, named as its children.
 Layers layers_of(const torch::nn::Sequential& net);

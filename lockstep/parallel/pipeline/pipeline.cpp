@@ -79,9 +79,9 @@ void Pipeline::end_step() {
 }
 
 torch::Tensor Pipeline::step(
-    const torch::Tensor& input, const torch::Tensor& target, const LossFunction& loss) {
+    const ChainInput& input, const torch::Tensor& target, const LossFunction& loss) {
   check_step(input, target);
-  sizes_ = micro_batch_sizes(input.size(0), options_.chunks());
+  sizes_ = micro_batch_sizes(input.batch_size(), options_.chunks());
   // Copied once, in time; what is trained itself goes through its graph.
   const torch::Tensor labels = target.requires_grad() ? target : labels_({target}).wait().front();
   LossSum losses(loss, labels, sizes_, options_.reduction());
@@ -90,14 +90,13 @@ torch::Tensor Pipeline::step(
   begin_step({static_cast<int>(count), draw_stream_seed(), std::ref(losses)});
   runners_.front().put_inputs(input, sizes_);
   run(schedule_for(count).actions);
-  runners_.front().hand_on_input_gradient(input, sizes_);
+  runners_.front().hand_on_input_gradients(input, sizes_);
   end_step();
   after_step();
   return losses.sum();
 }
 
-torch::Tensor Pipeline::forward(
-    const torch::Tensor& input, const std::vector<std::int64_t>& sizes) {
+torch::Tensor Pipeline::forward(const ChainInput& input, const std::vector<std::int64_t>& sizes) {
   sizes_ = sizes;
   begin_step({static_cast<int>(sizes.size()), draw_stream_seed()});
   runners_.front().put_inputs(input, sizes);
@@ -105,7 +104,7 @@ torch::Tensor Pipeline::forward(
   return last().take_outputs(sizes.size());
 }
 
-torch::Tensor Pipeline::backward(const torch::Tensor& gradient, std::uint64_t step) {
+std::vector<torch::Tensor> Pipeline::backward(const torch::Tensor& gradient, std::uint64_t step) {
   if (step != step_) {
     throw Error(
         "pipeline: backward came after the pipeline was called again; a pipeline keeps the "
@@ -113,7 +112,7 @@ torch::Tensor Pipeline::backward(const torch::Tensor& gradient, std::uint64_t st
   }
   last().put_output_gradients(gradient, sizes_);
   run(actions_of(schedule_for(sizes_.size()), /*forward=*/false));
-  const torch::Tensor back = runners_.front().take_input_gradient(sizes_);
+  std::vector<torch::Tensor> back = runners_.front().take_input_gradients(sizes_);
   end_step();
   after_step();
   return back;
@@ -152,12 +151,11 @@ struct PipelineCall : torch::CustomClassHolder {
 
 /// The node that runs the stages.
 struct PipelineBackward : torch::autograd::Function<PipelineBackward> {
-  // `anchor` requires a gradient, so that the output does, though the input need not.
-  static torch::Tensor forward(torch::autograd::AutogradContext* context,
-      const torch::Tensor& input, const torch::Tensor& anchor,
-      c10::intrusive_ptr<PipelineCall> call) {
+  // `anchor` requires a gradient, so that the output does, though the inputs need not.
+  static torch::Tensor forward(torch::autograd::AutogradContext* context, at::TensorList inputs,
+      const torch::Tensor& anchor, c10::intrusive_ptr<PipelineCall> call) {
     context->saved_data["call"] = c10::IValue::make_capsule(std::move(call));
-    (void)input;
+    (void)inputs;
     return anchor.clone();
   }
 
@@ -166,7 +164,9 @@ struct PipelineBackward : torch::autograd::Function<PipelineBackward> {
     check(!torch::GradMode::is_enabled(),
         "pipeline: a second derivative (create_graph) cannot be computed through a pipeline");
     PipelineCall& call = PipelineCall::of(*context);
-    return {call.pipeline->backward(call.take(), call.step), {}, {}};
+    auto gradients = call.pipeline->backward(call.take(), call.step);
+    gradients.resize(gradients.size() + 2);  // of the anchor and the call
+    return gradients;
   }
 };
 
@@ -187,9 +187,8 @@ struct PipelineOutput : torch::autograd::Function<PipelineOutput> {
   }
 };
 
-torch::Tensor Pipeline::operator()(const torch::Tensor& input) {
-  check(input.dim() > 0, "pipeline: the input needs a batch dimension");
-  const auto sizes = micro_batch_sizes(input.size(0), options_.chunks());
+torch::Tensor Pipeline::operator()(const ChainInput& input) {
+  const auto sizes = micro_batch_sizes(input.batch_size(), options_.chunks());
   if (!torch::GradMode::is_enabled()) {
     torch::Tensor output = forward(input, sizes);
     end_step();
@@ -201,7 +200,8 @@ torch::Tensor Pipeline::operator()(const torch::Tensor& input) {
   call->output = forward(input, sizes);
   call->step = step_;
   const auto anchor = at::empty({0}, on_host(torch::kFloat)).requires_grad_();
-  return PipelineOutput::apply(PipelineBackward::apply(input, anchor, call), call);
+  return PipelineOutput::apply(
+      PipelineBackward::apply(at::TensorList(input.tensors), anchor, call), call);
 }
 
 std::vector<PipelineTiming> Pipeline::timing() const {

@@ -45,10 +45,10 @@ class Pipeline : public PipelineCore {
   /// detached. An input that requires a gradient gets it, and hands it on to what it was computed
   /// from. An exception of a stage ends all stages and is thrown here.
   torch::Tensor step(
-      const torch::Tensor& input, const torch::Tensor& target, const LossFunction& loss);
+      const ChainInput& input, const torch::Tensor& target, const LossFunction& loss);
 
   /// Computes the output; with gradients on, differentiable once.
-  torch::Tensor operator()(const torch::Tensor& input);
+  torch::Tensor operator()(const ChainInput& input);
 
   /// Returns for each place what it did in the last step.
   std::vector<PipelineTiming> timing() const;
@@ -60,8 +60,8 @@ class Pipeline : public PipelineCore {
   void run(const std::vector<std::vector<Action>>& actions);
   void run_rank(std::size_t rank, const std::vector<Action>& actions);
   void end_step();
-  torch::Tensor forward(const torch::Tensor& input, const std::vector<std::int64_t>& sizes);
-  torch::Tensor backward(const torch::Tensor& gradient, std::uint64_t step);
+  torch::Tensor forward(const ChainInput& input, const std::vector<std::int64_t>& sizes);
+  std::vector<torch::Tensor> backward(const torch::Tensor& gradient, std::uint64_t step);
   Runner& last() { return runners_[static_cast<std::size_t>(stages_ - 1) % runners_.size()]; }
 
   Exchange exchange_;

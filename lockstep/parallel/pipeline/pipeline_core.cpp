@@ -1,11 +1,13 @@
 #include "lockstep/parallel/pipeline/pipeline_core.h"
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <utility>
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/spans.h"
@@ -30,6 +32,21 @@ void check_places(int places, int stages, const PipelineOptions& options) {
       stages == 1 ? " stage" : " stages", "; give each place a stage, or fewer places");
   check(options.chunks() >= 1, "pipeline: chunks must be at least 1, not ", options.chunks());
   make_schedule(options.schedule(), places, stages, options.chunks());
+}
+
+// Of micro-batches that may lack one; undefined if all do.
+torch::Tensor joined_gradients(
+    std::vector<torch::Tensor> pieces, const std::vector<std::int64_t>& sizes) {
+  const auto found = std::ranges::find_if(pieces, &torch::Tensor::defined);
+  if (found == pieces.end()) return {};
+  const torch::Tensor example = *found;
+  for (std::size_t index = 0; index < sizes.size(); ++index) {
+    if (pieces[index].defined()) continue;
+    auto shape = example.sizes().vec();
+    shape[0] = sizes[index];
+    pieces[index] = at::zeros(shape, example.options());
+  }
+  return at::cat(pieces);
 }
 
 ReplicatedState state_of_layers(const Layers& layers) {
@@ -81,10 +98,11 @@ std::vector<std::vector<Action>> actions_of(const Schedule& schedule, bool forwa
   return chosen;
 }
 
-void check_step(const torch::Tensor& input, const torch::Tensor& target) {
+void check_step(const ChainInput& input, const torch::Tensor& target) {
   check(torch::GradMode::is_enabled(), "pipeline: a step needs gradients, and they are off");
-  check(input.dim() > 0 && target.dim() > 0 && input.size(0) == target.size(0), "pipeline: input ",
-      input.sizes(), " and target ", target.sizes(), " must have the same batch size");
+  check(target.dim() > 0 && input.batch_size() == target.size(0), "pipeline: input ",
+      input.tensors.front().sizes(), " and target ", target.sizes(),
+      " must have the same batch size");
 }
 
 LossSum::LossSum(LossFunction loss, const torch::Tensor& target,
@@ -214,11 +232,15 @@ void Runner::end_step() {
   here_.clear();
 }
 
-void Runner::put_inputs(const torch::Tensor& input, const std::vector<std::int64_t>& sizes) {
-  for (int index = 0; const torch::Tensor& piece : split_batch(input.detach(), sizes)) {
-    put({Direction::kForward, 0, index++},
-        {ValueForm::kTensor, {piece.detach().set_requires_grad(input.requires_grad())}, 0});
+void Runner::put_inputs(const ChainInput& input, const std::vector<std::int64_t>& sizes) {
+  const ValueForm form = input.tensors.size() == 1 ? ValueForm::kTensor : ValueForm::kVector;
+  std::vector<Payload> payloads(sizes.size(), {form, {}, 0});
+  for (const torch::Tensor& tensor : input.tensors) {
+    for (std::size_t index = 0; const torch::Tensor& piece : split_batch(tensor.detach(), sizes))
+      payloads[index++].values.push_back(piece.detach().set_requires_grad(tensor.requires_grad()));
   }
+  for (int index = 0; Payload & payload : payloads)
+    put({Direction::kForward, 0, index++}, std::move(payload));
 }
 
 torch::Tensor Runner::take_outputs(std::size_t micro_batches) {
@@ -238,29 +260,29 @@ void Runner::put_output_gradients(
     put({Direction::kBackward, stages_ - 1, index++}, {ValueForm::kTensor, {piece}, 0});
 }
 
-torch::Tensor Runner::take_input_gradient(const std::vector<std::int64_t>& sizes) {
-  std::vector<torch::Tensor> pieces;
-  torch::Tensor example;
+std::vector<torch::Tensor> Runner::take_input_gradients(const std::vector<std::int64_t>& sizes) {
+  std::vector<std::vector<torch::Tensor>> pieces;  // of each tensor
   for (std::size_t index = 0; index < sizes.size(); ++index) {
     const Payload back = take({Direction::kBackward, -1, static_cast<int>(index)});
-    pieces.push_back(back.values.at(0));
-    if (pieces.back().defined()) example = pieces.back();
+    pieces.resize(back.values.size());
+    for (std::size_t i = 0; i < pieces.size(); ++i) pieces[i].push_back(back.values[i]);
   }
-  if (!example.defined()) return {};
-  for (std::size_t index = 0; index < sizes.size(); ++index) {
-    if (pieces[index].defined()) continue;
-    auto shape = example.sizes().vec();
-    shape[0] = sizes[index];
-    pieces[index] = at::zeros(shape, example.options());
-  }
-  return at::cat(pieces);
+  std::vector<torch::Tensor> whole;
+  for (auto& of_tensor : pieces) whole.push_back(joined_gradients(std::move(of_tensor), sizes));
+  return whole;
 }
 
-void Runner::hand_on_input_gradient(
-    const torch::Tensor& input, const std::vector<std::int64_t>& sizes) {
+void Runner::hand_on_input_gradients(
+    const ChainInput& input, const std::vector<std::int64_t>& sizes) {
   if (!input.requires_grad()) return;
-  const torch::Tensor gradient = take_input_gradient(sizes);
-  if (gradient.defined()) input.backward(gradient.to(input.device()));
+  const std::vector<torch::Tensor> gradients = take_input_gradients(sizes);
+  std::vector<torch::Tensor> roots, arriving;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    if (!input.tensors[i].requires_grad() || !gradients[i].defined()) continue;
+    roots.push_back(input.tensors[i]);
+    arriving.push_back(gradients[i].to(input.tensors[i].device()));
+  }
+  if (!roots.empty()) torch::autograd::backward(roots, arriving);
 }
 
 PipelineCore::PipelineCore(const Layers& layers, const std::vector<int>& balance,

@@ -68,7 +68,7 @@ std::vector<StageSettings> plan_stages(
 std::vector<std::vector<Action>> actions_of(const Schedule& schedule, bool forward);
 
 /// Throws InvalidArgument unless a step can be made with them: equal batch sizes, gradients on.
-void check_step(const torch::Tensor& input, const torch::Tensor& target);
+void check_step(const ChainInput& input, const torch::Tensor& target);
 
 /// The sum of the losses of micro-batches, made in the last stage's thread.
 class LossSum {
@@ -102,7 +102,7 @@ class Runner {
   void end_step();
 
   /// Passes the micro-batches to the first stage.
-  void put_inputs(const torch::Tensor& input, const std::vector<std::int64_t>& sizes);
+  void put_inputs(const ChainInput& input, const std::vector<std::int64_t>& sizes);
 
   /// Returns the last stage's outputs for all micro-batches, joined along the batch.
   torch::Tensor take_outputs(std::size_t micro_batches);
@@ -110,11 +110,11 @@ class Runner {
   /// Passes the gradients of its outputs to the last stage.
   void put_output_gradients(const torch::Tensor& gradient, const std::vector<std::int64_t>& sizes);
 
-  /// Returns the gradient of the input, undefined if no micro-batch has one.
-  torch::Tensor take_input_gradient(const std::vector<std::int64_t>& sizes);
+  /// Returns the gradient of each tensor of the input, undefined if no micro-batch has one.
+  std::vector<torch::Tensor> take_input_gradients(const std::vector<std::int64_t>& sizes);
 
-  /// Runs backward from an input that requires a gradient, if it has one.
-  void hand_on_input_gradient(const torch::Tensor& input, const std::vector<std::int64_t>& sizes);
+  /// Runs backward from the tensors of the input that require a gradient and have one.
+  void hand_on_input_gradients(const ChainInput& input, const std::vector<std::int64_t>& sizes);
 
   const std::vector<Stage>& stages() const { return own_; }
   const PipelineTiming& timing() const { return timing_; }

@@ -58,16 +58,16 @@ void PipelineStage::run(const std::vector<Action>& actions, const std::function<
 }
 
 torch::Tensor PipelineStage::step(
-    const torch::Tensor& input, const torch::Tensor& target, const LossFunction& loss) {
+    const ChainInput& input, const torch::Tensor& target, const LossFunction& loss) {
   check_step(input, target);
-  const auto sizes = micro_batch_sizes(input.size(0), options_.chunks());
+  const auto sizes = micro_batch_sizes(input.batch_size(), options_.chunks());
   LossSum losses(loss, target, sizes, options_.reduction());
   before_step();
   const StageLoss stage_loss = is_last() ? StageLoss(std::ref(losses)) : StageLoss();
   runner().begin_step({static_cast<int>(sizes.size()), draw_stream_seed(), stage_loss});
   if (is_first()) runner().put_inputs(input, sizes);
   run(schedule_for(sizes.size()).actions[static_cast<std::size_t>(group_.rank())], [&] {
-    if (is_first()) runner().hand_on_input_gradient(input, sizes);
+    if (is_first()) runner().hand_on_input_gradients(input, sizes);
   });
   runner().end_step();
   after_step();
@@ -79,9 +79,9 @@ torch::Tensor PipelineStage::step(
   return sum[0];
 }
 
-torch::Tensor PipelineStage::operator()(const torch::Tensor& input) {
+torch::Tensor PipelineStage::operator()(const ChainInput& input) {
   const torch::NoGradGuard no_grad;
-  const auto sizes = micro_batch_sizes(input.size(0), options_.chunks());
+  const auto sizes = micro_batch_sizes(input.batch_size(), options_.chunks());
   runner().begin_step({static_cast<int>(sizes.size()), draw_stream_seed()});
   if (is_first()) runner().put_inputs(input, sizes);
   const auto actions = actions_of(schedule_for(sizes.size()), /*forward=*/true);

@@ -53,10 +53,10 @@ class PipelineStage : public PipelineCore {
   /// gets it, and hands it on to what it was computed from. A collective. If a stage fails, the
   /// others' calls fail too, with its reason.
   torch::Tensor step(
-      const torch::Tensor& input, const torch::Tensor& target, const LossFunction& loss);
+      const ChainInput& input, const torch::Tensor& target, const LossFunction& loss);
 
   /// Computes the output of a batch without gradients, on every rank. A collective.
-  torch::Tensor operator()(const torch::Tensor& input);
+  torch::Tensor operator()(const ChainInput& input);
 
   /// Returns this rank's layers.
   const Layers& layers() const { return layers_; }

@@ -20,7 +20,6 @@
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/device/parameters.h"
 #include "lockstep/parallel/balance/layer_costs.h"
-#include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/snapshot/group_values.h"
 
 namespace lockstep {
@@ -51,8 +50,8 @@ torch::Device device_of(const std::vector<Place>& places) {
 
 }  // namespace
 
-std::vector<LayerCosts> chain_costs(const nn::Model& model, const torch::Tensor& images) {
-  return layer_costs(chain_of(model), images, kTimedPasses);
+std::vector<LayerCosts> chain_costs(const nn::Model& model, const ChainInput& input) {
+  return layer_costs(chain_of(model), input, kTimedPasses);
 }
 
 StepProfiler::StepProfiler(const nn::NamedTensors& state, ProcessGroup world,
@@ -92,10 +91,10 @@ void StepProfiler::begin_step() {
   if (is_recorder_) SpanRecorder::start();
 }
 
-void StepProfiler::end_step(const torch::Tensor& images) {
+void StepProfiler::end_step(const ChainInput& input) {
   if (!records()) return;
   ++measured_;
-  if (!images_.defined() || images_.size(0) < images.size(0)) images_ = images;
+  if (input_.tensors.empty() || input_.batch_size() < input.batch_size()) input_ = input;
   if (!is_recorder_) return;
   synchronize(device_);
   SpanRecorder::stop();
@@ -143,12 +142,12 @@ std::optional<ProfileFiles> StepProfiler::finish(const ChainMeasurement& chain) 
   const torch::Tensor peak_here = at::full({1}, peak(), on_host(torch::kDouble));
   if (world_.backend_name() == "threads") world_.all_reduce(peak_here).wait();
   world_.barrier().wait();
-  const std::vector<LayerCosts> layers = chain(images_);
+  const std::vector<LayerCosts> layers = chain(input_);
   if (is_recorder_) {
     RankProfile& rank = own.ranks.front();
     rank.peak = peak_here.item<double>();
     rank.chain = layers;
-    if (!layers.empty()) rank.batch = images_.size(0);
+    if (!layers.empty()) rank.batch = input_.batch_size();
   }
   const auto profiles = gather_texts(is_recorder_ ? profile_json(own) : "", 0, world_);
   const auto traces = gather_texts(events, 0, world_);

@@ -14,6 +14,7 @@
 #include "lockstep/core/spans.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/named_state.h"
+#include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/place/place.h"
 #include "lockstep/record/profile/profile.h"
 
@@ -58,13 +59,13 @@ struct ProfileFiles {
 };
 
 /// Measures the chain of a rank's model with a batch; gives nothing if no place has all of it.
-using ChainMeasurement = std::function<std::vector<LayerCosts>(const torch::Tensor& images)>;
+using ChainMeasurement = std::function<std::vector<LayerCosts>(const ChainInput& input)>;
 
 /// Measures what the layers of a whole model cost on a batch, in the modes of the calling thread
 /// and of the model's modules. A net that is no chain is one layer, `net`.
 ///
 /// The model's parameters must have no gradients yet, and no hooks: a copy's have none.
-std::vector<LayerCosts> chain_costs(const nn::Model& model, const torch::Tensor& images);
+std::vector<LayerCosts> chain_costs(const nn::Model& model, const ChainInput& input);
 
 /// Measures some steps of a training on every rank; of ranks that are threads the first alone. The
 /// thread that makes the steps makes and calls it.
@@ -88,7 +89,7 @@ class StepProfiler {
 
   /// Ends it. An abandoned step is not measured. Keeps the images of its last batch
   /// for the chain, if no measured step had more.
-  void end_step(const torch::Tensor& images);
+  void end_step(const ChainInput& input);
 
   /// Analyses the steps and measures how fast matrices are multiplied here, and the chain: on all
   /// ranks at once, as they share the machine. Returns the profile of all ranks on rank 0; nothing
@@ -113,7 +114,7 @@ class StepProfiler {
   std::int64_t begin_ = 0;                    // of the step
   std::int64_t timed_from_ = 0;               // when the unwaited steps began
   std::optional<double> unwaited_step_ = {};  // milliseconds
-  torch::Tensor images_;
+  ChainInput input_;                          // of the largest batch
 };
 
 }  // namespace lockstep

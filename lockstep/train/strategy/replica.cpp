@@ -74,13 +74,15 @@ void Replica::share_buffers() {
 
 // A copy draws its first weights, which LibTorch's generator must not notice: it belongs to all
 // threads, and snapshots have it.
-std::vector<LayerCosts> Replica::chain_costs(const torch::Tensor& images) {
+std::vector<LayerCosts> Replica::chain_costs(const ChainInput& input) {
   const RandomStream stream(make_stream_generator(static_cast<std::uint64_t>(options_.seed),
       static_cast<std::size_t>(groups_.replicas.rank()), 0));
   const nn::Model copy = copy_of_whole_model();
   if (copy.is_empty()) return {};
   const nn::Autocast shorter = autocast();
-  return lockstep::chain_costs(copy, copier_(images));
+  std::vector<torch::Tensor> copied;
+  for (const torch::Tensor& tensor : input.tensors) copied.push_back(copier_(tensor));
+  return lockstep::chain_costs(copy, copied);
 }
 
 torch::ScalarType Replica::image_type() const {
@@ -150,8 +152,8 @@ std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout&
   prepared.start = start_with(prepared.model, options);
   rehearse(options, form, *prepared.task, prepared.model, prepared.start, rehearsed);
   if (layout.stages > 1)
-    prepared.balance =
-        stage_balance(options, layout, prepared.model, form, places.front().device, groups.world);
+    prepared.balance = stage_balance(
+        options, layout, prepared.model, form, *prepared.task, places.front().device, groups.world);
   return spread(prepared, options, layout, groups, places);
 }
 
@@ -229,7 +231,7 @@ torch::Tensor PipelineReplica::forward_and_backward(
   std::optional<PipelineCore::Accumulation> accumulation;
   if (!is_last_part) accumulation.emplace(pipeline_.no_sync());
   const nn::Autocast shorter = autocast();  // each stage ends it in its backward
-  return pipeline_.step(batch.input(), task()->target(batch), loss);
+  return pipeline_.step(task()->inputs(batch), task()->target(batch), loss);
 }
 
 StageReplica::StageReplica(const TrainOptions& options, const RankGroups& groups,
@@ -245,7 +247,7 @@ torch::Tensor StageReplica::forward_and_backward(
   std::optional<PipelineCore::Accumulation> accumulation;
   if (!is_last_part) accumulation.emplace(stage_.no_sync());
   const nn::Autocast shorter = autocast();  // as above
-  torch::Tensor value = stage_.step(batch.input(), task()->target(batch), loss);
+  torch::Tensor value = stage_.step(task()->inputs(batch), task()->target(batch), loss);
   waited_seconds_ += stage_.timing().waited;
   return value;
 }

@@ -81,7 +81,7 @@ class Replica {
   /// Measures what the layers of the model cost on such images, in the modes of training; nothing
   /// if no place has all of it. A copy is measured: the model, its gradients and the random numbers
   /// stay as they are, and other ranks hear nothing of it.
-  std::vector<LayerCosts> chain_costs(const torch::Tensor& images);
+  std::vector<LayerCosts> chain_costs(const ChainInput& input);
 
   torch::optim::Optimizer& optimizer() { return *optimizer_; }
 
@@ -194,7 +194,7 @@ class PipelineReplica final : public Replica {
  private:
   void train(bool on) override { pipeline_.train(on); }
   torch::Tensor evaluate(const std::vector<torch::Tensor>& inputs) override {
-    return pipeline_(inputs.front());
+    return pipeline_(inputs);
   }
   torch::Tensor forward_and_backward(
       const Batch& batch, const LossFunction& loss, bool is_last_part) override;
@@ -215,7 +215,7 @@ class StageReplica final : public Replica {
  private:
   void train(bool on) override { stage_.train(on); }
   torch::Tensor evaluate(const std::vector<torch::Tensor>& inputs) override {
-    return stage_(inputs.front());
+    return stage_(inputs);
   }
   torch::Tensor forward_and_backward(
       const Batch& batch, const LossFunction& loss, bool is_last_part) override;

@@ -67,7 +67,8 @@ void check_inputs(const TrainOptions& options, const Layout& layout, const Sampl
       joined(counts, " or "), counts.back() == "1" ? " tensor" : " tensors", ", but a sample of ",
       options.data.name, " ", sample_text(form));
   check_names(options, form, model->input_names(), takes_targets);
-  check(layout.stages == 1 || given == 1, "train: --parallel ", name_of(options.parallel),
+  const bool passes_several = given == 1 || nn::is_exported(options.model);
+  check(layout.stages == 1 || passes_several, "train: --parallel ", name_of(options.parallel),
       " hands one tensor from stage to stage, but a sample of ", options.data.name, " ",
       sample_text(form), "; take serial, dp or ddp");
 }
@@ -212,13 +213,13 @@ namespace {
 constexpr int kTimedPasses = 3;
 
 std::vector<int> measured(const TrainOptions& options, const Layout& layout, nn::Model model,
-    const SampleForm& form, torch::Device device) {
+    const SampleForm& form, const Task& task, torch::Device device) {
   const nn::Autocast autocast = autocast_of(options.precision, device.type());
   const auto layers = model->layers();
   // A micro-batch as the stages will see it: layers cost other shares of the time in small batches.
   const auto sample = [&] {
     model->to(device);
-    return batch_of(form, options.batch_size / layout.micro_batches, device).input();
+    return task.inputs(batch_of(form, options.batch_size / layout.micro_batches, device));
   };
   switch (options.pipeline.balance) {
     case Balance::kCount:
@@ -247,20 +248,22 @@ std::vector<int> known_balance(const Layout& layout, const nn::Model& model) {
 void check_stages(const TrainOptions& options, const Layout& layout, const nn::Model& model) {
   std::string advice = "lower --stages";
   if (!options.plugin.empty()) advice += ", or make it a torch::nn::Sequential, which can be cut";
-  if (nn::is_exported(options.model)) advice = "take serial, dp or ddp";
+  if (nn::is_exported(options.model))
+    advice +=
+        "; a program of Python is cut between calls of its modules, where few bytes are alive";
   check(static_cast<std::size_t>(layout.stages) <= model->layers().size(), "train: ", options.model,
       " has ", model->layers().size(), model->layers().size() == 1 ? " layer" : " layers",
       " and cannot be cut into ", layout.stages, " stages; ", advice);
 }
 
 std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout,
-    const nn::Model& model, const SampleForm& form, torch::Device device,
+    const nn::Model& model, const SampleForm& form, const Task& task, torch::Device device,
     const ProcessGroup& world) {
   check_stages(options, layout, model);
   const torch::Tensor balance = torch::zeros({layout.stages}, on_host(torch::kInt));
   if (!layout.balance.empty()) return known_balance(layout, model);
   if (world.rank() == 0) {
-    const std::vector<int> own = measured(options, layout, model, form, device);
+    const std::vector<int> own = measured(options, layout, model, form, task, device);
     std::copy(own.begin(), own.end(), balance.data_ptr<int>());
   }
   world.broadcast(balance, 0).wait();

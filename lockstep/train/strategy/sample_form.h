@@ -72,11 +72,10 @@ inline nn::Autocast autocast_of(Precision precision, torch::DeviceType device) {
 /// Throws InvalidArgument unless the model has a layer for each stage.
 void check_stages(const TrainOptions& options, const Layout& layout, const nn::Model& model);
 
-/// Returns how many layers of a model each stage takes, by the options' rule; a sample is one
-/// tensor. Rank 0 measures for all, on its device, and leaves the model there. A
-/// collective.
+/// Returns how many layers of a model each stage takes, by the options' rule. Rank 0 measures for
+/// all, on its device, and leaves the model there. A collective.
 std::vector<int> stage_balance(const TrainOptions& options, const Layout& layout,
-    const nn::Model& model, const SampleForm& form, torch::Device device,
+    const nn::Model& model, const SampleForm& form, const Task& task, torch::Device device,
     const ProcessGroup& world);
 
 }  // namespace lockstep

@@ -174,6 +174,25 @@ TEST(LayerCosts, WhatALayerChangesInPlaceIsItsOutputAllTheSame) {
   EXPECT_EQ(relu.output_bytes, 2 * 8 * 4);
 }
 
+/// Hands its input on, twice.
+struct Twice : torch::nn::Module {
+  std::vector<torch::Tensor> forward(torch::Tensor x) { return {x * 2, x}; }
+};
+
+struct Sum : torch::nn::Module {
+  torch::Tensor forward(std::vector<torch::Tensor> given) { return given.at(0) + given.at(1); }
+};
+
+TEST(LayerCosts, AreOfLayersThatHandOnSeveralTensors) {
+  const auto layers = chain(Linear(4, 8), std::make_shared<Twice>(), std::make_shared<Sum>());
+  const auto costs = layer_costs(layers, at::rand({2, 4}), 1);
+  ASSERT_EQ(costs.size(), 3U);
+  EXPECT_EQ(costs[1].output_bytes, 2 * 2 * 8 * 4);
+  EXPECT_EQ(costs[1].activation_bytes, 2 * 8 * 4) << "one of the two is the input";
+  EXPECT_GT(costs[1].backward_input, 0);
+  EXPECT_GT(costs[2].backward, 0);
+}
+
 // Zero is said of what is not computed, and of nothing else.
 TEST(LayerCosts, TimesAreOfWhatALayerHasToCompute) {
   const auto costs =
@@ -274,7 +293,7 @@ TEST(LayerCosts, ALayerThatGivesNoTensorIsNamed) {
   EXPECT_THAT(testing::message_of<InvalidArgument>([] {
     costs_by_time(chain(Linear(2, 2), std::make_shared<Number>()), at::rand({1, 2}), 1);
   }),
-      HasSubstr("layer 1 must return a tensor"));
+      HasSubstr("layer 1 cannot be measured"));
 }
 
 TEST(LayerCosts, NumbersThatMeanNothingAreRefused) {

@@ -19,6 +19,7 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/functional.h>
 #include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
@@ -54,6 +55,48 @@ TEST(PipelineStep, AStepThatFailedLeavesNoDeferredStatistics) {
   serial(input);
   testing::expect_close(norm->running_mean, serial->running_mean, 1e-6, "running_mean");
   testing::expect_close(norm->running_var, serial->running_var, 1e-6, "running_var");
+}
+
+/// Adds a third of the second tensor to the product of the first one.
+struct TakesTwo : torch::nn::Module {
+  std::vector<torch::Tensor> forward(std::vector<torch::Tensor> given) {
+    return {linear(given.at(0)), given.at(1)};
+  }
+  torch::nn::Linear linear = register_module("linear", torch::nn::Linear(3, 3));
+};
+
+struct GivesOne : torch::nn::Module {
+  torch::Tensor forward(std::vector<torch::Tensor> given) {
+    return linear(given.at(0)) + given.at(1) / 3;
+  }
+  torch::nn::Linear linear = register_module("linear", torch::nn::Linear(3, 3));
+};
+
+// Both get their gradients, also where the pipeline is called like a module.
+TEST(PipelineStep, SeveralInputs) {
+  const auto first = std::make_shared<TakesTwo>();
+  const auto second = std::make_shared<GivesOne>();
+  Layers layers;
+  layers.insert("first", torch::nn::AnyModule(first));
+  layers.insert("second", torch::nn::AnyModule(second));
+  Pipeline pipeline(layers, {1, 1}, testing::places(2), PipelineOptions().chunks(2));
+  const auto target = torch::randn({5, 3});
+  const auto inputs = [] {
+    torch::manual_seed(4);
+    return std::vector{
+        torch::randn({5, 3}).requires_grad_(), torch::randn({5, 3}).requires_grad_()};
+  };
+  const auto serial = inputs(), stepped = inputs(), called = inputs();
+  testing::mean_loss(second->forward(first->forward(serial)), target).backward();
+  pipeline.step(stepped, target, testing::mean_loss);
+  testing::loss_there(pipeline(called), target).backward();
+  for (std::size_t i = 0; i < serial.size(); ++i) {
+    testing::expect_close(stepped[i].grad(), serial[i].grad(), 1e-6, "of a step");
+    testing::expect_close(called[i].grad(), serial[i].grad(), 1e-6, "of a call");
+  }
+  EXPECT_THROW(pipeline.step(std::vector{torch::ones({5, 3}), torch::ones({4, 3})}, target,
+                   testing::mean_loss),
+      InvalidArgument);
 }
 
 // As with DistributedDataParallel: a step that adds to gradients keeps its own statistics.

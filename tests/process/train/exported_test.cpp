@@ -97,6 +97,31 @@ TEST_F(ExportedNet, OfTextLearnsTheNextByte) {
   EXPECT_LT(summary("text")["test_perplexity"], 10);
 }
 
+// Threads and ranks; a run that is stopped in the middle goes on with the same stages.
+TEST_F(ExportedNet, TrainsInStagesAsInOnePiece) {
+  std::vector<std::uint8_t> text;
+  for (int i = 0; i < 800; ++i) text.push_back(static_cast<std::uint8_t>(i * i % 251));
+  folder_.write("train.txt", text);
+  folder_.write("test.txt", text);
+  const auto loss = [&](const std::string& flags, const std::string& output) {
+    run("language", "--data text:" + folder_.str() + " --sequence-length 8 --epochs 2 " + flags,
+        output)
+        .with_code(0);
+    return summary(output)["test_loss"].get<double>();
+  };
+  const double serial = loss("--parallel serial", "serial");
+  const std::string stages = "--parallel pp --chunks 4 --nproc-per-node 2 ";
+  EXPECT_NEAR(loss("--parallel pp --chunks 4 --places 2", "threads"), serial, 1e-5);
+  EXPECT_NEAR(loss(stages, "ranks"), serial, 1e-5);
+  loss(stages + "--max-steps 7", "stopped");
+  loss(stages + "--resume auto", "stopped");
+  const auto weights = [&](const std::string& output, const std::string& rank) {
+    return contents(runs_.path() / output / ("model-0000" + rank + "-of-00002.safetensors"));
+  };
+  for (const char* const rank : {"1", "2"})
+    EXPECT_EQ(weights("stopped", rank), weights("ranks", rank));
+}
+
 TEST_F(ExportedNet, ThatComputesItsLossNeedsNoOther) {
   write([](std::int64_t samples) {
     return std::vector{tensor("x", {samples, 3}), tensor("y", {samples})};
@@ -118,11 +143,14 @@ TEST_F(ExportedNet, MustFitItsData) {
   write_images();
   EXPECT_THAT(run("conv", tensors() + "--num-classes 4", "a").err,
       HasSubstr("its first output must be scores of 4 classes, [N, 4], and is [2, 3]"));
-  EXPECT_THAT(run("conv", tensors() + "--parallel mp --places 2", "c").err,
-      HasSubstr("cannot be cut into 2 stages; take serial, dp or ddp"));
   write([](std::int64_t samples) {
     return std::vector{tensor("row", {samples, 3}), tensor("y", {samples})};
   });
+  EXPECT_THAT(
+      run("fit", tensors() + "--task program --inputs row --targets y --parallel mp --places 2",
+          "c")
+          .err,
+      HasSubstr("cannot be cut into 2 stages; lower --stages; a program of Python is cut between"));
   EXPECT_THAT(run("fit", tensors() + "--task program", "b").err,
       HasSubstr(
           "takes x, y, and tensors has row, y; give the tensors in that order by --inputs and "

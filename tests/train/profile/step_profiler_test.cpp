@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 const torch::Tensor kImages = at::zeros({2, 3});
 
-std::vector<LayerCosts> no_chain(const torch::Tensor& /*images*/) { return {}; }
+std::vector<LayerCosts> no_chain(const ChainInput& /*input*/) { return {}; }
 
 // Makes steps, each with a batch of so many images.
 void make_steps(StepProfiler& profiler, const std::vector<std::int64_t>& batches) {
@@ -55,9 +55,9 @@ TEST(StepProfiler, MeasuresTheChainWithTheLargestBatch) {
   StepProfiler profiler(nn::NamedTensors(), ProcessGroup(), {}, torch::kFloat);
   make_steps(profiler, {9, 9, 9, 2, 4, 3});
   int measurements = 0;
-  const auto files = profiler.finish([&](const torch::Tensor& images) {
+  const auto files = profiler.finish([&](const ChainInput& input) {
     ++measurements;
-    EXPECT_EQ(images.size(0), 4);
+    EXPECT_EQ(input.batch_size(), 4);
     return std::vector<LayerCosts>{{.name = "only", .forward = 1}};
   });
   EXPECT_EQ(measurements, 1);

@@ -73,6 +73,25 @@ class Language(torch.nn.Module):
         return self.head(torch.nn.functional.gelu(self.embed(ids)))
 
 
+class Skips(torch.nn.Module):
+    """Blocks in a row that something passes by: a tensor, a size, and the weight of both ends."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = torch.nn.Embedding(256, 4)
+        self.blocks = torch.nn.Sequential(*[
+            torch.nn.Sequential(torch.nn.Linear(4, 16), torch.nn.ReLU(inplace=True), torch.nn.Dropout(0.1),
+                                torch.nn.Linear(16, 4)) for _ in range(3)])
+        self.norm = torch.nn.BatchNorm1d(4)
+        self.head = torch.nn.Linear(4, 256, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, ids):
+        length = ids.shape[1]
+        first = self.embed(ids)
+        return self.head(self.norm((self.blocks(first) + first).transpose(1, 2)).transpose(1, 2)) / length
+
+
 class Fit(torch.nn.Module):
     """Computes its loss itself."""
 
@@ -147,6 +166,9 @@ def main():
     nested = export(Nested(), ({"x": torch.randn(2, 2), "unused": torch.zeros(2)}, torch.zeros(2, 1)),
                     {"scale": 3.0, "extra": torch.zeros(1)})
     torch.export.save(shorten_paths(nested), "nested.pt2")
+
+    skips = export(Skips().train(), (torch.zeros(2, 8, dtype=torch.long),), dynamic_shapes=({0: batch, 1: length},))
+    torch.export.save(shorten_paths(skips), "skips.pt2")
 
 
 if __name__ == "__main__":
