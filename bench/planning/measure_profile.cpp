@@ -236,6 +236,7 @@ std::vector<MeasuredCell> profile_cells(const MeasureRequest& request, bool is_a
   const bool has_pairs = 2 * request.cores_a_place <= request.cores;
   const std::vector<int> some = some_of(request.batches);
   for (const int batch : request.batches) {
+    if (std::ranges::find(request.refused, batch) != request.refused.end()) continue;
     add(MeasuredAs::kAlone, batch);
     if (has_pairs) add(MeasuredAs::kPair, batch);
     if (!has_pairs || std::ranges::find(some, batch) == some.end()) continue;
@@ -274,15 +275,23 @@ plan::ModelProfile measure_profile(const MeasureRequest& request, const ProfileF
   MeasureRequest paced = request;
   std::size_t count = profile_cells(request).size();
   const Stopwatch watch;
-  for (std::size_t i = 0; i < count * static_cast<std::size_t>(request.rounds); ++i) {
+  for (std::size_t i = 0; i < count * static_cast<std::size_t>(request.rounds);) {
     const MeasuredCell each = profile_cells(paced, i >= count)[i % count];
     say(concat("measuring ", request.model, " by ", measured(each.as).in_words, ", batches of ",
         each.batch, i < count ? "" : ", again", ": ",
         count_text(i, count * static_cast<std::size_t>(request.rounds), watch.seconds())));
-    const fs::path run = run_cell(trials, each.cell);
-    keep(read_run(paced, run, each), runs.*measured(each.as).runs);
-    fs::remove_all(run);
-    if (i > 0) continue;
+    try {
+      const fs::path run = run_cell(trials, each.cell);
+      keep(read_run(paced, run, each), runs.*measured(each.as).runs);
+      fs::remove_all(run);
+    } catch (const InvalidArgument& error) {
+      if (i == 0 || each.as != MeasuredAs::kAlone) throw;
+      say(concat(error.what(), "; going on without batches of ", each.batch));
+      paced.refused.push_back(each.batch);  // its cells would be this one and the next ones
+      count = profile_cells(paced).size();
+      continue;
+    }
+    if (i++ > 0) continue;
     // The first is on one place; what it tells decides about the others.
     paced.steps_a_line = steps_a_line(median(runs.alone.front().step_seconds));
     if (!can_be_cut(runs)) paced.left_out.push_back(MeasuredAs::kStages);

@@ -35,6 +35,7 @@ struct MeasureRequest {
   int cores_a_place = 1;
   int rounds = 1;  ///< of all trainings: those after the first are plain, and only count as steps
   std::vector<MeasuredAs> left_out = {};      ///< not asked about
+  std::vector<int> refused = {};              ///< of the batches, those that cannot be trained
   std::vector<std::string> train_flags = {};  ///< more words for each `lockstep train`
   int steps_a_line = 10;  ///< that are timed together; as many as fill half a second, once known
 };
@@ -75,7 +76,9 @@ std::vector<double> plain_steps(
 std::string count_text(std::size_t done, std::size_t all, double seconds);
 
 /// Trains them in a folder, `paths.bench`, and makes the profile; the facts are completed by what
-/// is measured. Throws InvalidArgument with what a training said that failed.
+/// is measured. A batch other than the first that one place cannot train, such as a single sample
+/// before a batch norm, is left out, and `say` hears why. Throws InvalidArgument with what any other
+/// training said that failed.
 plan::ModelProfile measure_profile(const MeasureRequest& request, const ProfileFacts& facts,
     const CellPaths& paths, const std::function<void(const std::string&)>& say);
 

@@ -48,6 +48,16 @@ IValue value_of(const Operand& operand, Frame& frame, const RunContext& context)
   return boxed_list(*operand.element, items);
 }
 
+// As torch.nn.functional.batch_norm does: of one value there is no variance.
+void check_batch_norm(const std::vector<IValue>& arguments) {
+  constexpr std::size_t kTraining = 5;
+  const at::Tensor& input = arguments.front().toTensor();
+  const bool is_of_one = input.dim() > 1 && input.numel() > 0 && input.numel() == input.size(1);
+  check(!is_of_one || !arguments.at(kTraining).toBool(),
+      "a batch norm needs more than one value per channel in training, and its input is ",
+      input.sizes());
+}
+
 // Leaves the results on the stack.
 void call(const Step& step, Frame& frame, std::vector<IValue>& stack, const RunContext& context) {
   stack.clear();
@@ -57,6 +67,7 @@ void call(const Step& step, Frame& frame, std::vector<IValue>& stack, const RunC
     return;
   }
   for (const Operand& operand : step.operands) stack.push_back(value_of(operand, frame, context));
+  if (step.is_batch_norm) check_batch_norm(stack);
   if (step.operation) {
     step.operation->callBoxed(stack);
   } else if (step.function != nullptr) {

@@ -206,6 +206,7 @@ class GraphBuilder {
     for (const c10::Argument& argument : schema.arguments())
       step.operands.push_back(operand_of(argument));
     follow_mode(step);
+    step.is_batch_norm = schema.name() == "aten::batch_norm";
     keep_meaning_of_assertion(step);
     note_needs(step);
     add_results(step, schema.returns().size());

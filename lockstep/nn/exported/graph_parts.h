@@ -63,6 +63,7 @@ struct Step {
   std::vector<std::variant<Place, std::vector<Place>>> results = {};
   /// A module; in its evaluation the first operand is handed on instead.
   std::optional<std::size_t> only_in_training_of = {};
+  bool is_batch_norm = false;             ///< Python refuses it a single value in training
   std::string text = {};                  ///< node, operator and line of Python
   std::vector<std::string> modules = {};  ///< paths of those it was called in, the model's first
 };

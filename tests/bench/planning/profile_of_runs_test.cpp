@@ -249,6 +249,8 @@ TEST(ProfileCells, AreOnOnePlaceAndOnPairsWhereThereAreCores) {
   EXPECT_EQ(profile_cells(request).size(), 5u + 5u + 3u + 3u + 1u + 1u);
   request.left_out = {MeasuredAs::kThreads, MeasuredAs::kSockets, MeasuredAs::kCrowd};
   EXPECT_EQ(profile_cells(request).size(), 5u + 5u + 3u) << "nobody asks about the others";
+  request.refused = {4};
+  EXPECT_EQ(profile_cells(request).size(), 4u + 4u + 2u) << "a net cannot be trained with four";
 }
 
 TEST(Measuring, SaysHowFarItIsAndWhatTheRestTakes) {

@@ -367,6 +367,27 @@ TEST(ExportedModes, KeepBatchStatisticsWhereThereAreNoOthers) {
   EXPECT_TRUE(torch::equal(module->first_output({numbers()}), in_training));
 }
 
+// As Python's own function, which the exporter has taken apart.
+TEST(ExportedModes, RefuseABatchNormOfOneValue) {
+  SmallProgram program;
+  program.input("x", {1, 4})
+      .held(Kind::kBuffer, "mean", "mean", 4)
+      .held(Kind::kBuffer, "var", "var", 4)
+      .node("torch.ops.aten.batch_norm.default",
+          {{"input", value("x")}, {"weight", {}}, {"bias", {}}, {"running_mean", value("mean")},
+              {"running_var", value("var")}, {"training", {true}}, {"momentum", {0.1}},
+              {"eps", {1e-5}}, {"cudnn_enabled", {true}}},
+          "y")
+      .output("y");
+  auto module = module_of(program);
+  expect_parts(message_of<InvalidArgument>([&] {
+    module->forward({torch::ones({1, 4})});
+  }),
+      {"more than one value per channel in training", "[1, 4]", "node \"y\""});
+  module->eval();
+  EXPECT_TRUE(torch::isfinite(module->first_output({torch::ones({1, 4})})).all().item<bool>());
+}
+
 TEST(ExportedModes, RefuseEvaluationOfWhatDrawsByItself) {
   auto program = of_node(
       "torch.ops.aten.dropout.default", {{"input", value("x")}, {"p", {0.5}}, {"train", {true}}});
