@@ -84,7 +84,8 @@ std::vector<LayerCosts> Replica::chain_costs(const torch::Tensor& images) {
 }
 
 torch::ScalarType Replica::image_type() const {
-  return options_.precision == Precision::kBf16Mixed ? torch::kBFloat16 : torch::kFloat;
+  const bool may_be_shorter = options_.precision == Precision::kBf16Mixed;
+  return may_be_shorter && !task_->compares_inputs() ? torch::kBFloat16 : torch::kFloat;
 }
 
 void Replica::make_optimizer() {
