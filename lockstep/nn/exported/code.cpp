@@ -140,6 +140,7 @@ class ProgramBuilder {
     program.first_output = first_output();
     program.needs_python_layout = needs.reads_strides;
     mark_overwritten(program);
+    mark_changed(program);
     code.modules = std::move(needs.modules);
     if (code.decomposed_norm.empty()) code.decomposed_norm = needs.decomposed_norm;
     if (settings_.follows_modes && settings_.is_exported_in_training)
@@ -162,6 +163,11 @@ class ProgramBuilder {
     }
   }
 
+  static void mark_changed(Program& program) {
+    for (std::size_t i = 0; i < program.inputs.size(); ++i)
+      program.inputs[i].is_changed = program.inputs[i].is_overwritten || program.graph.changes(i);
+  }
+
   const ExportedTensor* tensor_of_value(const ExportedArgument& value) const {
     const auto* name = std::get_if<ExportedName>(&value.content);
     const auto found = from_.graph.tensors.find(name == nullptr ? "" : name->name);
@@ -176,9 +182,9 @@ class ProgramBuilder {
       case ExportedInputSpec::Kind::kUser:
         if (tensor_of_value(input.value) == nullptr) return {};
         user_values_.push_back(std::get<ExportedName>(input.value.content).name);
-        return {Input::Kind::kUser, user_values_.size() - 1, false};
+        return {Input::Kind::kUser, user_values_.size() - 1};
       default:
-        return {Input::Kind::kHeld, held_.index_of(from_, input), false};
+        return {Input::Kind::kHeld, held_.index_of(from_, input)};
     }
   }
 

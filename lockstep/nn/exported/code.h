@@ -46,6 +46,7 @@ struct Program {
     std::size_t index = 0;
     /// An output goes into it: as backward may need the value before, the graph reads a copy.
     bool is_overwritten = false;
+    bool is_changed = false;  ///< by an operator in place, or an output: the caller sees it
   };
 
   ExecutableGraph graph;

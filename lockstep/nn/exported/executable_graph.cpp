@@ -100,6 +100,8 @@ ExecutableGraph::ExecutableGraph(ExecutableGraph&&) noexcept = default;
 
 std::size_t ExecutableGraph::inputs() const { return parts_->inputs; }
 
+bool ExecutableGraph::changes(std::size_t input) const { return parts_->changed[input]; }
+
 std::vector<IValue> ExecutableGraph::frame() const { return Frame(parts_->values); }
 
 std::vector<IValue> ExecutableGraph::run(Frame frame, const RunContext& context) const {
@@ -120,6 +122,13 @@ std::vector<IValue> ExecutableGraph::run(Frame frame, const RunContext& context)
   stack.clear();
   for (const Operand& output : parts_->outputs) stack.push_back(value_of(output, frame, context));
   return stack;
+}
+
+bool Region::changes(std::size_t argument) const {
+  const std::size_t own = kind == Kind::kCondition ? 1 : 0;
+  return argument >= own && std::ranges::any_of(graphs, [&](const ExecutableGraph& graph) {
+    return graph.changes(argument - own);
+  });
 }
 
 std::vector<IValue> Region::run(std::span<IValue> arguments, const RunContext& context) const {

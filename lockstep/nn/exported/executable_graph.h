@@ -50,6 +50,9 @@ class ExecutableGraph {
 
   std::size_t inputs() const;
 
+  /// Returns whether an operator writes into the memory of an input: Note [Writing in place].
+  bool changes(std::size_t input) const;
+
   /// Returns a place for each value of a run; the first are the graph's inputs, in their order.
   std::vector<c10::IValue> frame() const;
 

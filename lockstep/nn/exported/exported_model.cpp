@@ -19,6 +19,12 @@ std::optional<std::vector<std::string>> numbers_beside_loss(std::vector<std::str
   return numbers;
 }
 
+// See Note [Writing in place].
+void keep_batch(const ExportedModuleImpl& net, std::vector<torch::Tensor>& inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (net.changes_input(i)) inputs[i] = inputs[i].clone();
+}
+
 }  // namespace
 
 ExportedModelImpl::ExportedModelImpl(const std::string& file)
@@ -48,6 +54,7 @@ void ExportedModelImpl::check_form() const {
 }
 
 torch::Tensor ExportedModelImpl::forward_all(std::vector<torch::Tensor> inputs) {
+  keep_batch(*net_, inputs);
   return numbers_ ? row_of_numbers(std::move(inputs)) : net_->first_output(std::move(inputs));
 }
 
@@ -70,7 +77,9 @@ torch::Tensor ExportedModelImpl::row_of_numbers(std::vector<torch::Tensor> input
 Layers ExportedModelImpl::layers() const {
   Layers whole;
   whole.insert("net", layer_of([net = net_](torch::Tensor images) mutable {
-    return net->first_output({std::move(images)});
+    std::vector<torch::Tensor> inputs{std::move(images)};
+    keep_batch(*net, inputs);
+    return net->first_output(std::move(inputs));
   }));
   return whole;
 }

@@ -68,6 +68,14 @@ at::Device ExportedModuleImpl::device(const std::vector<torch::Tensor>& inputs) 
   return inputs.empty() ? at::Device(at::kCPU) : inputs.front().device();
 }
 
+bool ExportedModuleImpl::changes_input(std::size_t index) const {
+  return std::ranges::any_of(
+      code_->program_for(is_training()).inputs, [&](const Program::Input& input) {
+        return input.kind == Program::Input::Kind::kUser && input.index == index &&
+               input.is_changed;
+      });
+}
+
 void ExportedModuleImpl::check_inputs(const std::vector<torch::Tensor>& inputs) const {
   code_->program_for(is_training()).forms.check(inputs);
 }
@@ -93,12 +101,12 @@ NamedTensors ExportedModuleImpl::forward(std::vector<torch::Tensor> inputs) {
   program.forms.check(inputs);
   std::vector<c10::IValue> frame = program.graph.frame();
   for (std::size_t i = 0; i < program.inputs.size(); ++i) {
-    const auto [kind, index, is_overwritten] = program.inputs[i];
-    if (kind == Program::Input::Kind::kUnused) continue;
-    const bool is_held = kind == Program::Input::Kind::kHeld;
-    torch::Tensor tensor = is_held ? tensors_[index] : inputs[index];
+    const Program::Input& input = program.inputs[i];
+    if (input.kind == Program::Input::Kind::kUnused) continue;
+    const bool is_held = input.kind == Program::Input::Kind::kHeld;
+    torch::Tensor tensor = is_held ? tensors_[input.index] : inputs[input.index];
     if (!is_held && program.needs_python_layout) tensor = tensor.contiguous();
-    frame[i] = is_overwritten ? tensor.clone() : tensor;
+    frame[i] = input.is_overwritten ? tensor.clone() : tensor;
   }
   const auto values = program.graph.run(std::move(frame), {device(inputs), modules_});
 

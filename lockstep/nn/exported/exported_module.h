@@ -60,6 +60,9 @@ class ExportedModuleImpl : public torch::nn::Module {
   /// Finds an input whose first size is a number in the program, of either mode.
   std::optional<std::string> input_of_fixed_batch() const;
 
+  /// Returns whether forward() in this mode writes into an input, as Python's does.
+  bool changes_input(std::size_t index) const;
+
   /// Throws InvalidArgument if the inputs do not have the form that the program of this mode takes.
   void check_inputs(const std::vector<torch::Tensor>& inputs) const;
 

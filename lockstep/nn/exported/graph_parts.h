@@ -51,6 +51,9 @@ struct Region {
   std::vector<ExecutableGraph> graphs = {};  ///< of a condition those for true and false
 
   std::vector<c10::IValue> run(std::span<c10::IValue> arguments, const RunContext& context) const;
+
+  /// Returns whether a graph writes into an argument.
+  bool changes(std::size_t argument) const;
 };
 
 /// One call: of an operator, of a function of numbers, or of a region.
@@ -71,6 +74,7 @@ struct GraphParts {
   std::size_t inputs = 0, values = 0;
   std::vector<Step> steps = {};
   std::vector<Operand> outputs = {};
+  std::vector<bool> changed = {};  ///< for each input whether it is written in place
 };
 
 /// Resolves a graph's operators and boxes its constants; see ExecutableGraph.

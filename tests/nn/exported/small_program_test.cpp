@@ -105,6 +105,53 @@ TEST(ExportedArguments, ViewsWhatPythonCouldView) {
   EXPECT_TRUE(torch::equal(result_of(program, {strided}), numbers().flatten()));
 }
 
+// Of what lies in memory otherwise than Python's, a view would be a copy, and the result be lost.
+TEST(ExportedMemory, IsSharedByAViewThatIsWrittenLater) {
+  for (const std::string name : {"view", "reshape"}) {
+    SmallProgram program;
+    program.input("x", {2, 4})
+        .node("torch.ops.aten.neg.default", {{"self", value("x")}}, "y")
+        .node("torch.ops.aten." + name + ".default",
+            {{"self", value("y")}, {name == "view" ? "size" : "shape", {ExportedList{{8L}}}}}, "v")
+        .node("torch.ops.aten.add_.Tensor", {{"self", value("v")}, {"other", {1L}}}, "w")
+        .output("y");
+    const auto strided = numbers().t().contiguous().t();
+    EXPECT_TRUE(torch::equal(result_of(program, {strided}), 1 - numbers())) << name;
+    EXPECT_FALSE(module_of(program)->changes_input(0)) << name;
+  }
+}
+
+TEST(ExportedMemory, OfAnInputIsChangedThroughAView) {
+  SmallProgram program;
+  program.input("x", {2, 4})
+      .input("other", {2, 4})
+      .node("torch.ops.aten.select.int", {{"self", value("x")}, {"dim", {0L}}, {"index", {1L}}},
+          "row")
+      .node("torch.ops.aten.mul_.Tensor", {{"self", value("row")}, {"other", {2L}}}, "twice")
+      .node("torch.ops.aten.add.Tensor", {{"self", value("twice")}, {"other", value("other")}}, "y")
+      .output("y");
+  const auto module = module_of(program);
+  EXPECT_TRUE(module->changes_input(0));
+  EXPECT_FALSE(module->changes_input(1));
+}
+
+// A graph within the graph may hand on what it takes.
+TEST(ExportedMemory, IsFollowedThroughRegions) {
+  SmallProgram inner;
+  inner.input("a", {2, 4})
+      .node("torch.ops.aten.neg_.default", {{"self", value("a")}}, "b")
+      .output("b");
+  SmallProgram program;
+  const auto graph = std::make_shared<const ExportedGraph>(inner.graph());
+  program.input("x", {2, 4})
+      .node("torch.ops.higher_order.wrap_with_set_grad_enabled",
+          {{"enable_grad", {false}}, {"wrapped", {ExportedSubgraph{"inner", graph}}},
+              {"x", value("x")}},
+          "y")
+      .output("y");
+  EXPECT_TRUE(module_of(program)->changes_input(0));
+}
+
 TEST(ExportedArguments, GiveOneListsItemsTheirNames) {
   SmallProgram program;
   program.input("x", {2, 4})

@@ -85,6 +85,19 @@ class Fit(torch.nn.Module):
         return {"loss": error.square().mean(), "absolute": error.abs().mean(), "errors": error}
 
 
+class InPlace(torch.nn.Module):
+    """Writes into its input, and by a view into what a convolution made."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(2, 2, 3, padding=1)
+
+    def forward(self, x):
+        h = self.conv(x.mul_(2))
+        h.view(-1, 32).relu_()
+        return h
+
+
 class Pair(typing.NamedTuple):
     first: torch.Tensor
     second: torch.Tensor
@@ -147,6 +160,9 @@ def main():
     nested = export(Nested(), ({"x": torch.randn(2, 2), "unused": torch.zeros(2)}, torch.zeros(2, 1)),
                     {"scale": 3.0, "extra": torch.zeros(1)})
     torch.export.save(shorten_paths(nested), "nested.pt2")
+
+    in_place = export(InPlace().train(), (torch.randn(2, 2, 4, 4),), dynamic_shapes=({0: batch},))
+    torch.export.save(shorten_paths(in_place), "in_place.pt2")
 
 
 if __name__ == "__main__":
