@@ -246,12 +246,13 @@ class ProgramBuilder {
   std::vector<std::string> user_values_;
 };
 
+bool is_saved(const HeldTensor& held) {
+  return held.kind == HeldTensor::Kind::kParameter || held.kind == HeldTensor::Kind::kBuffer;
+}
+
 // Both programs take and save the same.
 void check_alike(const ExportedArchive& archive, const Code& code, std::size_t of_first) {
   if (code.programs.size() == 1) return;
-  const auto is_saved = [](const HeldTensor& each) {
-    return each.kind == HeldTensor::Kind::kParameter || each.kind == HeldTensor::Kind::kBuffer;
-  };
   for (std::size_t i = of_first; i < code.held.size(); ++i) {
     if (is_saved(code.held[i]))
       throw DataError(concat(archive.file, ": only one of the two programs has ",
@@ -261,6 +262,18 @@ void check_alike(const ExportedArchive& archive, const Code& code, std::size_t o
   if (training.forms.names() != evaluation.forms.names())
     throw DataError(concat(archive.file, ": the two programs take other inputs: ",
         training.forms.text(), " and ", evaluation.forms.text()));
+}
+
+// Neither snapshots nor other ranks would know of it.
+std::string changed_but_unsaved(const Code& code) {
+  for (const Program& program : code.programs) {
+    for (const Program::Input& input : program.inputs) {
+      if (input.kind != Program::Input::Kind::kHeld || !input.is_changed) continue;
+      const HeldTensor& held = code.held[input.index];
+      if (!is_saved(held)) return held.name;
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -275,6 +288,7 @@ std::pair<Code, std::vector<torch::Tensor>> code_of(const ExportedArchive& archi
   }
   code.held = held.take_held();
   check_alike(archive, code, of_first);
+  code.lost_state = changed_but_unsaved(code);
   return {std::move(code), held.take_tensors()};
 }
 

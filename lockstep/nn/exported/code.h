@@ -64,6 +64,7 @@ struct Code {
   std::vector<std::string> modules;  ///< paths of those whose mode programs ask for
   std::vector<Program> programs;     ///< one, or those of training and evaluation
   std::string decomposed_norm;       ///< of GraphNeeds
+  std::string lost_state;            ///< a tensor that a program changes and no file has, or empty
   std::string without_evaluation;    ///< why the program cannot be evaluated; empty if it can
 
   const Program& program_for(bool training) const {

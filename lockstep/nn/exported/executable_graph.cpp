@@ -102,6 +102,14 @@ std::size_t ExecutableGraph::inputs() const { return parts_->inputs; }
 
 bool ExecutableGraph::changes(std::size_t input) const { return parts_->changed[input]; }
 
+const std::vector<std::size_t>& ExecutableGraph::memory_of_inputs() const {
+  return parts_->memory_of_inputs;
+}
+
+const std::vector<std::size_t>& ExecutableGraph::memory_of_outputs() const {
+  return parts_->memory_of_outputs;
+}
+
 std::vector<IValue> ExecutableGraph::frame() const { return Frame(parts_->values); }
 
 std::vector<IValue> ExecutableGraph::run(Frame frame, const RunContext& context) const {

@@ -88,7 +88,10 @@ void ExportedModuleImpl::check_evaluation() const {
       "; export both by package_pt2(FILE, exported_programs={\"train\": ..., \"eval\": ...})");
 }
 
-void ExportedModuleImpl::check_norms() const {
+void ExportedModuleImpl::check_state() const {
+  check(code_->lost_state.empty(), code_->file, ": forward changes ", printable(code_->lost_state),
+      ", which no snapshot would have, as it is not in Python's state_dict(); make it a buffer by "
+      "register_buffer(..., persistent=True)");
   check(code_->decomposed_norm.empty(), code_->file,
       ": a batch norm has been decomposed, so that ranks and stages cannot join their statistics: ",
       code_->decomposed_norm,

@@ -69,9 +69,10 @@ class ExportedModuleImpl : public torch::nn::Module {
   /// Throws InvalidArgument, with what to do, if the archive has no program that can be evaluated.
   void check_evaluation() const;
 
-  /// Throws InvalidArgument if batch norms have been decomposed, as by run_decompositions(): they
-  /// train, but SyncBatchNorm and pipelines do not notice them.
-  void check_norms() const;
+  /// Throws InvalidArgument, with what to do, for state that only a loop of one's own may have: a
+  /// tensor that forward() changes and no file of weights has; batch norms that have been
+  /// decomposed, as by run_decompositions(), which SyncBatchNorm and pipelines do not notice.
+  void check_state() const;
 
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Dtype dtype, bool non_blocking = false) override;

@@ -225,8 +225,14 @@ class GraphBuilder {
   // See Note [Writing in place].
   void keep_what_is_written() {
     const SharedMemory memory(graph_);
-    for (std::size_t input = 0; input < graph_.inputs; ++input)
-      graph_.changed.push_back(memory.is_written(static_cast<Place>(input)));
+    for (Place input = 0; std::cmp_less(input, graph_.inputs); ++input) {
+      graph_.changed.push_back(memory.is_written(input));
+      graph_.memory_of_inputs.push_back(memory.group_of(input));
+    }
+    for (std::size_t i = 0; i < graph_.outputs.size(); ++i)
+      graph_.memory_of_outputs.push_back(graph_.outputs[i].place == kNowhere
+                                             ? graph_.values + i
+                                             : memory.group_of(graph_.outputs[i].place));
     for (std::size_t i = 0; i < graph_.steps.size(); ++i) {
       Step& step = graph_.steps[i];
       const bool is_written = std::ranges::any_of(step.results, [&](const auto& result) {

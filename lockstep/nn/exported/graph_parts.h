@@ -75,6 +75,8 @@ struct GraphParts {
   std::vector<Step> steps = {};
   std::vector<Operand> outputs = {};
   std::vector<bool> changed = {};  ///< for each input whether it is written in place
+  /// Of inputs and outputs, a number that those have in common that may share memory.
+  std::vector<std::size_t> memory_of_inputs = {}, memory_of_outputs = {};
 };
 
 /// Resolves a graph's operators and boxes its constants; see ExecutableGraph.

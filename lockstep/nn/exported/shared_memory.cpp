@@ -1,7 +1,8 @@
 #include "lockstep/nn/exported/shared_memory.h"
 
+#include <algorithm>
+#include <map>
 #include <numeric>
-#include <optional>
 #include <variant>
 
 namespace lockstep::nn::exported {
@@ -20,18 +21,29 @@ void add_values(const std::variant<Place, std::vector<Place>>& result, std::vect
   for (const Place place : std::get<std::vector<Place>>(result)) add_values(place, values);
 }
 
-// Those among which a schema names a memory; of a region all, as it may hand on what it takes.
-std::vector<Place> sharing_values(const Step& step) {
-  std::vector<Place> values;
-  const auto* const schema = step.operation ? &step.operation->schema() : nullptr;
-  if (schema == nullptr && step.region == nullptr) return values;
+using Places = std::vector<Place>;
+
+// Those among which a schema names a memory.
+Places sharing_values(const Step& step, const c10::FunctionSchema& schema) {
+  Places values;
   for (std::size_t i = 0; i < step.operands.size(); ++i)
-    if (schema == nullptr || schema->arguments()[i].alias_info() != nullptr)
-      add_values(step.operands[i], values);
+    if (schema.arguments()[i].alias_info() != nullptr) add_values(step.operands[i], values);
   for (std::size_t i = 0; i < step.results.size(); ++i)
-    if (schema == nullptr || schema->returns()[i].alias_info() != nullptr)
-      add_values(step.results[i], values);
+    if (schema.returns()[i].alias_info() != nullptr) add_values(step.results[i], values);
   return values;
+}
+
+// As a graph within the graph has them.
+std::map<std::size_t, Places> sharing_values(const Step& step, const ExecutableGraph& graph) {
+  std::map<std::size_t, Places> groups;
+  const auto& of_inputs = graph.memory_of_inputs();
+  const auto& of_outputs = graph.memory_of_outputs();
+  const std::size_t others = step.operands.size() - of_inputs.size();  // a condition
+  for (std::size_t i = 0; i < of_inputs.size(); ++i)
+    add_values(step.operands[others + i], groups[of_inputs[i]]);
+  for (std::size_t i = 0; i < std::min(of_outputs.size(), step.results.size()); ++i)
+    add_values(step.results[i], groups[of_outputs[i]]);
+  return groups;
 }
 
 bool writes(const Step& step, std::size_t operand) {
@@ -45,17 +57,17 @@ bool writes(const Step& step, std::size_t operand) {
 
 SharedMemory::SharedMemory(const GraphParts& graph) : of_(graph.values), behind_(graph.values) {
   std::iota(of_.begin(), of_.end(), std::size_t{0});
-  for (const Step& step : graph.steps) join(step);
+  for (const Step& step : graph.steps) {
+    if (step.operation) join(sharing_values(step, step.operation->schema()));
+    if (step.region == nullptr) continue;
+    for (const ExecutableGraph& inner : step.region->graphs)
+      for (const auto& [group, values] : sharing_values(step, inner)) join(values);
+  }
   for (std::size_t i = 0; i < graph.steps.size(); ++i) note_writes(graph.steps[i], i + 1);
 }
 
-void SharedMemory::join(const Step& step) {
-  std::optional<std::size_t> group;
-  for (const Place value : sharing_values(step)) {
-    const std::size_t own = group_of(value);
-    if (!group) group = own;
-    of_[own] = *group;
-  }
+void SharedMemory::join(const std::vector<Place>& values) {
+  for (const Place value : values) of_[group_of(value)] = group_of(values.front());
 }
 
 void SharedMemory::note_writes(const Step& step, std::size_t behind) {

@@ -25,10 +25,12 @@ class SharedMemory {
   /// Returns whether a step from `first` on writes into the memory of a value.
   bool is_written(Place value, std::size_t first = 0) const;
 
- private:
-  void join(const Step& step);
-  void note_writes(const Step& step, std::size_t behind);
+  /// Returns a number that values have in common that may share memory.
   std::size_t group_of(Place value) const;
+
+ private:
+  void join(const std::vector<Place>& values);
+  void note_writes(const Step& step, std::size_t behind);
 
   std::vector<std::size_t> of_;      ///< for each value another one of its group, or itself
   std::vector<std::size_t> behind_;  ///< for each group one more than its last writing step, or 0

@@ -12,6 +12,7 @@
 #include <torch/types.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/nn/exported/exported_module.h"
 #include "lockstep/nn/exported/graph_parts.h"
 
@@ -135,21 +136,24 @@ TEST(ExportedMemory, OfAnInputIsChangedThroughAView) {
   EXPECT_FALSE(module->changes_input(1));
 }
 
-// A graph within the graph may hand on what it takes.
+// A graph within the graph may hand on what it takes, and write into it.
 TEST(ExportedMemory, IsFollowedThroughRegions) {
-  SmallProgram inner;
-  inner.input("a", {2, 4})
-      .node("torch.ops.aten.neg_.default", {{"self", value("a")}}, "b")
-      .output("b");
-  SmallProgram program;
-  const auto graph = std::make_shared<const ExportedGraph>(inner.graph());
-  program.input("x", {2, 4})
-      .node("torch.ops.higher_order.wrap_with_set_grad_enabled",
-          {{"enable_grad", {false}}, {"wrapped", {ExportedSubgraph{"inner", graph}}},
-              {"x", value("x")}},
-          "y")
-      .output("y");
-  EXPECT_TRUE(module_of(program)->changes_input(0));
+  for (const auto& [name, changes] : {std::pair{"neg", false}, {"neg_", true}, {"alias", true}}) {
+    SmallProgram inner;
+    inner.input("a", {2, 4})
+        .node(concat("torch.ops.aten.", name, ".default"), {{"self", value("a")}}, "b")
+        .output("b");
+    SmallProgram program;
+    const auto graph = std::make_shared<const ExportedGraph>(inner.graph());
+    program.input("x", {2, 4})
+        .node("torch.ops.higher_order.wrap_with_set_grad_enabled",
+            {{"enable_grad", {false}}, {"wrapped", {ExportedSubgraph{"inner", graph}}},
+                {"x", value("x")}},
+            "y")
+        .node("torch.ops.aten.relu_.default", {{"self", value("y")}}, "z")
+        .output("z");
+    EXPECT_EQ(module_of(program)->changes_input(0), changes) << name;
+  }
 }
 
 TEST(ExportedArguments, GiveOneListsItemsTheirNames) {
@@ -313,6 +317,28 @@ TEST(ExportedState, IsChangedByOutputsThatSaySo) {
   expect_parts(refusal_of(program), {"an output changes \"part.other\", which it lacks"});
 }
 
+TEST(ExportedState, ThatForwardChangesMustBeSaved) {
+  const auto changing = [](Kind kind, bool persistent, const char* operation) {
+    SmallProgram program;
+    program.held(kind, "part.sum", "b_sum", 4, persistent)
+        .input("x", {2, 4})
+        .node(concat("torch.ops.aten.", operation, ".Tensor"),
+            {{"self", value("b_sum")}, {"other", {2L}}}, "sum")
+        .output("sum");
+    return program;
+  };
+  for (const Kind kind : {Kind::kBuffer, Kind::kConstant}) {
+    const auto module = module_of(changing(kind, false, "mul_"));
+    expect_parts(message_of<InvalidArgument>([&] { module->check_state(); }),
+        {"net.pt2: forward changes \"part.sum\"", "register_buffer(..., persistent=True)"});
+  }
+  EXPECT_NO_THROW(module_of(changing(Kind::kBuffer, true, "mul_"))->check_state());
+  EXPECT_NO_THROW(module_of(changing(Kind::kBuffer, false, "mul"))->check_state());
+  auto decomposed = changing(Kind::kBuffer, false, "mul");
+  decomposed.returned(ExportedOutputSpec::Kind::kBufferMutation, "sum", "part.sum");
+  EXPECT_THROW(module_of(decomposed)->check_state(), InvalidArgument);
+}
+
 // As batch norms of run_decompositions() do.
 TEST(ExportedState, IsOverwrittenBehindBackwardsBack) {
   SmallProgram program;
@@ -336,7 +362,7 @@ TEST(ExportedState, OfDecomposedNormsIsNoRules) {
   program.last_node().outputs = {value("y"), value("mean"), value("deviation")};
   auto module = module_of(program);
   EXPECT_NO_THROW(module->forward({numbers()}));
-  expect_parts(message_of<InvalidArgument>([&] { module->check_norms(); }),
+  expect_parts(message_of<InvalidArgument>([&] { module->check_state(); }),
       {"a batch norm has been decomposed", "node \"y\"", "without run_decompositions()"});
 }
 
