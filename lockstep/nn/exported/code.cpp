@@ -126,8 +126,10 @@ class ProgramBuilder {
   ProgramBuilder(const ExportedArchive& archive, const ExportedProgram& from, HeldTensors& held)
       : from_(from),
         held_(held),
+        is_alone_(archive.programs.size() == 1),
         settings_{concat(archive.file, ": program ", printable(from.name)),
-            archive.programs.size() == 1, is_exported_in_training(from.graph)} {}
+            is_alone_ || from.name == kTraining,
+            !is_alone_ || is_exported_in_training(from.graph)} {}
 
   Program build(Code& code) {
     GraphNeeds needs{.modules = std::move(code.modules)};
@@ -143,8 +145,7 @@ class ProgramBuilder {
     mark_changed(program);
     code.modules = std::move(needs.modules);
     if (code.decomposed_norm.empty()) code.decomposed_norm = needs.decomposed_norm;
-    if (settings_.follows_modes && settings_.is_exported_in_training)
-      code.without_evaluation = needs.random_node;
+    if (is_alone_ && settings_.is_exported_in_training) code.without_evaluation = needs.random_node;
     return program;
   }
 
@@ -242,6 +243,7 @@ class ProgramBuilder {
 
   const ExportedProgram& from_;
   HeldTensors& held_;
+  bool is_alone_;
   GraphSettings settings_;
   std::vector<std::string> user_values_;
 };

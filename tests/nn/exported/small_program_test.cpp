@@ -429,6 +429,25 @@ TEST(ExportedModes, TurnAttentionsDropout) {
   EXPECT_TRUE(torch::allclose(module->first_output({numbers()}), expected));
 }
 
+// As a batch norm that is frozen.
+TEST(ExportedModes, LeaveAModuleInEvaluationInTheProgramOfTraining) {
+  const auto program = [](const std::string& name, bool training) {
+    SmallProgram made = of_node("torch.ops.aten.dropout.default",
+        {{"input", value("x")}, {"p", {1.0}}, {"train", {training}}}, "drop");
+    made.program().name = name;
+    return made.program();
+  };
+  const ExportedArchive archive{.file = "net.pt2",
+      .programs = {program("eval", false), program("train", true)},
+      .memory = {}};
+  ExportedModule module(std::make_shared<ExportedModuleImpl>(archive));
+  EXPECT_TRUE(torch::equal(module->first_output({numbers()}), torch::zeros({2, 4})));
+  module->named_modules()["drop"]->eval();
+  EXPECT_TRUE(torch::equal(module->first_output({numbers()}), numbers()));
+  module->eval();
+  EXPECT_TRUE(torch::equal(module->first_output({numbers()}), numbers()));
+}
+
 TEST(ExportedModes, KeepBatchStatisticsWhereThereAreNoOthers) {
   const auto program = of_node("torch.ops.aten.batch_norm.default",
       {{"input", value("x")}, {"weight", {}}, {"bias", {}}, {"running_mean", {}},
