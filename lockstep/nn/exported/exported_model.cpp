@@ -46,6 +46,7 @@ ExportedModelImpl::ExportedModelImpl(std::string file, ExportedModule net)
 void ExportedModelImpl::check_form() const {
   net_->check_evaluation();
   net_->check_state();
+  net_->check_outputs(kLoss);
   const auto fixed = net_->input_of_fixed_batch();
   check(!fixed, file_, ": the first size of its input ", fixed.value_or(""),
       " is fixed, but batches vary; export it with dynamic_shapes={\"", fixed.value_or(""),

@@ -51,9 +51,6 @@ class ExportedModuleImpl : public torch::nn::Module {
   /// expressions; nothing if there is no tensor among the outputs.
   const std::optional<ExportedTensor>& first_output_form() const;
 
-  /// Returns the same as a message shows it: `[s0, 1000] of float32`.
-  std::string first_output_text() const;
-
   /// Returns the names of the outputs that are tensors of no dimension, in training.
   std::vector<std::string> number_outputs() const;
 
@@ -68,6 +65,11 @@ class ExportedModuleImpl : public torch::nn::Module {
 
   /// Throws InvalidArgument, with what to do, if the archive has no program that can be evaluated.
   void check_evaluation() const;
+
+  /// Throws InvalidArgument unless evaluations measure what training learns: where a program
+  /// returns the number `loss`, both return the same numbers; elsewhere their first outputs have
+  /// one form.
+  void check_outputs(const std::string& loss) const;
 
   /// Throws InvalidArgument, with what to do, for state that only a loop of one's own may have: a
   /// tensor that forward() changes and no file of weights has; batch norms that have been

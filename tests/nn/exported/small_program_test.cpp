@@ -448,6 +448,27 @@ TEST(ExportedModes, LeaveAModuleInEvaluationInTheProgramOfTraining) {
   EXPECT_TRUE(torch::equal(module->first_output({numbers()}), numbers()));
 }
 
+TEST(ExportedModes, HaveOutputsThatFitEachOther) {
+  const auto program = [](const std::string& name, const char* output, std::int64_t sizes) {
+    SmallProgram made = of_node("torch.ops.aten.relu.default", {{"self", value("x")}});
+    made.program().name = name;
+    made.program().output_names = {output};
+    made.graph().tensors["y"].shape.assign(static_cast<std::size_t>(sizes), {2, ""});
+    return made.program();
+  };
+  const auto refusal = [&](const ExportedProgram& train, const ExportedProgram& eval) {
+    const ExportedModule module(std::make_shared<ExportedModuleImpl>(
+        ExportedArchive{.file = "net.pt2", .programs = {train, eval}, .memory = {}}));
+    return message_of<InvalidArgument>([&] { module->check_outputs("loss"); });
+  };
+  expect_parts(refusal(program("train", "logits", 2), program("eval", "logits", 1)),
+      {"net.pt2: the first output is [2, 2] of float32 in training, but [2] of float32 in"});
+  expect_parts(refusal(program("train", "loss", 0), program("eval", "logits", 2)),
+      {"the program of training returns the numbers loss, but that of evaluation none"});
+  expect_parts(
+      refusal(program("train", "loss", 0), program("eval", "mean", 0)), {"evaluation mean"});
+}
+
 TEST(ExportedModes, KeepBatchStatisticsWhereThereAreNoOthers) {
   const auto program = of_node("torch.ops.aten.batch_norm.default",
       {{"input", value("x")}, {"weight", {}}, {"bias", {}}, {"running_mean", {}},
