@@ -149,7 +149,9 @@ std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout&
   check_inputs(options, layout, form, prepared.model);
   check_task(options, form, *prepared.task, prepared.model);
   prepared.start = start_with(prepared.model, options);
-  rehearse(options, form, *prepared.task, prepared.model, prepared.start, rehearsed);
+  // Stages are elsewhere, and each has only a part of the memory.
+  const torch::Device device = layout.stages > 1 ? torch::kCPU : places.front().device;
+  rehearse(options, form, *prepared.task, prepared.model, prepared.start, rehearsed, device);
   if (layout.stages > 1)
     prepared.balance =
         stage_balance(options, layout, prepared.model, form, places.front().device, groups.world);
