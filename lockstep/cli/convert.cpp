@@ -9,6 +9,7 @@
 #include "lockstep/formats/export/exported_writer.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/formats/weights/weight_file.h"
+#include "lockstep/train/record/run_directory.h"
 
 namespace lockstep::cli {
 namespace {
@@ -71,16 +72,6 @@ void check_output(const ConvertRequest& request) {
                         std::filesystem::file_type::not_found;
   check(request.force || !is_there, "convert: ", request.written(),
       " already exists; --force overwrites it");
-}
-
-/// Finds the weights in the folder of a run, or of a snapshot, as `lockstep eval` does.
-std::string weights_in(const std::string& input) {
-  namespace fs = std::filesystem;
-  if (!fs::is_directory(input)) return input;
-  for (const char* const name : {"best.safetensors", "model.safetensors"})
-    if (const fs::path file = fs::path(input) / name; fs::exists(file)) return file.string();
-  throw DataError(concat("convert: the folder ", input,
-      " has neither best.safetensors nor model.safetensors; name a file of weights"));
 }
 
 /// Reads the input; of a checkpoint it says by which flag the weights are taken.
@@ -159,7 +150,8 @@ int convert(const std::vector<std::string>& arguments) {
   auto request = table.request(arguments, std::cout);
   if (!request) return 0;
   check_output(*request);
-  request->input = weights_in(request->input);
+  if (std::filesystem::is_directory(request->input))
+    request->input = weights_of_run(request->input).file;
   const ConvertSummary summary = convert(*request);
   (request->json ? print_summary_json : print_summary)(*request, summary);
   return 0;

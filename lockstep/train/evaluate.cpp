@@ -16,7 +16,6 @@
 #include "lockstep/data/batch.h"
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/device/accelerator.h"
-#include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/liveness/own_slot.h"
 #include "lockstep/nn/kernels.h"
@@ -198,26 +197,8 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
       .worst = std::move(worst)};
 }
 
-namespace {
-
-namespace fs = std::filesystem;
-
-fs::path weights_file(const std::string& folder, Which which) {
-  return fs::path(folder) / (which == Which::kBest ? "best.safetensors" : "model.safetensors");
-}
-
-// With what the trainer wrote into the file beside the tensors.
-WeightsSource source_in(const std::string& folder, Which which) {
-  const fs::path file = weights_file(folder, which);
-  std::vector<std::string> facts;
-  for (const auto& [name, value] : read_safetensors(file).metadata())
-    facts.push_back(concat(name, " ", value));
-  return {.file = file.string(), .which = name_of(which), .remark = joined(facts)};
-}
-
-}  // namespace
-
 TrainOptions options_of_run(const std::string& folder) {
+  namespace fs = std::filesystem;
   const fs::path file = fs::path(folder) / "config.toml";
   if (!fs::is_directory(folder)) throw DataError(concat(folder, ": there is no such folder"));
   std::ifstream stream(file);
@@ -240,19 +221,6 @@ TrainOptions evaluation_options(const TrainOptions& run) {
       .task = run.task,
       .loss = run.loss,
       .seed = run.seed};
-}
-
-WeightsSource weights_of_run(const std::string& folder, std::optional<Which> which) {
-  for (const Which each : {Which::kBest, Which::kLast})
-    if (which.value_or(each) == each && fs::exists(weights_file(folder, each)))
-      return source_in(folder, each);
-  const std::string missing =
-      which ? concat("has no ", weights_file("", *which).string())
-            : std::string("has neither best.safetensors nor model.safetensors");
-  throw DataError(concat(folder, ": ", missing,
-      "; a run writes best.safetensors with its first evaluation and model.safetensors at its end. "
-      "Those of a snapshot are given by --weights: ",
-      folder, "/snapshots/STEP/model.safetensors"));
 }
 
 }  // namespace lockstep

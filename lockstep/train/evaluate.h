@@ -14,6 +14,7 @@
 #include "lockstep/data/device_images.h"
 #include "lockstep/data/samples.h"
 #include "lockstep/record/evaluation_result.h"
+#include "lockstep/train/record/run_directory.h"
 #include "lockstep/train/strategy/replica.h"
 #include "lockstep/train/task/task.h"
 
@@ -78,12 +79,6 @@ struct EvaluationBatches {
 Loader evaluation_loader(const data::SamplesPointer& samples, const ProcessGroup& replicas,
     const Replica& replica, data::ResidentSets& resident, const EvaluationBatches& batches);
 
-/// The weights of a run: those of its best epoch, or its last ones.
-enum class Which { kBest, kLast };
-constexpr auto names_of(Which) {
-  return std::array{EnumName{Which::kBest, "best"}, EnumName{Which::kLast, "last"}};
-}
-
 /// A part of a data set that weights are evaluated on.
 enum class Split { kTest, kVal, kTrain };
 constexpr auto names_of(Split) {
@@ -97,10 +92,6 @@ TrainOptions options_of_run(const std::string& folder);
 /// Returns of a run's options what an evaluation needs: model, data and how they are read,
 /// precision. Training images are not augmented, and nothing is spread.
 TrainOptions evaluation_options(const TrainOptions& run);
-
-/// Finds the weights in a run's folder; without a wish its best ones, or the last where no epoch
-/// was compared. Throws DataError where there are none.
-WeightsSource weights_of_run(const std::string& folder, std::optional<Which> which);
 
 /// A request to evaluate weights on a data set.
 struct EvaluationRequest {

@@ -13,6 +13,7 @@
 #include "lockstep/snapshot/restore_tensors.h"
 #include "lockstep/train/state/same_on_ranks.h"
 #include "lockstep/train/strategy/devices.h"
+#include "lockstep/train/task/make_task.h"
 
 namespace lockstep {
 namespace {
@@ -35,6 +36,11 @@ Datasets datasets_of(const TrainOptions& options, const ProcessGroup& world) {
   std::optional<Datasets> data;
   work_patiently([&] { data.emplace(load_datasets(options)); }, world);
   return *std::move(data);
+}
+
+const TrainOptions& with_meaning_alone(TrainOptions& options, const Datasets& data) {
+  forget_usual_words(options, data.train->targets());
+  return options;
 }
 
 // The rank 0 that died may seem to have it yet.
@@ -151,7 +157,7 @@ TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
       kernels(options.kernels),
       data(datasets_of(options, world)),
       workers(workers_of(options.loading, usable_cpu_count(), data.is_mere_copy)),
-      lock(lock_folder(options, identity_of(options, data), world)),
+      lock(lock_folder(with_meaning_alone(options, data), identity_of(options, data), world)),
       hosts(world, options.snapshots.copies),
       host_lock(lock_own_folder(options, hosts)),
       start(find_starting_point(options, identity_of(options, data), world, hosts)),

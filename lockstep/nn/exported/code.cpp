@@ -126,8 +126,10 @@ class ProgramBuilder {
   ProgramBuilder(const ExportedArchive& archive, const ExportedProgram& from, HeldTensors& held)
       : from_(from),
         held_(held),
+        is_alone_(archive.programs.size() == 1),
         settings_{concat(archive.file, ": program ", printable(from.name)),
-            archive.programs.size() == 1, is_exported_in_training(from.graph)} {}
+            is_alone_ || from.name == kTraining,
+            !is_alone_ || is_exported_in_training(from.graph)} {}
 
   Program build(Code& code) {
     GraphNeeds needs{.modules = std::move(code.modules)};
@@ -140,10 +142,10 @@ class ProgramBuilder {
     program.first_output = first_output();
     program.needs_python_layout = needs.reads_strides;
     mark_overwritten(program);
+    mark_changed(program);
     code.modules = std::move(needs.modules);
     if (code.decomposed_norm.empty()) code.decomposed_norm = needs.decomposed_norm;
-    if (settings_.follows_modes && settings_.is_exported_in_training)
-      code.without_evaluation = needs.random_node;
+    if (is_alone_ && settings_.is_exported_in_training) code.without_evaluation = needs.random_node;
     return program;
   }
 
@@ -162,6 +164,11 @@ class ProgramBuilder {
     }
   }
 
+  static void mark_changed(Program& program) {
+    for (std::size_t i = 0; i < program.inputs.size(); ++i)
+      program.inputs[i].is_changed = program.inputs[i].is_overwritten || program.graph.changes(i);
+  }
+
   const ExportedTensor* tensor_of_value(const ExportedArgument& value) const {
     const auto* name = std::get_if<ExportedName>(&value.content);
     const auto found = from_.graph.tensors.find(name == nullptr ? "" : name->name);
@@ -176,9 +183,9 @@ class ProgramBuilder {
       case ExportedInputSpec::Kind::kUser:
         if (tensor_of_value(input.value) == nullptr) return {};
         user_values_.push_back(std::get<ExportedName>(input.value.content).name);
-        return {Input::Kind::kUser, user_values_.size() - 1, false};
+        return {Input::Kind::kUser, user_values_.size() - 1};
       default:
-        return {Input::Kind::kHeld, held_.index_of(from_, input), false};
+        return {Input::Kind::kHeld, held_.index_of(from_, input)};
     }
   }
 
@@ -236,16 +243,18 @@ class ProgramBuilder {
 
   const ExportedProgram& from_;
   HeldTensors& held_;
+  bool is_alone_;
   GraphSettings settings_;
   std::vector<std::string> user_values_;
 };
 
+bool is_saved(const HeldTensor& held) {
+  return held.kind == HeldTensor::Kind::kParameter || held.kind == HeldTensor::Kind::kBuffer;
+}
+
 // Both programs take and save the same.
 void check_alike(const ExportedArchive& archive, const Code& code, std::size_t of_first) {
   if (code.programs.size() == 1) return;
-  const auto is_saved = [](const HeldTensor& each) {
-    return each.kind == HeldTensor::Kind::kParameter || each.kind == HeldTensor::Kind::kBuffer;
-  };
   for (std::size_t i = of_first; i < code.held.size(); ++i) {
     if (is_saved(code.held[i]))
       throw DataError(concat(archive.file, ": only one of the two programs has ",
@@ -255,6 +264,18 @@ void check_alike(const ExportedArchive& archive, const Code& code, std::size_t o
   if (training.forms.names() != evaluation.forms.names())
     throw DataError(concat(archive.file, ": the two programs take other inputs: ",
         training.forms.text(), " and ", evaluation.forms.text()));
+}
+
+// Neither snapshots nor other ranks would know of it.
+std::string changed_but_unsaved(const Code& code) {
+  for (const Program& program : code.programs) {
+    for (const Program::Input& input : program.inputs) {
+      if (input.kind != Program::Input::Kind::kHeld || !input.is_changed) continue;
+      const HeldTensor& held = code.held[input.index];
+      if (!is_saved(held)) return held.name;
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -269,6 +290,7 @@ std::pair<Code, std::vector<torch::Tensor>> code_of(const ExportedArchive& archi
   }
   code.held = held.take_held();
   check_alike(archive, code, of_first);
+  code.lost_state = changed_but_unsaved(code);
   return {std::move(code), held.take_tensors()};
 }
 

@@ -46,6 +46,7 @@ struct Program {
     std::size_t index = 0;
     /// An output goes into it: as backward may need the value before, the graph reads a copy.
     bool is_overwritten = false;
+    bool is_changed = false;  ///< by an operator in place, or an output: the caller sees it
   };
 
   ExecutableGraph graph;
@@ -63,6 +64,7 @@ struct Code {
   std::vector<std::string> modules;  ///< paths of those whose mode programs ask for
   std::vector<Program> programs;     ///< one, or those of training and evaluation
   std::string decomposed_norm;       ///< of GraphNeeds
+  std::string lost_state;            ///< a tensor that a program changes and no file has, or empty
   std::string without_evaluation;    ///< why the program cannot be evaluated; empty if it can
 
   const Program& program_for(bool training) const {

@@ -111,6 +111,16 @@ ExecutableGraph::ExecutableGraph(ExecutableGraph&&) noexcept = default;
 
 std::size_t ExecutableGraph::inputs() const { return parts_->inputs; }
 
+bool ExecutableGraph::changes(std::size_t input) const { return parts_->changed[input]; }
+
+const std::vector<std::size_t>& ExecutableGraph::memory_of_inputs() const {
+  return parts_->memory_of_inputs;
+}
+
+const std::vector<std::size_t>& ExecutableGraph::memory_of_outputs() const {
+  return parts_->memory_of_outputs;
+}
+
 std::vector<IValue> ExecutableGraph::frame() const { return Frame(parts_->values); }
 
 void ExecutableGraph::run_steps(
@@ -136,6 +146,13 @@ std::vector<IValue> ExecutableGraph::run(Frame frame, const RunContext& context)
   std::vector<IValue> outputs;
   for (const Operand& output : parts_->outputs) outputs.push_back(value_of(output, frame, context));
   return outputs;
+}
+
+bool Region::changes(std::size_t argument) const {
+  const std::size_t own = kind == Kind::kCondition ? 1 : 0;
+  return argument >= own && std::ranges::any_of(graphs, [&](const ExecutableGraph& graph) {
+    return graph.changes(argument - own);
+  });
 }
 
 std::vector<IValue> Region::run(std::span<IValue> arguments, const RunContext& context) const {

@@ -51,6 +51,13 @@ class ExecutableGraph {
 
   std::size_t inputs() const;
 
+  /// Returns whether an operator writes into the memory of an input: Note [Writing in place].
+  bool changes(std::size_t input) const;
+
+  /// Of each input, and of each output, a number that those have in common that may share memory.
+  const std::vector<std::size_t>& memory_of_inputs() const;
+  const std::vector<std::size_t>& memory_of_outputs() const;
+
   /// Returns a place for each value of a run; the first are the graph's inputs, in their order.
   std::vector<c10::IValue> frame() const;
 

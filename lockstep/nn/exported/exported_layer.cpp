@@ -78,7 +78,7 @@ class SegmentLayer : public NamedAsInModel {
     std::map<Place, Tensor> handed;  // parameters of earlier layers
     if (from_.number == 0) {
       program.forms.check(given);
-      frame.take_inputs(given);
+      frame.take_inputs(kept(given, program));
     } else {
       take(given, program, segment, frame, handed);
     }
@@ -164,6 +164,14 @@ class SegmentLayer : public NamedAsInModel {
 
   std::int64_t samples_of(const Tensors& given) const {
     return from_.number == 0 ? given.front().size(0) : given.back().size(1);
+  }
+
+  // A batch stays as it is: Note [Writing in place].
+  static Tensors kept(Tensors inputs, const Program& program) {
+    for (const Program::Input& input : program.inputs)
+      if (input.kind == Program::Input::Kind::kUser && input.is_changed)
+        inputs[input.index] = inputs[input.index].clone();
+    return inputs;
   }
 
   static bool is_held_input(const Program& program, Place place) {

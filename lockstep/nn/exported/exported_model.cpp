@@ -32,6 +32,12 @@ torch::Tensor row_of(const std::vector<torch::Tensor>& numbers, std::int64_t sam
   return at::stack(row).unsqueeze(0);
 }
 
+// See Note [Writing in place].
+void keep_batch(const ExportedModuleImpl& net, std::vector<torch::Tensor>& inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (net.changes_input(i)) inputs[i] = inputs[i].clone();
+}
+
 }  // namespace
 
 ExportedModelImpl::ExportedModelImpl(const std::string& file)
@@ -52,7 +58,8 @@ ExportedModelImpl::ExportedModelImpl(std::string file, ExportedModule net)
 
 void ExportedModelImpl::check_form() const {
   net_->check_evaluation();
-  net_->check_norms();
+  net_->check_state();
+  net_->check_outputs(kLoss);
   const auto fixed = net_->input_of_fixed_batch();
   check(!fixed, file_, ": the first size of its input ", fixed.value_or(""),
       " is fixed, but batches vary; export it with dynamic_shapes={\"", fixed.value_or(""),
@@ -61,6 +68,7 @@ void ExportedModelImpl::check_form() const {
 }
 
 torch::Tensor ExportedModelImpl::forward_all(std::vector<torch::Tensor> inputs) {
+  keep_batch(*net_, inputs);
   return numbers_ ? row_of_numbers(std::move(inputs)) : net_->first_output(std::move(inputs));
 }
 

@@ -7,6 +7,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/formats/weights/tensor_numbers.h"
 #include "lockstep/nn/exported/code.h"
 #include "lockstep/nn/exported/exported_layer.h"
 #include "lockstep/nn/exported/graph_parts.h"
@@ -18,6 +19,27 @@ namespace lockstep::nn {
 using exported::Code;
 using exported::HeldTensor;
 using exported::Program;
+
+namespace {
+
+std::vector<std::string> numbers_of(const Program& program) {
+  std::vector<std::string> names;
+  for (const Program::Output& output : program.outputs) {
+    if (output.is_number) names.push_back(output.name);
+  }
+  return names;
+}
+
+// Sizes that vary have other names in each program, and floating-point types may be chosen.
+bool are_alike(const ExportedTensor& a, const ExportedTensor& b) {
+  return kind_of(a.type) == kind_of(b.type) &&
+         std::ranges::equal(
+             a.shape, b.shape, [](const ExportedSize& one, const ExportedSize& other) {
+               return !one.number || !other.number || *one.number == *other.number;
+             });
+}
+
+}  // namespace
 
 ExportedModuleImpl::ExportedModuleImpl(const ExportedArchive& archive)
     : torch::nn::Module("ExportedModule") {
@@ -72,6 +94,14 @@ at::Device ExportedModuleImpl::device(const std::vector<torch::Tensor>& inputs) 
   return inputs.empty() ? at::Device(at::kCPU) : inputs.front().device();
 }
 
+bool ExportedModuleImpl::changes_input(std::size_t index) const {
+  return std::ranges::any_of(
+      code_->program_for(is_training()).inputs, [&](const Program::Input& input) {
+        return input.kind == Program::Input::Kind::kUser && input.index == index &&
+               input.is_changed;
+      });
+}
+
 void ExportedModuleImpl::check_inputs(const std::vector<torch::Tensor>& inputs) const {
   code_->program_for(is_training()).forms.check(inputs);
 }
@@ -84,7 +114,28 @@ void ExportedModuleImpl::check_evaluation() const {
       "; export both by package_pt2(FILE, exported_programs={\"train\": ..., \"eval\": ...})");
 }
 
-void ExportedModuleImpl::check_norms() const {
+void ExportedModuleImpl::check_outputs(const std::string& loss) const {
+  const Program &training = code_->program_for(true), &evaluation = code_->program_for(false);
+  const auto learned = numbers_of(training), measured = numbers_of(evaluation);
+  const auto has_loss = [&](const auto& names) { return std::ranges::count(names, loss) > 0; };
+  if (has_loss(learned) || has_loss(measured)) {
+    check(std::ranges::is_permutation(learned, measured), code_->file,
+        ": the program of training returns the numbers ",
+        learned.empty() ? "none" : joined(learned), ", but that of evaluation ",
+        measured.empty() ? "none" : joined(measured), "; return the same in both modes");
+    return;
+  }
+  const auto &one = training.first_output, &other = evaluation.first_output;
+  const bool fit = one && other ? are_alike(*one, *other) : !one && !other;
+  const auto text = [](const auto& form) { return form ? exported::text_of(*form) : "no tensor"; };
+  check(fit, code_->file, ": the first output is ", text(one), " in training, but ", text(other),
+      " in evaluation; return the same in both modes");
+}
+
+void ExportedModuleImpl::check_state() const {
+  check(code_->lost_state.empty(), code_->file, ": forward changes ", printable(code_->lost_state),
+      ", which no snapshot would have, as it is not in Python's state_dict(); make it a buffer by "
+      "register_buffer(..., persistent=True)");
   check(code_->decomposed_norm.empty(), code_->file,
       ": a batch norm has been decomposed, so that ranks and stages cannot join their statistics: ",
       code_->decomposed_norm,
@@ -138,16 +189,7 @@ const std::optional<ExportedTensor>& ExportedModuleImpl::first_output_form() con
 }
 
 std::vector<std::string> ExportedModuleImpl::number_outputs() const {
-  std::vector<std::string> names;
-  for (const Program::Output& output : code_->programs.front().outputs) {
-    if (output.is_number) names.push_back(output.name);
-  }
-  return names;
-}
-
-std::string ExportedModuleImpl::first_output_text() const {
-  const auto& form = first_output_form();
-  return form ? exported::text_of(*form) : "no tensor";
+  return numbers_of(code_->programs.front());
 }
 
 std::optional<std::string> ExportedModuleImpl::input_of_fixed_batch() const {

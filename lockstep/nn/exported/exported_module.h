@@ -49,14 +49,14 @@ class ExportedModuleImpl : public torch::nn::Module {
   /// expressions; nothing if there is no tensor among the outputs.
   const std::optional<ExportedTensor>& first_output_form() const;
 
-  /// Returns the same as a message shows it: `[s0, 1000] of float32`.
-  std::string first_output_text() const;
-
   /// Returns the names of the outputs that are tensors of no dimension, in training.
   std::vector<std::string> number_outputs() const;
 
   /// Finds an input whose first size is a number in the program, of either mode.
   std::optional<std::string> input_of_fixed_batch() const;
+
+  /// Returns whether forward() in this mode writes into an input, as Python's does.
+  bool changes_input(std::size_t index) const;
 
   /// Throws InvalidArgument if the inputs do not have the form that the program of this mode takes.
   void check_inputs(const std::vector<torch::Tensor>& inputs) const;
@@ -64,9 +64,15 @@ class ExportedModuleImpl : public torch::nn::Module {
   /// Throws InvalidArgument, with what to do, if the archive has no program that can be evaluated.
   void check_evaluation() const;
 
-  /// Throws InvalidArgument if batch norms have been decomposed, as by run_decompositions(): they
-  /// train, but SyncBatchNorm and pipelines do not notice them.
-  void check_norms() const;
+  /// Throws InvalidArgument unless evaluations measure what training learns: where a program
+  /// returns the number `loss`, both return the same numbers; elsewhere their first outputs have
+  /// one form.
+  void check_outputs(const std::string& loss) const;
+
+  /// Throws InvalidArgument, with what to do, for state that only a loop of one's own may have: a
+  /// tensor that forward() changes and no file of weights has; batch norms that have been
+  /// decomposed, as by run_decompositions(), which SyncBatchNorm and pipelines do not notice.
+  void check_state() const;
 
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Dtype dtype, bool non_blocking = false) override;

@@ -10,6 +10,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/nn/exported/boxing.h"
 #include "lockstep/nn/exported/graph_parts.h"
+#include "lockstep/nn/exported/shared_memory.h"
 #include "lockstep/nn/exported/training_flag.h"
 #include "lockstep/nn/weights.h"
 
@@ -38,6 +39,7 @@ class GraphBuilder {
     graph_.inputs = graph_.values;
     for (const ExportedNode& node : from_.nodes) add(node);
     for (const ExportedArgument& output : from_.outputs) graph_.outputs.push_back(plain(output));
+    keep_what_is_written();
     mark_last_uses();
     return std::move(graph_);
   }
@@ -229,14 +231,51 @@ class GraphBuilder {
   }
 
   // Batches may have channels last in memory where Python's had not: what a view cannot do there, a
-  // copy does.
+  // copy does, unless it is written: see keep_what_is_written().
   static std::string replacement_of(const std::string& name, const std::string& overload) {
     return name == "view" && overload == "default" ? "reshape" : name;
   }
 
+  // See Note [Writing in place].
+  void keep_what_is_written() {
+    const SharedMemory memory(graph_);
+    for (Place input = 0; std::cmp_less(input, graph_.inputs); ++input) {
+      graph_.changed.push_back(memory.is_written(input));
+      graph_.memory_of_inputs.push_back(memory.group_of(input));
+    }
+    for (std::size_t i = 0; i < graph_.outputs.size(); ++i)
+      graph_.memory_of_outputs.push_back(graph_.outputs[i].place == kNowhere
+                                             ? graph_.values + i
+                                             : memory.group_of(graph_.outputs[i].place));
+    for (std::size_t i = 0; i < graph_.steps.size(); ++i) {
+      Step& step = graph_.steps[i];
+      const bool is_written = std::ranges::any_of(step.results, [&](const auto& result) {
+        const auto* const place = std::get_if<Place>(&result);
+        return place != nullptr && *place != kNowhere && memory.is_written(*place, i + 1);
+      });
+      if (!is_written || !may_copy(step)) continue;
+      needs_.reads_strides = true;
+      if (from_.nodes[i].target == kView) step.operation = view_operator();
+    }
+  }
+
+  // What shares memory with its operand in one layout, and copies it in another.
+  static bool may_copy(const Step& step) {
+    static const std::set<std::string> kNames{
+        "aten::reshape", "aten::reshape_as", "aten::flatten", "aten::contiguous", "aten::ravel"};
+    return step.operation ? kNames.contains(step.operation->schema().name())
+                          : step.region != nullptr;
+  }
+
+  static c10::OperatorHandle view_operator() {
+    return c10::Dispatcher::singleton().findSchemaOrThrow("aten::view", "");
+  }
+
+  static constexpr const char* kView = "torch.ops.aten.view.default";
+
   // view(size) is reshape(shape).
   std::string schema_name(const std::string& name) const {
-    return node_->target == "torch.ops.aten.view.default" && name == "size" ? "shape" : name;
+    return node_->target == kView && name == "size" ? "shape" : name;
   }
 
   void check_names(const c10::FunctionSchema& schema) const {

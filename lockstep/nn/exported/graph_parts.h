@@ -51,6 +51,9 @@ struct Region {
   std::vector<ExecutableGraph> graphs = {};  ///< of a condition those for true and false
 
   std::vector<c10::IValue> run(std::span<c10::IValue> arguments, const RunContext& context) const;
+
+  /// Returns whether a graph writes into an argument.
+  bool changes(std::size_t argument) const;
 };
 
 /// One call: of an operator, of a function of numbers, or of a region.
@@ -76,6 +79,9 @@ struct GraphParts {
   std::vector<bool> is_number = {};  ///< for each value: it is no tensor
   std::vector<Step> steps = {};
   std::vector<Operand> outputs = {};
+  std::vector<bool> changed = {};  ///< for each input whether it is written in place
+  /// Of inputs and outputs, a number that those have in common that may share memory.
+  std::vector<std::size_t> memory_of_inputs = {}, memory_of_outputs = {};
 };
 
 /// Resolves a graph's operators and boxes its constants; see ExecutableGraph.

@@ -8,18 +8,19 @@ namespace lockstep::nn::exported {
 void ProgramFrame::take_inputs(const std::vector<torch::Tensor>& inputs) {
   inputs_ = inputs;
   for (std::size_t i = 0; i < program_.inputs.size(); ++i) {
-    const auto [kind, index, is_overwritten] = program_.inputs[i];
-    if (kind != Program::Input::Kind::kUser) continue;
-    const torch::Tensor& given = inputs[index];
+    const Program::Input& input = program_.inputs[i];
+    if (input.kind != Program::Input::Kind::kUser) continue;
+    const torch::Tensor& given = inputs[input.index];
     const torch::Tensor tensor = program_.needs_python_layout ? given.contiguous() : given;
-    frame_[i] = is_overwritten ? tensor.clone() : tensor;
+    frame_[i] = input.is_overwritten ? tensor.clone() : tensor;
   }
 }
 
-void ProgramFrame::take_held(std::size_t input) {
-  const auto& [kind, index, is_overwritten] = program_.inputs[input];
-  if (kind == Program::Input::Kind::kHeld)
-    frame_[input] = is_overwritten ? tensors_[index].clone() : tensors_[index];
+void ProgramFrame::take_held(std::size_t number) {
+  const Program::Input& input = program_.inputs[number];
+  if (input.kind != Program::Input::Kind::kHeld) return;
+  const torch::Tensor& tensor = tensors_[input.index];
+  frame_[number] = input.is_overwritten ? tensor.clone() : tensor;
 }
 
 void ProgramFrame::store(std::size_t output) const {

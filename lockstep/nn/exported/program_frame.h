@@ -24,7 +24,7 @@ class ProgramFrame {
   /// Takes the user's inputs.
   void take_inputs(const std::vector<torch::Tensor>& inputs);
   /// Takes the held tensor of an input of the graph.
-  void take_held(std::size_t input);
+  void take_held(std::size_t number);
 
   /// Runs the steps [begin, end).
   void run(std::size_t begin, std::size_t end) {

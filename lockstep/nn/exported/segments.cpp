@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 #include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/nn/exported/shared_memory.h"
 
 namespace lockstep::nn::exported {
 namespace {
@@ -50,21 +50,6 @@ void visit_results(const Step& step, const Visit& visit) {
   }
 }
 
-bool writes(const c10::Argument& argument) {
-  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-}
-
-bool writes(const Step& step) {
-  if (step.operation)
-    return std::ranges::any_of(
-        step.operation->schema().arguments(), [](const auto& each) { return writes(each); });
-  if (step.region == nullptr) return false;
-  return std::ranges::any_of(step.region->graphs, [](const ExecutableGraph& graph) {
-    return std::ranges::any_of(
-        graph.parts().steps, [](const Step& inner) { return writes(inner); });
-  });
-}
-
 // LibTorch's schemas do not say that norms write to their statistics.
 bool moves_statistics(const Step& step) {
   return step.operation && step.operation->schema().name().find("_norm") != std::string::npos;
@@ -92,24 +77,29 @@ class Lives {
       : code_(code),
         program_(program),
         parts_(program.graph.parts()),
+        memory_(parts_),
         uses_(parts_.values),
         made_(parts_.values, 0),
-        alias_(parts_.values),
-        steps_of_input_(parts_.inputs),
-        written_(parts_.values) {
-    std::iota(alias_.begin(), alias_.end(), std::size_t{0});
+        steps_of_input_(parts_.inputs) {
     for (std::size_t step = 0; step < parts_.steps.size(); ++step) read(step);
     for (const Place place : places_of(program, outputs)) uses_[index(place)].include(steps());
     join_tied();
     forbidden_.resize(steps() + 1);
-    for (std::size_t i = 0; i < program.inputs.size(); ++i) forbid_for_input(i);
+    for (std::size_t i = 0; i < program.inputs.size(); ++i) {
+      forbid_for_input(i);
+      forbid_for_memory(i);
+    }
     for (const Program::Output& output : program.outputs) forbid_for_output(output);
-    forbid_for_aliases();
   }
 
   std::size_t steps() const { return parts_.steps.size(); }
 
-  bool is_forbidden(std::size_t step) const { return forbidden_[step]; }
+  /// Memory that is still written to does not travel either: the other side of a cut keeps it, to
+  /// compute again.
+  bool is_forbidden(std::size_t step) const {
+    return forbidden_[step] || std::ranges::any_of(alive(step),
+                                   [&](Place place) { return memory_.is_written(place, step); });
+  }
 
   /// Returns the user's inputs and the results that are alive before a step.
   std::vector<Place> alive(std::size_t step) const {
@@ -157,34 +147,14 @@ class Lives {
     return is_made && !uses_[value].is_empty() && uses_[value].last >= before;
   }
 
-  std::size_t memory_of(std::size_t value) {
-    while (alias_[value] != value) value = alias_[value] = alias_[alias_[value]];
-    return value;
-  }
-
-  // What a step may return as a view of its arguments shares their memory.
   void read(std::size_t number) {
     const Step& step = parts_.steps[number];
-    std::vector<std::size_t> shared;
-    for (std::size_t i = 0; i < step.operands.size(); ++i) {
-      visit_places(step.operands[i], [&](Place place) {
+    for (const Operand& operand : step.operands)
+      visit_places(operand, [&](Place place) {
         uses_[index(place)].include(number);
         if (index(place) < parts_.inputs) steps_of_input_[index(place)].push_back(number);
-        if (!step.operation || step.operation->schema().arguments()[i].alias_info() != nullptr)
-          shared.push_back(index(place));
       });
-    }
-    const bool has_views =
-        !step.operation || std::ranges::any_of(step.operation->schema().returns(),
-                               [](const auto& each) { return each.alias_info() != nullptr; });
-    visit_results(step, [&](Place place) {
-      made_[index(place)] = number;
-      if (has_views && step.function == nullptr) shared.push_back(index(place));
-    });
-    if (step.function != nullptr) return;
-    for (const std::size_t value : shared) alias_[memory_of(value)] = memory_of(shared.front());
-    if (writes(step))
-      for (const std::size_t value : shared) written_[memory_of(value)].include(number);
+    visit_results(step, [&](Place place) { made_[index(place)] = number; });
   }
 
   void join_tied() {
@@ -231,41 +201,24 @@ class Lives {
     if (!reach.is_empty()) forbid(reach);
   }
 
-  // Memory that is still written to does not travel, as the other side of a cut keeps it to compute
-  // again; nor does that of the module.
-  void forbid_for_aliases() {
-    std::map<std::size_t, std::vector<std::size_t>> sharing;
+  // Memory of the module that is written to: all that shares it.
+  void forbid_for_memory(std::size_t input) {
+    const auto place = static_cast<Place>(input);
+    if (!is_held(input) || !memory_.is_written(place)) return;
+    Reach reach;
     for (std::size_t value = 0; value < parts_.values; ++value)
-      sharing[memory_of(value)].push_back(value);
-    std::map<std::size_t, Reach> written;
-    for (std::size_t value = 0; value < parts_.values; ++value)
-      if (!written_[value].is_empty()) written[memory_of(value)].include(written_[value]);
-    for (const auto& [memory, reach] : written) {
-      const auto& values = sharing[memory];
-      const bool is_of_module =
-          std::ranges::any_of(values, [&](std::size_t value) { return is_held(value); });
-      if (is_of_module) {
-        Reach all;
-        for (const std::size_t value : values)
-          if (!uses_[value].is_empty()) all.include(uses_[value]);
-        forbid(all);
-        continue;
-      }
-      for (std::size_t step = 1; step <= std::min(reach.last, steps()); ++step) {
-        if (std::ranges::any_of(values, [&](std::size_t value) { return is_alive(value, step); }))
-          forbidden_[step] = true;
-      }
-    }
+      if (memory_.group_of(static_cast<Place>(value)) == memory_.group_of(place))
+        reach.include(uses_[value]);
+    if (!reach.is_empty()) forbid(reach);
   }
 
   const Code& code_;
   const Program& program_;
   const GraphParts& parts_;
+  SharedMemory memory_;
   std::vector<Reach> uses_;
   std::vector<std::size_t> made_;
-  std::vector<std::size_t> alias_;  // a forest: values that share memory have one root
   std::vector<std::vector<std::size_t>> steps_of_input_;
-  std::vector<Reach> written_;
   std::vector<std::size_t> first_of_tied_;
   std::vector<bool> forbidden_;
 };

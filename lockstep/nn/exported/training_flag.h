@@ -20,8 +20,10 @@ namespace lockstep::nn::exported {
 /// What the exporter has left out cannot come back: a program exported in evaluation lacks the
 /// probability of attention's dropout, and all that the model's own code does `if self.training`.
 /// A program exported in training that draws random numbers by itself, as a stochastic depth does,
-/// has no evaluation. Two programs in an archive, `train` and `eval`, are taken as they are, each
-/// for its mode.
+/// has no evaluation.
+///
+/// Two programs in an archive, `train` and `eval`, are taken as they are, each for its mode; but in
+/// `train`, too, a module that is in evaluation by itself does not train, as a frozen batch norm.
 
 /// Finds the argument by which training differs from evaluation: a truth, or the probability of a
 /// dropout. There is none where both modes compute the same, as a norm without statistics does.

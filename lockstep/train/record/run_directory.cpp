@@ -7,6 +7,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/output_file.h"
+#include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/snapshot/run_lock.h"
 #include "lockstep/snapshot/snapshot_folder.h"
 #include "lockstep/train/options/run_configuration.h"
@@ -108,6 +109,38 @@ void make_run_directory(const std::string& path, const ResumeSettings& resume, b
   const OpenDirectory folder = OpenDirectory::open(path);
   for (const std::string& name : folder.names())
     if (is_unfinished(name)) folder.remove(name);
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path weights_file(const std::string& folder, Which which) {
+  return fs::path(folder) / (which == Which::kBest ? "best.safetensors" : "model.safetensors");
+}
+
+// With what the trainer wrote into the file beside the tensors.
+WeightsSource source_in(const std::string& folder, Which which) {
+  const fs::path file = weights_file(folder, which);
+  std::vector<std::string> facts;
+  for (const auto& [name, value] : read_safetensors(file).metadata())
+    facts.push_back(concat(name, " ", value));
+  return {.file = file.string(), .which = name_of(which), .remark = joined(facts)};
+}
+
+}  // namespace
+
+WeightsSource weights_of_run(const std::string& folder, std::optional<Which> which) {
+  for (const Which each : {Which::kBest, Which::kLast})
+    if (which.value_or(each) == each && fs::exists(weights_file(folder, each)))
+      return source_in(folder, each);
+  const std::string missing =
+      which ? concat("has no ", weights_file("", *which).string())
+            : std::string("has neither best.safetensors nor model.safetensors");
+  throw DataError(concat(folder, ": ", missing,
+      "; a run writes best.safetensors with its first evaluation and model.safetensors at its end. "
+      "Those of a snapshot are ",
+      folder, "/snapshots/STEP/model.safetensors; lockstep eval takes them by --weights"));
 }
 
 std::string shell_text(const std::vector<std::string>& arguments) {

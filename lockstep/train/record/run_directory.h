@@ -1,10 +1,14 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/core/enum_names.h"
 #include "lockstep/formats/open_directory.h"
+#include "lockstep/record/evaluation_result.h"
 #include "lockstep/record/metrics_writer.h"
 #include "lockstep/train/options/options.h"
 
@@ -34,6 +38,16 @@ void remove_run(const std::string& path);
 /// cannot be made. If this run `replaces` that one, it is removed first.
 void make_run_directory(
     const std::string& path, const ResumeSettings& resume = {}, bool replaces = false);
+
+/// The weights of a run: those of its best epoch, or its last ones.
+enum class Which { kBest, kLast };
+constexpr auto names_of(Which) {
+  return std::array{EnumName{Which::kBest, "best"}, EnumName{Which::kLast, "last"}};
+}
+
+/// Finds the weights in the folder of a run, or of a snapshot; without a wish its best ones, or the
+/// last where no epoch was compared. Throws DataError where there are none.
+WeightsSource weights_of_run(const std::string& folder, std::optional<Which> which = {});
 
 /// Writes a command line so that a shell reads it back as it was.
 std::string shell_text(const std::vector<std::string>& arguments);

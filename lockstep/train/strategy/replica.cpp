@@ -86,7 +86,8 @@ std::vector<LayerCosts> Replica::chain_costs(const ChainInput& input) {
 }
 
 torch::ScalarType Replica::image_type() const {
-  return options_.precision == Precision::kBf16Mixed ? torch::kBFloat16 : torch::kFloat;
+  const bool may_be_shorter = options_.precision == Precision::kBf16Mixed;
+  return may_be_shorter && !task_->compares_inputs() ? torch::kBFloat16 : torch::kFloat;
 }
 
 void Replica::make_optimizer() {
@@ -150,7 +151,9 @@ std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout&
   check_inputs(options, layout, form, prepared.model);
   check_task(options, form, *prepared.task, prepared.model);
   prepared.start = start_with(prepared.model, options);
-  rehearse(options, form, *prepared.task, prepared.model, prepared.start, rehearsed);
+  // Stages are elsewhere, and each has only a part of the memory.
+  const torch::Device device = layout.stages > 1 ? torch::kCPU : places.front().device;
+  rehearse(options, form, *prepared.task, prepared.model, prepared.start, rehearsed, device);
   if (layout.stages > 1)
     prepared.balance = stage_balance(
         options, layout, prepared.model, form, *prepared.task, places.front().device, groups.world);

@@ -110,7 +110,7 @@ class Replica {
   /// Returns the seconds that this rank has waited for others since the start.
   virtual double communication_seconds() const { return 0; }
 
-  /// Returns the type of images that the model computes fastest with.
+  /// Returns the type of images that the model computes fastest with, and the task as exactly.
   torch::ScalarType image_type() const;
 
   /// Returns where batches are taken in: from pinned memory they get there beside the computing.

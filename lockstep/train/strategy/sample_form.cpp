@@ -157,8 +157,10 @@ std::vector<Rehearsed> to_rehearse(const TrainOptions& options, const Layout& la
 }
 
 void rehearse(const TrainOptions& options, const SampleForm& form, const Task& task,
-    nn::Model& model, const StartWeights& start, const std::vector<Rehearsed>& all) {
+    nn::Model& model, const StartWeights& start, const std::vector<Rehearsed>& all,
+    torch::Device device) {
   const at::NoGradGuard no_gradients;
+  if (!all.empty()) model->to(device);
   for (const auto& [samples, when] : all) {
     const KeptBuffers buffers(*model);
     // LibTorch's own generator belongs to all ranks that are threads.
@@ -166,7 +168,7 @@ void rehearse(const TrainOptions& options, const SampleForm& form, const Task& t
     model->train();
     keep_in_evaluation(start.frozen);
     try {
-      model->MultiInputModule::forward(task.inputs(batch_of(form, samples)));
+      model->MultiInputModule::forward(task.inputs(batch_of(form, samples, device)));
     } catch (const std::exception& error) {
       if (as_memory_error(error)) throw;
       const auto* const refusal = dynamic_cast<const c10::Error*>(&error);

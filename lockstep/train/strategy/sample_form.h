@@ -49,11 +49,12 @@ std::vector<Rehearsed> to_rehearse(const TrainOptions& options, const Layout& la
 
 /// Computes forward passes of these numbers of samples in the modes of training, so that what the
 /// model does not take is known before the first step and not at the end of an epoch. Parameters
-/// and buffers stay as they are.
+/// and buffers stay as they are, on the device.
 ///
 /// Throws InvalidArgument with what the model says and what to do.
 void rehearse(const TrainOptions& options, const SampleForm& form, const Task& task,
-    nn::Model& model, const StartWeights& start, const std::vector<Rehearsed>& all);
+    nn::Model& model, const StartWeights& start, const std::vector<Rehearsed>& all,
+    torch::Device device = torch::kCPU);
 
 /// Computes the output of a net for two samples, and measures it, so that shapes that do not fit
 /// are known before the first step; a classification is left to its steps. Parameters and buffers

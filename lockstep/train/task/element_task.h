@@ -67,6 +67,7 @@ class Reconstruction final : public ElementTask {
  public:
   using ElementTask::ElementTask;
   torch::Tensor target(const Batch& batch) const override { return batch.input(); }
+  bool compares_inputs() const override { return true; }
 };
 
 }  // namespace lockstep

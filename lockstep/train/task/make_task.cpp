@@ -53,6 +53,12 @@ TaskKind kind_of(const data::InputForm& target) {
   return target.type == torch::kLong ? TaskKind::kTokens : TaskKind::kLabels;
 }
 
+// Nothing where several targets say nothing.
+std::optional<TaskKind> usual_kind(const std::vector<data::InputForm>& targets) {
+  if (targets.empty()) return TaskKind::kReconstruction;
+  return targets.size() == 1 ? std::optional(kind_of(targets.front())) : std::nullopt;
+}
+
 bool fits(const data::InputForm& target, TaskKind kind) {
   const bool is_whole = !at::isFloatingType(target.type);
   switch (kind) {
@@ -118,6 +124,12 @@ std::string loss_name(const TrainOptions& options, TaskKind kind) {
   check(kind == TaskKind::kClassification || has(known, options.loss), "train: --loss ",
       options.loss, " is not for the task ", name_of(kind), "; it has ", joined(known));
   return options.loss;
+}
+
+void forget_usual_words(TrainOptions& options, const std::vector<data::InputForm>& targets) {
+  const TaskKind kind = task_kind(options, targets);
+  if (loss_name(options, kind) == words_of(kind).losses.front()) options.loss.clear();
+  if (usual_kind(targets) == kind) options.task.reset();
 }
 
 std::int64_t task_outputs(const TrainOptions& options, const data::Samples& set) {

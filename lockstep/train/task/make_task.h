@@ -22,6 +22,11 @@ TaskKind task_kind(const TrainOptions& options, const std::vector<data::InputFor
 /// Returns the name of the loss of a task: the options', or the task's usual one.
 std::string loss_name(const TrainOptions& options, TaskKind kind);
 
+/// Takes out of the options a task and a loss that say what a set with these targets says by
+/// itself: so a resume is the same training with them and without. Throws as task_kind() and
+/// loss_name() do.
+void forget_usual_words(TrainOptions& options, const std::vector<data::InputForm>& targets);
+
 /// Returns how many numbers a net of our own has to give for a set: a score for each class, or as
 /// many numbers as a target has. Throws InvalidArgument where --num-classes says fewer classes than
 /// there are, is no use, or is missing.

@@ -21,6 +21,7 @@ class Program final : public Task {
 
   /// Returns nothing to compare with, but of the batch's size.
   torch::Tensor target(const Batch& batch) const override;
+  bool compares_inputs() const override { return true; }
 
   torch::Tensor loss(const torch::Tensor& rows, const torch::Tensor& target) const override;
 

@@ -70,6 +70,10 @@ class Task {
   /// Returns what the net's output is compared with.
   virtual torch::Tensor target(const Batch& batch) const { return batch.target(); }
 
+  /// Returns whether the loss is of the inputs, too: they keep their precision, whatever the net
+  /// computes with.
+  virtual bool compares_inputs() const { return false; }
+
   /// Returns the loss of a batch in training, with a gradient.
   virtual torch::Tensor loss(const torch::Tensor& output, const torch::Tensor& target) const = 0;
 

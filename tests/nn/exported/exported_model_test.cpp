@@ -56,6 +56,23 @@ TEST(ExportedModel, TakesBatchesOfAnySize) {
       {"the first size of its input ids is fixed", "{0: torch.export.Dim(\"batch\")}"});
 }
 
+TEST(ExportedModel, LeavesItsBatchAsItIs) {
+  const auto batch = torch::rand({3, 2, 4, 4}).contiguous(torch::MemoryFormat::ChannelsLast);
+  const auto before = batch.clone();
+  auto model = make_model(archive("in_place"), 3);
+  const torch::Tensor output = model->forward(batch);
+  EXPECT_TRUE(torch::equal(batch, before));
+  EXPECT_TRUE(torch::equal(output, output.clamp_min(0))) << "rectified by a view";
+  auto layers = model->layers();
+  EXPECT_TRUE(torch::equal(run_layers(layers, batch), output));
+  EXPECT_TRUE(torch::equal(batch, before));
+
+  auto net = load_exported(archive("in_place"));
+  const auto python = batch.contiguous();
+  EXPECT_TRUE(torch::allclose(net->first_output({python}), output, 1e-6, 1e-6));
+  EXPECT_TRUE(torch::equal(python, 2 * before));
+}
+
 TEST(ExportedModel, IsNotThereWithoutItsFile) {
   EXPECT_THROW(make_model("no_such.pt2", 3), DataError);
 }

@@ -12,6 +12,7 @@
 #include <torch/types.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/nn/exported/exported_module.h"
 #include "lockstep/nn/exported/graph_parts.h"
 
@@ -103,6 +104,56 @@ TEST(ExportedArguments, ViewsWhatPythonCouldView) {
       "torch.ops.aten.view.default", {{"self", value("x")}, {"size", {ExportedList{{8L}}}}});
   const auto strided = numbers().t().contiguous().t();
   EXPECT_TRUE(torch::equal(result_of(program, {strided}), numbers().flatten()));
+}
+
+// Of what lies in memory otherwise than Python's, a view would be a copy, and the result be lost.
+TEST(ExportedMemory, IsSharedByAViewThatIsWrittenLater) {
+  for (const std::string name : {"view", "reshape"}) {
+    SmallProgram program;
+    program.input("x", {2, 4})
+        .node("torch.ops.aten.neg.default", {{"self", value("x")}}, "y")
+        .node("torch.ops.aten." + name + ".default",
+            {{"self", value("y")}, {name == "view" ? "size" : "shape", {ExportedList{{8L}}}}}, "v")
+        .node("torch.ops.aten.add_.Tensor", {{"self", value("v")}, {"other", {1L}}}, "w")
+        .output("y");
+    const auto strided = numbers().t().contiguous().t();
+    EXPECT_TRUE(torch::equal(result_of(program, {strided}), 1 - numbers())) << name;
+    EXPECT_FALSE(module_of(program)->changes_input(0)) << name;
+  }
+}
+
+TEST(ExportedMemory, OfAnInputIsChangedThroughAView) {
+  SmallProgram program;
+  program.input("x", {2, 4})
+      .input("other", {2, 4})
+      .node("torch.ops.aten.select.int", {{"self", value("x")}, {"dim", {0L}}, {"index", {1L}}},
+          "row")
+      .node("torch.ops.aten.mul_.Tensor", {{"self", value("row")}, {"other", {2L}}}, "twice")
+      .node("torch.ops.aten.add.Tensor", {{"self", value("twice")}, {"other", value("other")}}, "y")
+      .output("y");
+  const auto module = module_of(program);
+  EXPECT_TRUE(module->changes_input(0));
+  EXPECT_FALSE(module->changes_input(1));
+}
+
+// A graph within the graph may hand on what it takes, and write into it.
+TEST(ExportedMemory, IsFollowedThroughRegions) {
+  for (const auto& [name, changes] : {std::pair{"neg", false}, {"neg_", true}, {"alias", true}}) {
+    SmallProgram inner;
+    inner.input("a", {2, 4})
+        .node(concat("torch.ops.aten.", name, ".default"), {{"self", value("a")}}, "b")
+        .output("b");
+    SmallProgram program;
+    const auto graph = std::make_shared<const ExportedGraph>(inner.graph());
+    program.input("x", {2, 4})
+        .node("torch.ops.higher_order.wrap_with_set_grad_enabled",
+            {{"enable_grad", {false}}, {"wrapped", {ExportedSubgraph{"inner", graph}}},
+                {"x", value("x")}},
+            "y")
+        .node("torch.ops.aten.relu_.default", {{"self", value("y")}}, "z")
+        .output("z");
+    EXPECT_EQ(module_of(program)->changes_input(0), changes) << name;
+  }
 }
 
 TEST(ExportedArguments, GiveOneListsItemsTheirNames) {
@@ -266,6 +317,28 @@ TEST(ExportedState, IsChangedByOutputsThatSaySo) {
   expect_parts(refusal_of(program), {"an output changes \"part.other\", which it lacks"});
 }
 
+TEST(ExportedState, ThatForwardChangesMustBeSaved) {
+  const auto changing = [](Kind kind, bool persistent, const char* operation) {
+    SmallProgram program;
+    program.held(kind, "part.sum", "b_sum", 4, persistent)
+        .input("x", {2, 4})
+        .node(concat("torch.ops.aten.", operation, ".Tensor"),
+            {{"self", value("b_sum")}, {"other", {2L}}}, "sum")
+        .output("sum");
+    return program;
+  };
+  for (const Kind kind : {Kind::kBuffer, Kind::kConstant}) {
+    const auto module = module_of(changing(kind, false, "mul_"));
+    expect_parts(message_of<InvalidArgument>([&] { module->check_state(); }),
+        {"net.pt2: forward changes \"part.sum\"", "register_buffer(..., persistent=True)"});
+  }
+  EXPECT_NO_THROW(module_of(changing(Kind::kBuffer, true, "mul_"))->check_state());
+  EXPECT_NO_THROW(module_of(changing(Kind::kBuffer, false, "mul"))->check_state());
+  auto decomposed = changing(Kind::kBuffer, false, "mul");
+  decomposed.returned(ExportedOutputSpec::Kind::kBufferMutation, "sum", "part.sum");
+  EXPECT_THROW(module_of(decomposed)->check_state(), InvalidArgument);
+}
+
 // As batch norms of run_decompositions() do.
 TEST(ExportedState, IsOverwrittenBehindBackwardsBack) {
   SmallProgram program;
@@ -289,7 +362,7 @@ TEST(ExportedState, OfDecomposedNormsIsNoRules) {
   program.last_node().outputs = {value("y"), value("mean"), value("deviation")};
   auto module = module_of(program);
   EXPECT_NO_THROW(module->forward({numbers()}));
-  expect_parts(message_of<InvalidArgument>([&] { module->check_norms(); }),
+  expect_parts(message_of<InvalidArgument>([&] { module->check_state(); }),
       {"a batch norm has been decomposed", "node \"y\"", "without run_decompositions()"});
 }
 
@@ -354,6 +427,46 @@ TEST(ExportedModes, TurnAttentionsDropout) {
   EXPECT_FALSE(torch::equal(module->first_output({numbers()}), expected));
   module->eval();
   EXPECT_TRUE(torch::allclose(module->first_output({numbers()}), expected));
+}
+
+// As a batch norm that is frozen.
+TEST(ExportedModes, LeaveAModuleInEvaluationInTheProgramOfTraining) {
+  const auto program = [](const std::string& name, bool training) {
+    SmallProgram made = of_node("torch.ops.aten.dropout.default",
+        {{"input", value("x")}, {"p", {1.0}}, {"train", {training}}}, "drop");
+    made.program().name = name;
+    return made.program();
+  };
+  const ExportedArchive archive{.file = "net.pt2",
+      .programs = {program("eval", false), program("train", true)},
+      .memory = {}};
+  ExportedModule module(std::make_shared<ExportedModuleImpl>(archive));
+  EXPECT_TRUE(torch::equal(module->first_output({numbers()}), torch::zeros({2, 4})));
+  module->named_modules()["drop"]->eval();
+  EXPECT_TRUE(torch::equal(module->first_output({numbers()}), numbers()));
+  module->eval();
+  EXPECT_TRUE(torch::equal(module->first_output({numbers()}), numbers()));
+}
+
+TEST(ExportedModes, HaveOutputsThatFitEachOther) {
+  const auto program = [](const std::string& name, const char* output, std::int64_t sizes) {
+    SmallProgram made = of_node("torch.ops.aten.relu.default", {{"self", value("x")}});
+    made.program().name = name;
+    made.program().output_names = {output};
+    made.graph().tensors["y"].shape.assign(static_cast<std::size_t>(sizes), {2, ""});
+    return made.program();
+  };
+  const auto refusal = [&](const ExportedProgram& train, const ExportedProgram& eval) {
+    const ExportedModule module(std::make_shared<ExportedModuleImpl>(
+        ExportedArchive{.file = "net.pt2", .programs = {train, eval}, .memory = {}}));
+    return message_of<InvalidArgument>([&] { module->check_outputs("loss"); });
+  };
+  expect_parts(refusal(program("train", "logits", 2), program("eval", "logits", 1)),
+      {"net.pt2: the first output is [2, 2] of float32 in training, but [2] of float32 in"});
+  expect_parts(refusal(program("train", "loss", 0), program("eval", "logits", 2)),
+      {"the program of training returns the numbers loss, but that of evaluation none"});
+  expect_parts(
+      refusal(program("train", "loss", 0), program("eval", "mean", 0)), {"evaluation mean"});
 }
 
 TEST(ExportedModes, KeepBatchStatisticsWhereThereAreNoOthers) {

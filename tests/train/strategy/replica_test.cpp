@@ -507,5 +507,26 @@ TEST(ChainCosts, HaveNoGradientsOfFrozenLayers) {
   EXPECT_GT(chain.at(3).backward_weight, 0);
 }
 
+// Remembers where its inputs were.
+class WhereaboutsImpl final : public nn::CloneByArguments<WhereaboutsImpl, nn::ModelImpl> {
+ public:
+  static std::tuple<> arguments() { return {}; }
+  torch::Tensor forward(torch::Tensor input) override {
+    device = input.device();
+    return input;
+  }
+
+  std::optional<torch::Device> device;
+};
+
+// A batch takes a device's time and memory, not the host's.
+TEST(Rehearsal, IsWhereTheModelWillBe) {
+  const auto net = std::make_shared<WhereaboutsImpl>();
+  nn::Model model(std::shared_ptr<nn::ModelImpl>{net});
+  const SampleForm form{.image = {}, .outputs = 4, .inputs = {{"ids", {4}, torch::kLong}}};
+  rehearse(TrainOptions(), form, Classification(), model, {}, {{3, "a batch"}}, torch::kMeta);
+  EXPECT_EQ(net->device, torch::Device(torch::kMeta));
+}
+
 }  // namespace
 }  // namespace lockstep

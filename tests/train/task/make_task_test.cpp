@@ -51,6 +51,20 @@ TEST(TaskKindOf, FollowsFromTheTargets) {
   EXPECT_EQ(kind({}), TaskKind::kReconstruction);
 }
 
+TEST(UsualWords, AreForgottenSoThatAResumeMaySayThem) {
+  const auto meant = [](TrainOptions options, const Targets& targets) {
+    forget_usual_words(options, targets);
+    return std::pair(options.task, options.loss);
+  };
+  using Words = std::pair<std::optional<TaskKind>, std::string>;
+  EXPECT_EQ(meant({.task = TaskKind::kTokens, .loss = "cross-entropy"}, {kTokens}), Words());
+  EXPECT_EQ(meant({.task = TaskKind::kReconstruction, .loss = "mse"}, {}), Words());
+  EXPECT_EQ(
+      meant({.task = TaskKind::kReconstruction}, {kPrice}), Words(TaskKind::kReconstruction, ""));
+  EXPECT_EQ(meant({.task = TaskKind::kProgram}, {kPrice, kTokens}), Words(TaskKind::kProgram, ""));
+  EXPECT_EQ(meant({.task = TaskKind::kRegression, .loss = "l1"}, {kPrice}), Words({}, "l1"));
+}
+
 TEST(TaskKindOf, IsTheOneThatWasAskedForWhereItFits) {
   const auto kind = [](TaskKind asked, const Targets& targets) {
     return task_kind({.task = asked}, targets);

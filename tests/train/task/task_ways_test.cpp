@@ -81,9 +81,10 @@ TrainOptions lesson_options(const Lesson& lesson, Parallel way) {
   return options;
 }
 
-std::unique_ptr<Replica> lesson_replica(
-    const Lesson& lesson, Parallel way, const ProcessGroup& world) {
-  const TrainOptions options = lesson_options(lesson, way);
+std::unique_ptr<Replica> lesson_replica(const Lesson& lesson, Parallel way,
+    const ProcessGroup& world, Precision precision = Precision::k32) {
+  TrainOptions options = lesson_options(lesson, way);
+  options.precision = precision;
   const Layout layout = plan_layout_in(options, world.size(), world.backend_name() == "threads");
   const auto places = layout.places > 1 ? cpu_places(layout.places) : std::vector<Place>();
   const SampleForm form{
@@ -137,6 +138,16 @@ TEST(TaskStep, IsTheSameByRanks) {
       expect_same(step, whole, name_of(lesson.task));
     });
     EXPECT_NEAR((losses[0] + losses[1]) / 2, whole.loss, 1e-6) << name_of(lesson.task);
+  }
+}
+
+TEST(TaskStep, ComparesWithInputsThatKeepTheirPrecision) {
+  for (const Lesson& lesson : kLessons) {
+    const auto replica =
+        lesson_replica(lesson, Parallel::kSerial, ProcessGroup(), Precision::kBf16Mixed);
+    const bool is_target = lesson.task == TaskKind::kReconstruction;
+    EXPECT_EQ(replica->image_type(), is_target ? torch::kFloat : torch::kBFloat16)
+        << name_of(lesson.task);
   }
 }
 

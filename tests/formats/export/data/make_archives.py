@@ -104,6 +104,19 @@ class Fit(torch.nn.Module):
         return {"loss": error.square().mean(), "absolute": error.abs().mean(), "errors": error}
 
 
+class InPlace(torch.nn.Module):
+    """Writes into its input, and by a view into what a convolution made."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(2, 2, 3, padding=1)
+
+    def forward(self, x):
+        h = self.conv(x.mul_(2))
+        h.view(-1, 32).relu_()
+        return h
+
+
 class Pair(typing.NamedTuple):
     first: torch.Tensor
     second: torch.Tensor
@@ -169,6 +182,9 @@ def main():
 
     skips = export(Skips().train(), (torch.zeros(2, 8, dtype=torch.long),), dynamic_shapes=({0: batch, 1: length},))
     torch.export.save(shorten_paths(skips), "skips.pt2")
+
+    in_place = export(InPlace().train(), (torch.randn(2, 2, 4, 4),), dynamic_shapes=({0: batch},))
+    torch.export.save(shorten_paths(in_place), "in_place.pt2")
 
 
 if __name__ == "__main__":
