@@ -36,6 +36,7 @@
 #include "lockstep/parallel/operators/operator_rules.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
 #include "lockstep/parallel/optim/sharded_optimizer.h"
+#include "lockstep/parallel/pipeline/checkpoint.h"
 #include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
 #include "lockstep/parallel/pipeline/pipeline_stage.h"

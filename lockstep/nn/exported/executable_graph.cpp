@@ -50,10 +50,10 @@ IValue value_of(const Operand& operand, Frame& frame, const RunContext& context)
 
 // As torch.nn.functional.batch_norm does: of one value there is no variance.
 void check_batch_norm(const std::vector<IValue>& arguments) {
-  constexpr std::size_t kTraining = 5;
+  constexpr std::size_t kInTraining = 5;
   const at::Tensor& input = arguments.front().toTensor();
   const bool is_of_one = input.dim() > 1 && input.numel() > 0 && input.numel() == input.size(1);
-  check(!is_of_one || !arguments.at(kTraining).toBool(),
+  check(!is_of_one || !arguments.at(kInTraining).toBool(),
       "a batch norm needs more than one value per channel in training, and its input is ",
       input.sizes());
 }

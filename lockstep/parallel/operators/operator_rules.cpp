@@ -146,7 +146,10 @@ TORCH_LIBRARY_IMPL(aten, TESTING_ONLY_GenericMode, library) {
 }
 
 RandomStream::RandomStream(at::Generator generator)
-    : generators_{std::move(generator)}, before_(std::exchange(current_stream, this)) {}
+    : RandomStream(std::vector{std::move(generator)}) {}
+
+RandomStream::RandomStream(std::vector<at::Generator> generators)
+    : generators_(std::move(generators)), before_(std::exchange(current_stream, this)) {}
 
 RandomStream::~RandomStream() { current_stream = before_; }
 
@@ -160,6 +163,21 @@ at::Generator RandomStream::on(c10::Device device) const {
   at::Generator generator = at::globalContext().defaultGenerator(device).clone();
   generator.set_current_seed(generators_.front().current_seed());
   return generators_.emplace_back(std::move(generator));
+}
+
+std::vector<at::Generator> copies_of_generators(c10::Device device) {
+  std::vector<at::Generator> copies;
+  const auto copy = [&](at::Generator generator) {
+    const std::lock_guard lock(generator.mutex());
+    copies.push_back(generator.clone());
+  };
+  if (current_stream != nullptr) {
+    for (const at::Generator& generator : current_stream->generators()) copy(generator);
+    return copies;
+  }
+  copy(at::detail::getDefaultCPUGenerator());
+  if (!device.is_cpu()) copy(at::globalContext().defaultGenerator(device));
+  return copies;
 }
 
 std::uint64_t draw_stream_seed() {
@@ -200,6 +218,8 @@ torch::Tensor BatchNormRule::instance_norm(const BatchNormCall& call) {
 }
 
 BatchNormScope::BatchNormScope(BatchNormRule& rule) : before_(std::exchange(current_rule, &rule)) {}
+
+bool has_batch_norm_rule() { return current_rule != nullptr; }
 
 BatchNormScope::~BatchNormScope() { current_rule = before_; }
 

@@ -54,12 +54,15 @@ class [[nodiscard]] OperatorRulesOff {
 class [[nodiscard]] RandomStream {
  public:
   explicit RandomStream(at::Generator generator);
+  /// Takes the generators of several devices, the CPU's first.
+  explicit RandomStream(std::vector<at::Generator> generators);
   ~RandomStream();
   RandomStream(const RandomStream&) = delete;
   RandomStream& operator=(const RandomStream&) = delete;
 
   /// Returns the stream's generator for a device.
   at::Generator on(c10::Device device) const;
+  const std::vector<at::Generator>& generators() const { return generators_; }
 
  private:
   mutable std::vector<at::Generator>
@@ -67,6 +70,10 @@ class [[nodiscard]] RandomStream {
   const RandomStream* before_;
   OperatorRulesOn on_;
 };
+
+/// Returns copies of the generators that random operators of this thread draw from: of its stream,
+/// else those of LibTorch for the CPU and the device. A RandomStream of them draws the same again.
+std::vector<at::Generator> copies_of_generators(c10::Device device);
 
 /// Draws a seed for streams: from this thread's stream, else from LibTorch's generator of the CPU,
 /// which manual_seed() sets.
@@ -155,6 +162,9 @@ class DeferredBatchNorm final : public BatchNormRule {
 
   std::vector<Layer> layers_;
 };
+
+/// Returns whether a rule for batch norms is in force in this thread.
+bool has_batch_norm_rule();
 
 /// A rule that leaves running statistics alone: for a forward that is computed a second time.
 class FrozenStatistics final : public BatchNormRule {

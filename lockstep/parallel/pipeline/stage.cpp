@@ -19,14 +19,10 @@ namespace {
 
 using Tensors = std::vector<torch::Tensor>;
 
-Tensors batch_counters(const Layers& layers) {
-  Tensors counters;
-  for (const auto& layer : layers) {
-    for (const auto& buffer : layer.value().ptr()->named_buffers()) {
-      if (buffer.key().ends_with("num_batches_tracked")) counters.push_back(buffer.value());
-    }
-  }
-  return counters;
+std::vector<const torch::nn::Module*> modules_of(const Layers& layers) {
+  std::vector<const torch::nn::Module*> modules;
+  for (const auto& layer : layers) modules.push_back(layer.value().ptr().get());
+  return modules;
 }
 
 // What autograd starts from: outputs that depend on something, with the gradients that came.
@@ -78,7 +74,7 @@ void Stage::begin_step(const StepPlan& plan) {
   plan_ = plan;
   passes_.clear();
   deferred_.discard();  // of a step that was broken off
-  if (settings_.deferred_batch_norm) counters_ = BatchCounters(batch_counters(settings_.layers));
+  if (settings_.deferred_batch_norm) counters_ = BatchCounters(modules_of(settings_.layers));
 }
 
 bool Stage::keeps_inputs_only(int micro_batch) const {
@@ -120,7 +116,9 @@ Stage::Pass Stage::first_pass(int micro_batch, const Payload& input, Output& out
     pass.unchanged.emplace(pass.input.leaves);
     pass.modes.emplace();
     const torch::NoGradGuard no_grad;
+    const OwnBuffers buffers(modules_of(settings_.layers));
     output = compute(micro_batch, {input.form, pass.input.leaves, input.skips}, rule);
+    buffers.check_unchanged();
   } else {
     output = compute(micro_batch, {input.form, pass.input.seen, input.skips}, rule);
     pass.outputs = output.tensors;
@@ -146,7 +144,7 @@ void Stage::compute_again(int micro_batch, Pass& pass) {
   const ThreadModes::Scope modes(*pass.modes);
   const torch::AutoGradMode grad(true);
   FrozenStatistics frozen;
-  BatchCounters counters(batch_counters(settings_.layers));
+  const BatchCounters counters(modules_of(settings_.layers));
   pass.input = StageInput(pass.input.leaves, settings_.device);
   pass.outputs =
       compute(micro_batch, {pass.input_form, pass.input.seen, pass.skips}, &frozen).tensors;

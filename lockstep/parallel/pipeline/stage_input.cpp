@@ -65,7 +65,37 @@ void Unchanged::verify() const {
   }
 }
 
-BatchCounters::BatchCounters(std::vector<torch::Tensor> counters) : counters_(std::move(counters)) {
+namespace {
+
+bool is_of_norm(const std::string& buffer) {
+  return buffer.ends_with("num_batches_tracked") || buffer.ends_with("running_mean") ||
+         buffer.ends_with("running_var");
+}
+
+}  // namespace
+
+OwnBuffers::OwnBuffers(const std::vector<const torch::nn::Module*>& modules) {
+  for (const torch::nn::Module* const module : modules) {
+    for (const auto& buffer : module->named_buffers()) {
+      if (is_of_norm(buffer.key()) || !buffer.value().defined()) continue;
+      names_.push_back(buffer.key());
+      buffers_.push_back(buffer.value());
+      versions_.push_back(buffer.value()._version());
+    }
+  }
+}
+
+void OwnBuffers::check_unchanged() const {
+  for (std::size_t i = 0; i < buffers_.size(); ++i)
+    check(buffers_[i]._version() == versions_[i], "checkpoint: forward changes the buffer ",
+        names_[i], ", so it cannot be computed a second time; keep the activations instead");
+}
+
+BatchCounters::BatchCounters(const std::vector<const torch::nn::Module*>& modules) {
+  for (const torch::nn::Module* const module : modules) {
+    for (const auto& buffer : module->named_buffers())
+      if (buffer.key().ends_with("num_batches_tracked")) counters_.push_back(buffer.value());
+  }
   save();
 }
 

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/nn/module.h>
 #include <torch/types.h>
 
 namespace lockstep {
@@ -47,11 +49,26 @@ class Unchanged {
   std::vector<std::int64_t> versions_;
 };
 
+/// The buffers of modules, other than the statistics of norms, which a second forward must not
+/// change again.
+class OwnBuffers {
+ public:
+  explicit OwnBuffers(const std::vector<const torch::nn::Module*>& modules);
+  /// Throws InvalidArgument that names a buffer if one was changed since the construction.
+  void check_unchanged() const;
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<torch::Tensor> buffers_;
+  std::vector<std::int64_t> versions_;
+};
+
 /// Keeps the batch counters of batch norm layers, which a second forward must not change.
 class BatchCounters {
  public:
   BatchCounters() = default;
-  explicit BatchCounters(std::vector<torch::Tensor> counters);
+  /// Takes those of the modules.
+  explicit BatchCounters(const std::vector<const torch::nn::Module*>& modules);
   void save();
   void restore() const;
 

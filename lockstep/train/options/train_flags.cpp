@@ -303,8 +303,9 @@ Group stages_group() {
               &Set::balance)
               .may_change()
               .unless_usual(),
-          flag("--checkpoint", "WHEN", "recompute activations in backward: {}", &Options::pipeline,
-              &Set::checkpoint)
+          flag("--checkpoint", "WHEN",
+              "recompute activations in backward, stage by stage or layer by layer: {}",
+              &Options::pipeline, &Set::checkpoint)
               .may_change()
               .unless_usual(),
           flag_on("--deferred-batch-norm",

@@ -29,12 +29,20 @@ void check_flags_fit(const TrainOptions& options) {
   check(options.pipeline.chunks.value_or(1) <= samples, "train: --chunks ",
       options.pipeline.chunks.value_or(1), " is more than the ", samples,
       " samples of a batch, and each micro-batch needs one; give fewer, or a larger --batch-size");
-  check(is_staged(options.parallel) || (options.pipeline.balance == Balance::kTime &&
-                                           options.pipeline.checkpoint == Checkpoint::kNever &&
-                                           !options.pipeline.deferred_batch_norm),
-      "train: --balance, --checkpoint and --deferred-batch-norm are for models that are cut into "
-      "stages, not for --parallel ",
+  check(is_staged(options.parallel) ||
+            (options.pipeline.balance == Balance::kTime && !options.pipeline.deferred_batch_norm),
+      "train: --balance and --deferred-batch-norm are for models that are cut into stages, not for "
+      "--parallel ",
       way);
+  check(is_staged(options.parallel) || options.pipeline.checkpoint != Checkpoint::kExceptLast,
+      "train: --checkpoint except-last is for micro-batches of stages, not for --parallel ", way,
+      "; take always");
+  check(options.pipeline.checkpoint == Checkpoint::kNever || options.parallel != Parallel::kDp,
+      "train: --checkpoint cannot be combined with --parallel dp, whose replicas collect their "
+      "gradients by themselves; take ddp");
+  check(options.pipeline.checkpoint == Checkpoint::kNever || !options.sync_batch_norm,
+      "train: --checkpoint computes layers again in backward, where --sync-batch-norm cannot join "
+      "statistics once more; leave one of them out");
 }
 
 int stages_a_worker(const TrainOptions& options) {

@@ -14,6 +14,7 @@
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/train/optim/set_lr.h"
 #include "lockstep/train/profile/step_profiler.h"
+#include "lockstep/train/strategy/recomputed_model.h"
 #include "lockstep/train/task/make_task.h"
 
 namespace lockstep {
@@ -171,9 +172,11 @@ PipelineOptions pipeline_options(const TrainOptions& options) {
 }
 
 // Before the optimizer and the wrappers, which keep its tensors.
-std::shared_ptr<nn::MultiInputModule> on_device(const nn::Model& model, torch::Device device) {
+std::shared_ptr<nn::MultiInputModule> on_device(
+    const nn::Model& model, const TrainOptions& options, torch::Device device) {
   model.ptr()->to(device);
-  return model.ptr();
+  if (options.pipeline.checkpoint == Checkpoint::kNever) return model.ptr();
+  return std::make_shared<RecomputedModel>(model, options.model);
 }
 
 }  // namespace
@@ -181,7 +184,8 @@ std::shared_ptr<nn::MultiInputModule> on_device(const nn::Model& model, torch::D
 ModuleReplica::ModuleReplica(const TrainOptions& options, const RankGroups& groups,
     const PreparedModel& prepared, const std::vector<Place>& places)
     : Replica(options, groups, prepared, places.front().device),
-      model_(on_device(prepared.model, places.front().device)) {
+      net_(prepared.model),
+      model_(on_device(prepared.model, options, places.front().device)) {
   if (options.parallel == Parallel::kDp) threads_.emplace(model_, places);
   if (options.parallel == Parallel::kDdp)
     ranks_.emplace(model_, groups.replicas, ddp_options(options, scaler_of_loss()));
@@ -193,7 +197,7 @@ nn::Model ModuleReplica::copy_of_whole_model() {
   if (threads_) return nullptr;
   const bool was_training = model_->is_training();
   set_training(true);
-  auto copy = std::dynamic_pointer_cast<nn::ModelImpl>(model_->clone());
+  auto copy = std::dynamic_pointer_cast<nn::ModelImpl>(net_->clone());
   set_training(was_training);
   return nn::Model(std::move(copy));
 }

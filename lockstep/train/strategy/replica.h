@@ -178,7 +178,8 @@ class ModuleReplica final : public Replica {
       const Batch& batch, const LossFunction& loss, bool is_last_part) override;
   torch::Tensor forward(const std::vector<torch::Tensor>& inputs);
 
-  std::shared_ptr<nn::MultiInputModule> model_;
+  nn::Model net_;
+  std::shared_ptr<nn::MultiInputModule> model_;  // computes it
   std::optional<DataParallel<std::shared_ptr<nn::MultiInputModule>>> threads_;
   std::optional<DistributedDataParallel<std::shared_ptr<nn::MultiInputModule>>> ranks_;
 };

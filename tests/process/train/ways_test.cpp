@@ -28,6 +28,8 @@ struct AnnouncedWay {
 const std::vector<AnnouncedWay> kWays = {
     {"Dp", "--parallel dp --places 2 --batch-size 16", "dp: 2 replicas"},
     {"Ddp", "--parallel ddp --places 2 --batch-size 16", "ddp: 2 replicas"},
+    {"DdpRecomputed", "--parallel ddp --nproc-per-node 2 --batch-size 16 --checkpoint always",
+        "ddp: 2 replicas"},
     {"Mp", "--parallel mp --batch-size 32", "mp: 2 stages, one after the other"},
     {"MpOnRanks", "--parallel mp --batch-size 32 --nproc-per-node 2", "mp: 2 stages"},
     {"Pp", "--parallel pp --batch-size 32 --chunks 4 --schedule zero-bubble",

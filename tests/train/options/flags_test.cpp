@@ -247,7 +247,7 @@ TEST(TrainFlags, EveryWayIsRead) {
 // The user expects an effect.
 TEST(TrainFlags, ThoseWithoutEffectAreRefused) {
   const std::vector<std::string> of_stages = {"--stages 2", "--stages-per-place 2", "--chunks 2",
-      "--schedule gpipe", "--balance count", "--checkpoint always", "--deferred-batch-norm"};
+      "--schedule gpipe", "--balance count", "--checkpoint except-last", "--deferred-batch-norm"};
   const std::vector<std::string> of_ddp = {
       "--sync-batch-norm", "--bucket-mb 1", "--comm-hook fp16", "--find-unused-parameters"};
   const auto refused = [](const std::string& way, const std::vector<std::string>& flags) {
@@ -258,6 +258,9 @@ TEST(TrainFlags, ThoseWithoutEffectAreRefused) {
   };
   for (const char* way : {"--parallel serial ", "--parallel dp ", "--parallel ddp --places 2 "})
     refused(way, of_stages);
+  refused("--parallel dp ", {"--checkpoint always"});
+  refused("--parallel ddp --places 2 --sync-batch-norm ", {"--checkpoint always"});
+  EXPECT_NO_THROW(parsed("--parallel ddp --places 2 --checkpoint always"));
   for (const char* way : {"--parallel mp ", "--parallel ddp+mp "})
     refused(way, {"--chunks 2", "--schedule gpipe"});
   for (const char* way : {"--parallel serial ", "--parallel dp ", "--parallel mp ",
