@@ -23,7 +23,7 @@ PEER = ROOT / "benchmarks/peers/exported_nets.py"
 TOLERANCES = {"float64": 1e-10, "float32": 1e-5}
 STEPS, LR = 20, 0.01
 LR_OF = {"vgg11_bn": 0.001}  # diverges otherwise: its last batch norms see two pixels
-OF_OLDER = ["resnet18", "mobilenet_v2", "convnext_atto", "vit_tiny", "unet", "lstm_tagger", "gpt2", "bert", "llama", "t5"]
+OF_OLDER = ["resnet18", "mobilenet_v2", "convnext_atto", "vit_tiny", "unet", "lstm_tagger", "gpt2", "bert", "t5", "swin"]
 ENOUGH = 37
 
 
