@@ -211,6 +211,8 @@ def trained(module, inputs, target, steps, lr):
         loss.backward()
         optimizer.step()
         losses.append(loss.detach())
+    if not loss.isfinite():
+        raise SystemExit("Python's training diverges; take a smaller --lr")
     return torch.stack(losses)
 
 

@@ -12,6 +12,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/data/batch.h"
 #include "lockstep/nn/models/plugin_library.h"
+#include "lockstep/train/task/task.h"
 
 namespace lockstep {
 namespace {
@@ -45,7 +46,7 @@ Loss::Loss(const std::string& name, double smoothing)
 torch::Tensor Loss::cross_entropy(
     const torch::Tensor& scores, const torch::Tensor& labels, at::Reduction::Reduction how) const {
   return at::cross_entropy_loss(
-      scores.to(torch::kFloat), labels, {}, how, kIgnoredTarget, smoothing_);
+      at_least_float(scores), labels, {}, how, kIgnoredTarget, smoothing_);
 }
 
 // The plugin sees only samples that count.
@@ -62,7 +63,7 @@ torch::Tensor Loss::plugin_sum(const torch::Tensor& given, const torch::Tensor& 
 
 torch::Tensor Loss::sum(const torch::Tensor& scores, const torch::Tensor& labels) const {
   if (plugin_) return plugin_sum(scores, labels);
-  if (is_squared_) return squared_errors(scores.to(torch::kFloat), labels).sum();
+  if (is_squared_) return squared_errors(at_least_float(scores), labels).sum();
   return cross_entropy(scores, labels, at::Reduction::Sum);
 }
 
@@ -71,7 +72,7 @@ torch::Tensor Loss::mean(const torch::Tensor& scores, const torch::Tensor& label
 }
 
 torch::Tensor Loss::of_each(const torch::Tensor& scores, const torch::Tensor& labels) const {
-  if (is_squared_) return squared_errors(scores.to(torch::kFloat), labels);
+  if (is_squared_) return squared_errors(at_least_float(scores), labels);
   if (!plugin_) return cross_entropy(scores, labels, at::Reduction::None);
   std::vector<torch::Tensor> each;
   for (std::int64_t i = 0; i < labels.size(0); ++i)

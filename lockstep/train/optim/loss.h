@@ -10,7 +10,8 @@
 
 namespace lockstep {
 
-/// A loss of scores [samples, classes] and labels [samples], computed in float.
+/// A loss of scores [samples, classes] and labels [samples], computed in float; of scores in double
+/// in double, but a plugin's.
 ///
 /// A sample labelled kIgnoredTarget adds nothing, but is counted among the samples. So the losses
 /// of the parts of a batch, each times its share of the samples, add up to that of the batch,

@@ -51,12 +51,24 @@ class ExportedNet : public ::testing::Test {
     });
   }
 
+  void write_text() const {
+    std::vector<std::uint8_t> text;
+    for (int i = 0; i < 4000; ++i)
+      text.push_back(static_cast<std::uint8_t>("abcdefgh"[i * i / 7 % 8]));
+    folder_.write("train.txt", text);
+    folder_.write("test.txt", text);
+  }
+
   Ended run(const std::string& net, const std::string& flags, const std::string& output) const {
     return train("--model " + archive(net) + " --batch-size 8 --opt sgd --lr 0.1 --output " +
                  runs_.file(output) + " " + flags);
   }
 
   std::string tensors() const { return "--data tensors:" + folder_.str() + " "; }
+
+  std::string text() const {
+    return "--data text:" + folder_.str() + " --sequence-length 8 --lr 1 ";
+  }
 
   nlohmann::json summary(const std::string& run) const {
     return nlohmann::json::parse(contents(runs_.path() / run / "summary.json"));
@@ -86,40 +98,38 @@ TEST_F(ExportedNet, IsEvaluatedAsItWasInTraining) {
 }
 
 TEST_F(ExportedNet, OfTextLearnsTheNextByte) {
-  std::vector<std::uint8_t> text;
-  for (int i = 0; i < 4000; ++i) text.push_back(static_cast<std::uint8_t>("abcdefgh"[i % 8]));
-  folder_.write("train.txt", text);
-  folder_.write("test.txt", text);
-  run("language",
-      "--data text:" + folder_.str() + " --sequence-length 8 --epochs 4 --lr 1 --nproc-per-node 2",
-      "text")
-      .with_code(0);
+  write_text();
+  run("language", text() + "--epochs 4 --nproc-per-node 2", "text").with_code(0);
   EXPECT_LT(summary("text")["test_perplexity"], 10);
 }
 
-// Threads and ranks; a run that is stopped in the middle goes on with the same stages.
-TEST_F(ExportedNet, TrainsInStagesAsInOnePiece) {
-  std::vector<std::uint8_t> text;
-  for (int i = 0; i < 800; ++i) text.push_back(static_cast<std::uint8_t>(i * i % 251));
-  folder_.write("train.txt", text);
-  folder_.write("test.txt", text);
+TEST_F(ExportedNet, LearnsTheSameByEveryWay) {
+  write_text();
   const auto loss = [&](const std::string& flags, const std::string& output) {
-    run("language", "--data text:" + folder_.str() + " --sequence-length 8 --epochs 2 " + flags,
-        output)
-        .with_code(0);
+    run("language", text() + "--max-steps 30 " + flags, output).with_code(0);
     return summary(output)["test_loss"].get<double>();
   };
-  const double serial = loss("--parallel serial", "serial");
-  const std::string stages = "--parallel pp --chunks 4 --nproc-per-node 2 ";
-  EXPECT_NEAR(loss("--parallel pp --chunks 4 --places 2", "threads"), serial, 1e-5);
-  EXPECT_NEAR(loss(stages, "ranks"), serial, 1e-5);
-  loss(stages + "--max-steps 7", "stopped");
-  loss(stages + "--resume auto", "stopped");
-  const auto weights = [&](const std::string& output, const std::string& rank) {
-    return contents(runs_.path() / output / ("model-0000" + rank + "-of-00002.safetensors"));
+  const double alone = loss("", "alone");
+  EXPECT_LT(alone, 5) << "it began with 5.5";
+  EXPECT_NEAR(loss("--batch-size 4 --parallel dp --places 2", "dp"), alone, 1e-5);
+  EXPECT_NEAR(loss("--batch-size 4 --nproc-per-node 2", "ddp"), alone, 1e-5);
+  EXPECT_NEAR(loss("--batch-size 4 --nproc-per-node 2 --shard-optimizer", "zero"), alone, 1e-5);
+  EXPECT_NEAR(loss("--parallel pp --chunks 4 --places 2", "places"), alone, 1e-5);
+  EXPECT_NEAR(loss("--parallel pp --chunks 4 --nproc-per-node 2", "ranks"), alone, 1e-5);
+}
+
+TEST_F(ExportedNet, StoppedAndContinuedInStagesGivesTheSameBits) {
+  write_text();
+  const auto to = [&](int steps, const std::string& output) {
+    run("language",
+        text() + "--parallel pp --chunks 4 --nproc-per-node 2 --resume auto --max-steps " +
+            std::to_string(steps),
+        output)
+        .with_code(0);
+    return contents(runs_.path() / output / "model.safetensors");
   };
-  for (const char* const rank : {"1", "2"})
-    EXPECT_EQ(weights("stopped", rank), weights("ranks", rank));
+  EXPECT_NE(to(3, "stopped"), "");
+  EXPECT_EQ(to(12, "stopped"), to(12, "whole"));
 }
 
 TEST_F(ExportedNet, ThatComputesItsLossNeedsNoOther) {

@@ -72,11 +72,18 @@ TEST(Loss, PartsByTheirSharesAddUpToTheWholeWhateverIsIgnored) {
   }
 }
 
-TEST(Loss, IsComputedInFloatWhateverTheScores) {
+TEST(Loss, OfHalvesIsComputedInFloat) {
   const torch::Tensor scores = scores_of(3).to(torch::kBFloat16);
   const torch::Tensor loss = Loss().mean(scores, labels_of({1, 4, 0}));
   EXPECT_EQ(loss.scalar_type(), torch::kFloat);
   EXPECT_TRUE(loss.equal(Loss().mean(scores.to(torch::kFloat), labels_of({1, 4, 0}))));
+}
+
+// So that a net of Python in double trains as there.
+TEST(Loss, OfDoublesIsComputedInDouble) {
+  const torch::Tensor scores = scores_of(7), labels = labels_of({0, 1, 2, 3, 4, 0, 1});
+  EXPECT_TRUE(Loss().mean(scores, labels).equal(at::cross_entropy_loss(scores, labels)));
+  EXPECT_EQ(Loss(nn::kMeanSquaredError).of_each(scores, labels).scalar_type(), torch::kDouble);
 }
 
 TEST(Loss, MseIsPyTorchsOfOneHotLabelsAndSoIsItsGradient) {
