@@ -60,7 +60,12 @@ std::string time_of(const Choice& choice) {
   return short_cell(choice.hours) + " h";
 }
 
-std::string cost_of(const Choice& choice) { return ratio_text(choice.cost); }
+// Without a price, as a scenario alone may have one, there is none.
+std::string cost_of(const Choice& choice) {
+  return choice.machine.price > 0 ? ratio_text(choice.cost) : kNone;
+}
+
+bool has_price(const plan::Answer& answer) { return answer.question.machine.price > 0; }
 
 bool asks_failures(const plan::Answer& answer) {
   const plan::Failures& failures = answer.question.failures;
@@ -117,7 +122,7 @@ page::Table choices_table(const plan::Answer& answer) {
       .number("9 of 10 [ms]", interval_of)
       .number("samples/s", rate_of);
   if (answer.question.samples > 0) table.number("time", time_of);
-  if (answer.question.machine.price > 0) table.number(kCost, cost_of);
+  if (has_price(answer)) table.number(kCost, cost_of);
   table.number("speed-up", &Choice::speed_up, ratio_text)
       .number("efficiency", &Choice::efficiency, percent_text)
       .number("waiting",
@@ -161,9 +166,9 @@ page::Table scenarios_table(const PlanReport& report) {
         const double rate = picked_rate(*row.answer);
         return rate > 0 && row.base_rate > 0 ? ratio_text(rate / row.base_rate) : kNone;
       });
-  if (report.answer.question.samples > 0) {
-    table.number("time", of_pick(time_of)).number(kCost, of_pick(cost_of));
-  }
+  if (report.answer.question.samples > 0) table.number("time", of_pick(time_of));
+  if (std::ranges::any_of(rows, [](const ScenarioRow& row) { return has_price(*row.answer); }))
+    table.number(kCost, of_pick(cost_of));
   return table.of(rows);
 }
 
@@ -275,7 +280,7 @@ std::vector<plot::Timeline> beside_timelines(
 }
 
 plot::Figure front_figure(const plan::Answer& answer) {
-  const bool has_money = answer.question.samples > 0 && answer.question.machine.price > 0;
+  const bool has_money = answer.question.samples > 0 && has_price(answer);
   plot::Figure figure{.id = "plan-front",
       .title = has_money ? "Time against money" : "Rate against places",
       .x = {.label = has_money ? "hours" : "places"},

@@ -251,11 +251,12 @@ void GunzipSource::fail(const std::string& reason) const {
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path)
-    : name_(path.string()), file_(open_regular_file(path)) {
-  if (::fstat(file_.get(), &opened_) != 0) throw_errno("fstat", name_);
+    : name_(path.string()), path_(std::filesystem::absolute(path)) {
+  const FileDescriptor file = open_regular_file(path);
+  if (::fstat(file.get(), &opened_) != 0) throw_errno("fstat", name_);
   const auto size = static_cast<std::size_t>(opened_.st_size);
   if (size == 0) return;  // the kernel maps no empty files
-  void* start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file_.get(), 0);
+  void* start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   if (start == MAP_FAILED) throw_errno("mmap", name_);
   bytes_ = {static_cast<const std::uint8_t*>(start), size};
   range_ = guard(start, size);
@@ -267,9 +268,12 @@ MappedFile::~MappedFile() {
   release(range_);
 }
 
+// One that was replaced or removed is whole as long as it is mapped.
 void MappedFile::require_unchanged() const {
   struct stat now {};
-  if (::fstat(file_.get(), &now) != 0) throw_errno("fstat", name_);
+  const bool has_name = ::stat(path_.c_str(), &now) == 0;
+  if (!has_name && errno != ENOENT && errno != ENOTDIR) throw_errno("stat", name_);
+  if (!has_name || now.st_ino != opened_.st_ino || now.st_dev != opened_.st_dev) now = opened_;
   const auto size = static_cast<std::uint64_t>(now.st_size);
   if (size != bytes_.size()) {
     refuse_at(name_, std::min<std::uint64_t>(size, bytes_.size()),

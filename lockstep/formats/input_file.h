@@ -76,7 +76,8 @@ class GunzipSource final : public ByteSource {
 /// A mapped range whose lost pages are detected: see MappedFile.
 struct GuardedRange;
 
-/// A regular file mapped into memory, read-only: only what is looked at is read.
+/// A regular file mapped into memory, read-only: only what is looked at is read. It takes no file
+/// descriptor, so that there may be more of them than a process may have open.
 ///
 /// The size is fixed when it is opened. If another program shortens or rewrites the file later,
 /// what was lost reads as zeros and checked() throws; a file that is replaced by renaming stays
@@ -117,7 +118,7 @@ class MappedFile {
 
  private:
   std::string name_;
-  FileDescriptor file_;
+  std::filesystem::path path_;
   struct stat opened_ {};
   std::span<const std::uint8_t> bytes_;
   GuardedRange* range_ = nullptr;

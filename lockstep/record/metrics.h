@@ -65,7 +65,7 @@ inline constexpr ScoreName kScores[] = {
     {"accuracy", "accuracy", "top1", "accuracy", &Scores::top1, true, true, true},
     {"accuracy5", "top-5", "top5", "accuracy", &Scores::top5, true, true},
     {"perplexity", "perplexity", "perplexity", "perplexity", &Scores::perplexity},
-    {"bits_per_byte", "bits/byte", "bits-per-byte", "bits per byte", &Scores::bits_per_byte},
+    {"bits_per_byte", "bits per byte", "bits-per-byte", "bits per byte", &Scores::bits_per_byte},
     {"mae", "MAE", "mae", "error", &Scores::mae}, {"rmse", "RMSE", "rmse", "error", &Scores::rmse},
     {"r2", "R2", "r2", "R2", &Scores::r2, true},
     {"micro_f1", "micro F1", "micro-f1", "score", &Scores::micro_f1, true},

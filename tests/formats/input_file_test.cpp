@@ -244,6 +244,24 @@ TEST_F(MappedFileTest, AFileThatIsReplacedByRenamingStaysWhole) {
   EXPECT_EQ(file.checked([&] { return sum_of(file.bytes()); }), int{kMapped});
 }
 
+TEST_F(MappedFileTest, AFileThatIsRemovedStaysWholeUnlessPagesAreLost) {
+  const MappedFile file(path_);
+  const fs::path other = directory_.path() / "other";
+  fs::rename(path_, other);
+  EXPECT_EQ(file.checked([&] { return sum_of(file.bytes()); }), int{kMapped});
+  fs::resize_file(other, 0);
+  EXPECT_THROW(file.checked([&] { return sum_of(file.bytes()); }), DataError);
+}
+
+TEST_F(MappedFileTest, TakesNoFileDescriptor) {
+  const auto descriptors = [] {
+    return std::distance(fs::directory_iterator("/proc/self/fd"), fs::directory_iterator());
+  };
+  const auto before = descriptors();
+  const MappedFile file(path_);
+  EXPECT_EQ(descriptors(), before);
+}
+
 TEST_F(MappedFileTest, ManyFilesInManyThreadsAreToldApart) {
   const MappedFile whole(directory_.write("whole", Bytes(kMapped, 1)));
   std::vector<std::jthread> threads;

@@ -80,8 +80,8 @@ TEST(EvaluationOfAnotherTask, HasItsScoresAndClassesInJson) {
 
 TEST(EvaluationOfAnotherTask, ShowsNoConfusion) {
   const std::string text = evaluation_text(segmentation_result());
-  EXPECT_THAT(
-      text, HasSubstr("\nloss        0.5000\nmean IoU    0.2500\npixel accuracy  0.7500\n"));
+  EXPECT_THAT(text,
+      HasSubstr("\nloss            0.5000\nmean IoU        0.2500\npixel accuracy  0.7500\n"));
   EXPECT_THAT(text, HasSubstr("1 road"));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("taken for")));
   const page::Page page = page_of_evaluation(segmentation_result());

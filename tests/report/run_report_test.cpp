@@ -1,5 +1,6 @@
 #include "lockstep/report/run/run_report.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <gmock/gmock.h>
@@ -280,6 +281,15 @@ TEST_F(RunPage, PlotsLossAndAccuracyByEpoch) {
   EXPECT_EQ(loss.series[1].points.at(0).y, 0.25);
   EXPECT_EQ(section.figures[1].series.at(0).points.at(1).y, 0.9375);
   EXPECT_EQ(section.figures[1].y.most, 1) << "no accuracy is larger";
+}
+
+// Else its curves would have both names.
+TEST(ScoresOfAFigure, AreCalledAsItWhereThereIsOne) {
+  for (const ScoreName& score : kScores) {
+    const std::string figure = score.figure;
+    const auto is_in_it = [&](const ScoreName& other) { return figure == other.figure; };
+    if (std::ranges::count_if(kScores, is_in_it) == 1) EXPECT_EQ(figure, score.title);
+  }
 }
 
 TEST_F(RunPage, SaysInWordsWhyItEnded) {

@@ -84,6 +84,7 @@ struct DataRequest {
   std::string mirror;
   std::string bad_list;
   int workers = usable_cpu_count();
+  data::TensorChoice choice;
   data::SyntheticOptions synthetic;
   bool json = false;
 };
@@ -332,6 +333,12 @@ int data_check(const std::vector<std::string>& arguments) {
               {flag("--workers", "N", "threads that decode images", &R::workers)
                       .within(1, 1024)
                       .usually("as many as cores"),
+                  flag("--inputs", "NAME,NAME", "of tensors: those that a model takes", &R::choice,
+                      &data::TensorChoice::inputs)
+                      .usually("all that are no targets"),
+                  flag("--targets", "NAME,NAME", "of tensors: those that are to be learned",
+                      &R::choice, &data::TensorChoice::targets)
+                      .usually("those with names of targets"),
                   flag("--bad-list", "FILE",
                       "write the bad files there: name, tab, reason; a new file", &R::bad_list),
                   json_flag()}}});
@@ -346,8 +353,8 @@ int data_check(const std::vector<std::string>& arguments) {
   data::SetReport report;
   {
     DataProgress progress("check " + name);
-    report = data::check_set(
-        name, directory, {.workers = request->workers, .progress = progress.shower()});
+    report = data::check_set(name, directory,
+        {.workers = request->workers, .progress = progress.shower(), .choice = request->choice});
   }
   if (list) write_list(*list, report);
   (request->json ? print_json_report : print_report)(std::cout, report);

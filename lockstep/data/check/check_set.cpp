@@ -238,6 +238,9 @@ const std::vector<std::string>& checked_set_names() {
 SetReport check_set(
     const std::string& set, const std::filesystem::path& directory, const CheckOptions& options) {
   check(options.workers > 0, "data check: workers must be positive: ", options.workers);
+  const bool has_choice = !options.choice.inputs.empty() || !options.choice.targets.empty();
+  check(set == "tensors" || !has_choice,
+      "data check: --inputs and --targets are for tensors:PATH; ", set, " has its own");
   SetReport report{.set = set, .directory = directory};
   if (set == "mnist" || set == "fashion-mnist") {
     check_mnist(report, set == "fashion-mnist");

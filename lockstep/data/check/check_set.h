@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/data/image_folder.h"
+#include "lockstep/data/tensor_table.h"
 #include "lockstep/formats/image/image.h"
 
 namespace lockstep::data {
@@ -64,14 +65,15 @@ struct SetReport {
 struct CheckOptions {
   int workers = 1;
   std::function<void(std::int64_t done, std::int64_t of)> progress = {};  ///< one call at a time
+  TensorChoice choice = {};  ///< of a set of tensors, as training is told it
 };
 
 /// Reads every file of a set in full, by the readers that training uses, and says what it holds.
 ///
 /// The sets are mnist, fashion-mnist, cifar10, cifar100, images; and tensors, tokens and text, of
 /// which `directory` may be several files and folders with commas between them. A bad file is
-/// reported and the others are read; an unknown set is an InvalidArgument, what the system refuses
-/// a std::system_error.
+/// reported and the others are read; an unknown set, or a choice of tensors of a set that has none,
+/// is an InvalidArgument, what the system refuses a std::system_error.
 SetReport check_set(const std::string& set, const std::filesystem::path& directory,
     const CheckOptions& options = {});
 

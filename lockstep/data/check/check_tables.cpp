@@ -15,8 +15,8 @@
 namespace lockstep::data {
 namespace {
 
-TensorTables open_tables(const SetReport& report) {
-  if (report.set == "tensors") return open_tensors(report.directory.string());
+TensorTables open_tables(const SetReport& report, const TensorChoice& choice) {
+  if (report.set == "tensors") return open_tensors(report.directory.string(), choice);
   const bool is_text = report.set == "text";
   return open_tokens(
       report.directory.string(), is_text ? SequenceKind::kText : SequenceKind::kTokens);
@@ -114,7 +114,7 @@ std::int64_t rows_of(const TensorTables& tables) {
 
 void check_tables(SetReport& report, const CheckOptions& options) {
   try {
-    const TensorTables tables = open_tables(report);
+    const TensorTables tables = open_tables(report, options.choice);
     report.remarks = tables.remarks;
     TableReader reader(report, options, rows_of(tables));
     reader.read("train", tables.train, tables.classes);

@@ -14,6 +14,7 @@ namespace lockstep {
 namespace {
 
 constexpr int kDigits = 4;
+constexpr std::size_t kScoreWidth = 10;  // as wide as those of a classification
 constexpr std::size_t kMostMistakes = 10, kMistakesOnPage = 20;
 constexpr std::size_t kHardest = 20;
 // The most classes of which a terminal shows every pair, and every class, and JSON every pair.
@@ -33,15 +34,16 @@ std::string loss_text(const EvaluationResult& result) {
 }
 
 std::string scores_text(const EvaluationResult& result) {
-  std::string text;
-  for (const ScoreName& score : kScores) {
-    std::string title = score.title;
-    title.resize(std::max<std::size_t>(title.size() + 2, 12), ' ');
-    const auto& value = result.scores.*score.value;
-    if (value) text += title + cell(value, kDigits) + "\n";
-  }
+  std::vector<std::pair<std::string, double>> shown;
+  for (const ScoreName& score : kScores)
+    if (const auto& value = result.scores.*score.value) shown.emplace_back(score.title, *value);
   for (const auto& [name, value] : result.scores.more)
-    text += printable_path(name) + "  " + cell(value, kDigits) + "\n";
+    shown.emplace_back(printable_path(name), value);
+  std::size_t width = kScoreWidth;
+  for (const auto& [title, value] : shown) width = std::max(width, title.size());
+  std::string text;
+  for (const auto& [title, value] : shown)
+    text += title + std::string(width + 2 - title.size(), ' ') + cell(value, kDigits) + "\n";
   return text;
 }
 

@@ -15,7 +15,7 @@ double average_precision(const torch::Tensor& scores, const torch::Tensor& label
 ///
 /// Measures F1 over all labels together and as a mean over the labels, and the mean of their
 /// average precision, for which scores and targets of a whole evaluation are kept: 16 bytes a label
-/// and sample, some 80 while ranks exchange them.
+/// and sample, 32 in the end, and some 80 while ranks exchange them.
 class Labels final : public Task {
  public:
   torch::Tensor loss(const torch::Tensor& logits, const torch::Tensor& target) const override;

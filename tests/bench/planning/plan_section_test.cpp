@@ -64,6 +64,25 @@ TEST(PlanSection, SaysInWhichUnitCostsAre) {
   EXPECT_EQ(section.figures.front().y.label, "cost [unit of --price]");
 }
 
+TEST(PlanSection, HasNoCostsWithoutAPrice) {
+  PlanReport report{.answer = made_answer()};
+  plan::Question question = report.answer.question;
+  question.machine.price = 0;
+  report.answer = plan::answer(uniform(6), question);
+  report.scenarios.push_back({"places=4", report.answer});
+  const auto what_if = [&] {
+    const page::Section section = section_of_plan(report);
+    return *std::ranges::find(section.tables, "plan-what-if", &page::Table::id);
+  };
+  EXPECT_EQ(what_if().columns.back().head, "time");
+  // A scenario may have one.
+  report.scenarios.push_back({"price=3", made_answer()});
+  const page::Table table = what_if();
+  EXPECT_EQ(table.columns.back().head, "cost [unit of --price]");
+  EXPECT_EQ(table.rows[1].back(), "-");
+  EXPECT_NE(table.rows[2].back(), "-");
+}
+
 TEST(PlanSection, NamesAShorterTypeAndWhatIsBestWithoutAPrice) {
   plan::ModelProfile profile = uniform(6);
   profile.precision = "bf16-mixed";

@@ -5,13 +5,17 @@
 #include <gtest/gtest.h>
 
 #include "tests/data/tensor_files.h"
+#include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+
+#include "lockstep/core/error.h"
 
 namespace lockstep::data {
 namespace {
 
 using lockstep::testing::counted_floats;
 using lockstep::testing::integers;
+using lockstep::testing::message_of;
 using lockstep::testing::write_tensors;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -41,6 +45,19 @@ TEST(CheckTables, TellsTheRangesOfAllTensors) {
   EXPECT_TRUE(train.tensors[1].is_target);
   EXPECT_EQ(report.parts[1].name, "test");
   EXPECT_THAT(report.parts[1].per_class, ElementsAre(0, 0, 0, 1));
+}
+
+TEST(CheckTables, ReadsWhatTrainingIsToldTo) {
+  const lockstep::testing::TemporaryFolder folder;
+  write_tensors(folder.path() / "a.safetensors",
+      {counted_floats("x", {2, 2}), counted_floats("price", {2}), integers("id", {5, 6})});
+  const CheckOptions options{.choice = {.inputs = {"x"}, .targets = {"price"}}};
+  const SetReport report = check_set("tensors", folder.path(), options);
+  ASSERT_THAT(report.parts.at(0).tensors, SizeIs(2));
+  EXPECT_EQ(report.parts[0].tensors[1].name, "price");
+  EXPECT_TRUE(report.parts[0].tensors[1].is_target);
+  EXPECT_THAT(message_of<InvalidArgument>([&] { check_set("text", folder.path(), options); }),
+      HasSubstr("--inputs and --targets are for tensors:PATH; text has its own"));
 }
 
 TEST(CheckTables, NamesTheFirstSampleThatIsNoNumber) {
