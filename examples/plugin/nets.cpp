@@ -1,8 +1,9 @@
 // Nets of your own for `lockstep train --plugin`: the net of LibTorch's MNIST example as it is, and
-// a chain of layers, which can be cut into stages. And a loss.
+// a chain of layers, which can be cut into stages. A loss, and a task.
 //
 //     lockstep train --plugin ./nets.so --model mnist-example --nproc-per-node 2
 //     lockstep train --plugin ./nets.so --model chain --parallel pp --loss focal
+//     lockstep train --plugin ./nets.so --model chain --task mirrored --eval-metric top1
 
 #include <lockstep/lockstep.h>
 
@@ -44,9 +45,21 @@ torch::Tensor focal(const torch::Tensor& scores, const torch::Tensor& labels) {
   return -((1 - log_share.exp()).square() * log_share).mean();
 }
 
+// What an image shows is in its mirror image too: beside the cross entropy, both are to have the
+// same scores. Takes any net.
+lockstep::nn::TaskResult mirrored(
+    const lockstep::nn::TaskNet& net, const lockstep::nn::TaskBatch& batch) {
+  const torch::Tensor scores = net(batch.input()), labels = batch.target();
+  const torch::Tensor apart = torch::mse_loss(net(batch.input().flip(3)), scores);
+  const torch::Tensor hits = scores.argmax(1).eq(labels).to(torch::kFloat);
+  return {.loss = torch::cross_entropy_loss(scores, labels) + 0.1 * apart,
+      .numbers = {{"accuracy", hits.mean()}, {"apart", apart}}};
+}
+
 }  // namespace
 
 LOCKSTEP_MODEL(
     "mnist-example", [](std::int64_t classes) { return std::make_shared<NetImpl>(classes); })
 LOCKSTEP_MODEL("chain", chain)
 LOCKSTEP_LOSS("focal", focal)
+LOCKSTEP_TASK("mirrored", mirrored)

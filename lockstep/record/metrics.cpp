@@ -17,6 +17,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::size_t kOwnPrefix = 4;  // `max:`
+
 // That json_of() does not always write, or not at all.
 constexpr std::array<std::string_view, 4> kOtherKeys = {"v", "time", "nonfinite", "loss_scale"};
 
@@ -33,6 +35,19 @@ const ScoreName& eval_metric(const std::string& option) {
       std::ranges::find_if(kScores, [&](const ScoreName& score) { return score.option == option; });
   check(found != std::end(kScores), "metrics: there is no score ", option);
   return *found;
+}
+
+bool is_own_metric(const std::string& option) {
+  return option.size() > kOwnPrefix && (option.starts_with("max:") || option.starts_with("min:"));
+}
+
+bool is_larger_better(const std::string& option) {
+  return is_own_metric(option) ? option.starts_with("max:") : eval_metric(option).larger_is_better;
+}
+
+std::optional<double> metric_of(const Scores& scores, const std::string& option) {
+  return is_own_metric(option) ? own_number(scores, option.substr(kOwnPrefix))
+                               : scores.*eval_metric(option).value;
 }
 
 bool is_free_name(const std::string& name) {

@@ -81,6 +81,16 @@ std::vector<std::string> eval_metrics();
 /// Returns the score that a name of --eval-metric means, one of those.
 const ScoreName& eval_metric(const std::string& option);
 
+/// Returns whether a name of --eval-metric means a number of a program's own: `max:NAME`, of which
+/// larger values are better, or `min:NAME`.
+bool is_own_metric(const std::string& option);
+
+/// Returns whether larger values are better of what a name of --eval-metric means.
+bool is_larger_better(const std::string& option);
+
+/// Returns what a name of --eval-metric means among scores; nothing where it was not measured.
+std::optional<double> metric_of(const Scores& scores, const std::string& option);
+
 /// Returns whether a number of a program's own may have a name: UTF-8, and not one that files of a
 /// run have for something else.
 bool is_free_name(const std::string& name);

@@ -55,7 +55,7 @@ TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_s
   check_run_directory(options.output, options.resume);
   const Datasets data = load_datasets(options);
   const SampleForm form = sample_form(*data.train, model_outputs(options, data));
-  nn::Model model = nn::make_model(options.model, form.outputs);
+  nn::Model model = make_net(options, form);
   const TaskPointer task = make_task(options, form, model);
   const Layout layout = plan_layout(options, world_size);
   check_inputs(options, layout, form, model);

@@ -46,7 +46,7 @@ std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
 }
 
 double value_of(const Scores& scores, const std::string& metric) {
-  std::optional<double> value = scores.*eval_metric(metric).value;
+  std::optional<double> value = metric_of(scores, metric);
   if (!value && metric == "top5") value = scores.top1;
   check(value.has_value(), "train: --eval-metric ", metric,
       " is not measured on this set; take loss");
@@ -89,11 +89,11 @@ std::vector<std::string> all_class_names(const TrainOptions& options, std::int64
   return names;
 }
 
-// The library that has the loss; empty for one of ours.
+// The library that has the loss, or the task with one; empty for one of ours.
 std::string loss_plugin(const TrainOptions& options) {
   const auto& others = nn::plugin_losses();
-  const bool is_ours =
-      std::ranges::find(others, options.loss, &nn::PluginLoss::name) == others.end();
+  const bool is_ours = options.plugin_task.empty() && std::ranges::find(others, options.loss,
+                                                          &nn::PluginLoss::name) == others.end();
   return is_ours ? "" : std::filesystem::path(options.plugin).filename().string();
 }
 
@@ -219,6 +219,7 @@ TrainOptions evaluation_options(const TrainOptions& run) {
       .tf32 = run.tf32,
       .kernels = run.kernels,
       .task = run.task,
+      .plugin_task = run.plugin_task,
       .loss = run.loss,
       .seed = run.seed};
 }

@@ -92,7 +92,7 @@ LrScheduler make_scheduler(const TrainRun& run) {
   const LrSettings& settings = options.optimizer.schedule;
   const std::int64_t steps = steps_of(batches_left(run.epoch_rule(), {}));
   return {make_lr_schedule(settings, lr, options.limits, steps),
-      plateau_rule(settings, eval_metric(options.eval_metric).larger_is_better)};
+      plateau_rule(settings, is_larger_better(options.eval_metric))};
 }
 
 // What a plateau has left of the rate is of as many replicas as there were.

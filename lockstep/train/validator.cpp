@@ -190,7 +190,7 @@ bool Validator::compare(std::int64_t epoch, const Scores& scores) {
   const std::string& metric = run_.options.eval_metric;
   const double value = value_of(scores, metric);
   state.plateau = run_.scheduler.evaluated(state.plateau, state.schedule_step, value);
-  if (!is_better(value, state.best, eval_metric(metric).larger_is_better)) return false;
+  if (!is_better(value, state.best, is_larger_better(metric))) return false;
   state.best = BestEpoch{epoch, value};
   save_best();
   return true;

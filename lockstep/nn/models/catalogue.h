@@ -1,14 +1,36 @@
 #pragma once
 
-// The nets that make_model() knows, and the losses. Without LibTorch: the command lists them before
-// it loads any.
+// The nets that make_model() knows, the losses and the tasks. Without LibTorch: the command lists
+// them before it loads any.
 
 #include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-namespace lockstep::nn {
+#include "lockstep/core/enum_names.h"
+
+namespace lockstep {
+
+/// The tasks that a net may have.
+enum class TaskKind {
+  kClassification,
+  kTokens,
+  kRegression,
+  kLabels,
+  kSegmentation,
+  kReconstruction,
+  kProgram
+};
+constexpr auto names_of(TaskKind) {
+  using Kind = TaskKind;
+  return std::array{EnumName{Kind::kClassification, "classification"},
+      EnumName{Kind::kTokens, "tokens"}, EnumName{Kind::kRegression, "regression"},
+      EnumName{Kind::kLabels, "labels"}, EnumName{Kind::kSegmentation, "segmentation"},
+      EnumName{Kind::kReconstruction, "reconstruction"}, EnumName{Kind::kProgram, "program"}};
+}
+
+namespace nn {
 
 /// The layers where images enter: 7x7 stride 2 and a pool of 3 stride 2 for ImageNet's 224 pixels,
 /// 3x3 stride 1 and no pool for CIFAR's 32.
@@ -95,4 +117,5 @@ inline constexpr const char* kMeanSquaredError = "mse";  ///< of scores and one-
 /// Returns the names of the losses that need no plugin.
 inline std::vector<std::string> loss_names() { return {kCrossEntropy, kMeanSquaredError}; }
 
-}  // namespace lockstep::nn
+}  // namespace nn
+}  // namespace lockstep

@@ -24,6 +24,7 @@
 #include <torch/version.h>
 
 #include "lockstep/nn/models/layers.h"
+#include "lockstep/nn/models/plugin_task.h"
 
 namespace lockstep::nn {
 
@@ -168,6 +169,7 @@ struct PluginContents {
   std::vector<PluginModel> models;
   std::vector<PluginData> sets;
   std::vector<PluginLoss> losses;
+  std::vector<PluginTask> tasks;
 };
 
 #define LOCKSTEP_TEXT_OF(value) #value
@@ -176,11 +178,11 @@ struct PluginContents {
 /// What a plugin and the program that loads it must have in common. The first number counts the
 /// forms that PluginContents has had, the last says which std::string the standard library has.
 inline constexpr const char* kPluginAbi =
-    "plugin 3, LibTorch " TORCH_VERSION ", CXX11 ABI " LOCKSTEP_TEXT(_GLIBCXX_USE_CXX11_ABI);
+    "plugin 4, LibTorch " TORCH_VERSION ", CXX11 ABI " LOCKSTEP_TEXT(_GLIBCXX_USE_CXX11_ABI);
 
 /// Returns what this library offers. Hidden: g++ would make one for all libraries of a process.
 __attribute__((visibility("hidden"))) inline PluginContents& plugin_contents() {
-  static PluginContents contents{kPluginAbi, {}, {}, {}};
+  static PluginContents contents{kPluginAbi, {}, {}, {}, {}};
   return contents;
 }
 
@@ -219,7 +221,7 @@ lockstep_plugin() {
 
 namespace lockstep::nn {
 
-/// A net, a data set or a loss that joins what this library offers, when that is loaded.
+/// A net, a data set, a loss or a task that joins what this library offers, when that is loaded.
 struct Offer {
   template <typename Factory>
   static Offer model(std::string name, Factory factory) {
@@ -236,6 +238,13 @@ struct Offer {
   static Offer loss(std::string name,
       std::function<torch::Tensor(const torch::Tensor&, const torch::Tensor&)> mean) {
     plugin_contents().losses.push_back({std::move(name), std::move(mean)});
+    return {};
+  }
+
+  template <typename Function>
+  static Offer task(std::string name, Function function) {
+    plugin_contents().tasks.push_back(
+        {std::move(name), task_of_net(std::function(std::move(function)))});
     return {};
   }
 
@@ -276,3 +285,17 @@ struct Offer {
 #define LOCKSTEP_LOSS(name, ...)                                               \
   [[gnu::used]] static const ::lockstep::nn::Offer LOCKSTEP_UNIQUE(__LINE__) = \
       ::lockstep::nn::Offer::loss(name, __VA_ARGS__);
+
+/// Offers a task to `lockstep train --plugin FILE --task NAME`: what is learned, and what is
+/// measured. The function takes the net, as the type of a module of the plugin, or as a TaskNet,
+/// which any --model is; and a batch. It returns the mean loss of the samples, and other means by
+/// name. It is called in training, and in evaluations without gradients.
+///
+///     LOCKSTEP_TASK("mine", [](MyNetImpl& net, const lockstep::nn::TaskBatch& batch) {
+///       const torch::Tensor errors = net.forward(batch.input()) - batch.target();
+///       return lockstep::nn::TaskResult{
+///           .loss = errors.square().mean(), .numbers = {{"off", errors.abs().mean()}}};
+///     })
+#define LOCKSTEP_TASK(name, ...)                                               \
+  [[gnu::used]] static const ::lockstep::nn::Offer LOCKSTEP_UNIQUE(__LINE__) = \
+      ::lockstep::nn::Offer::task(name, __VA_ARGS__);

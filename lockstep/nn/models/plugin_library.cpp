@@ -21,15 +21,16 @@
 #include "lockstep/nn/models/model.h"
 
 namespace lockstep::nn {
+
+bool is_from_outside(const std::exception& error) {
+  return as_memory_error(error) || dynamic_cast<const Error*>(&error) != nullptr ||
+         dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr ||
+         dynamic_cast<const c10::DistError*>(&error) != nullptr;
+}
+
 namespace {
 
 using Tensors = std::vector<torch::Tensor>;
-
-// A lack of memory, a device or another rank that fails are not the net's mistake.
-bool is_from_outside(const c10::Error& error) {
-  return as_memory_error(error) || dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr ||
-         dynamic_cast<const c10::DistError*>(&error) != nullptr;
-}
 
 std::string inputs_text(const Tensors& inputs) {
   std::vector<std::string> texts;
@@ -163,7 +164,7 @@ namespace {
 
 // Everything that the plugins of this process offer.
 PluginContents& loaded() {
-  static PluginContents all{kPluginAbi, {}, {}, {}};
+  static PluginContents all{kPluginAbi, {}, {}, {}, {}};
   return all;
 }
 
@@ -194,7 +195,7 @@ const PluginContents& contents_of(const std::string& path) {
   using Contents = const PluginContents* (*)();
   const auto contents = reinterpret_cast<Contents>(::dlsym(library, "lockstep_plugin"));
   check(contents != nullptr, "plugin ", path,
-      " offers nothing: it has no LOCKSTEP_MODEL, LOCKSTEP_DATA or LOCKSTEP_LOSS");
+      " offers nothing: it has no LOCKSTEP_MODEL, LOCKSTEP_DATA, LOCKSTEP_LOSS or LOCKSTEP_TASK");
   return *contents();
 }
 
@@ -211,6 +212,7 @@ void load_plugin(const std::string& path) {
   append(path, contents.models, model_names(), loaded().models);
   append(path, contents.sets, {}, loaded().sets);
   append(path, contents.losses, loss_names(), loaded().losses);
+  append(path, contents.tasks, all_names<TaskKind>(), loaded().tasks);
 }
 
 const std::vector<PluginModel>& plugin_models() { return loaded().models; }
@@ -218,5 +220,7 @@ const std::vector<PluginModel>& plugin_models() { return loaded().models; }
 const std::vector<PluginData>& plugin_sets() { return loaded().sets; }
 
 const std::vector<PluginLoss>& plugin_losses() { return loaded().losses; }
+
+const std::vector<PluginTask>& plugin_tasks() { return loaded().tasks; }
 
 }  // namespace lockstep::nn

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,9 @@ class PluginModelImpl final : public ModelImpl {
   Layers layers() const override;
 
   std::vector<std::size_t> takes() const override { return net_.takes; }
+
+  /// Returns the plugin's module, and its forward, whose output is not checked.
+  const PluginNet& net() const { return net_; }
 
   void train(bool on = true) override;
 
@@ -68,5 +72,12 @@ const std::vector<PluginData>& plugin_sets();
 
 /// Returns their losses.
 const std::vector<PluginLoss>& plugin_losses();
+
+/// Returns their tasks.
+const std::vector<PluginTask>& plugin_tasks();
+
+/// Returns whether an error is none of a plugin's: a lack of memory, a device or another rank that
+/// fails, or one that says already what is wrong.
+bool is_from_outside(const std::exception& error);
 
 }  // namespace lockstep::nn

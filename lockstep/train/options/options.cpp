@@ -125,6 +125,9 @@ void check_options(const TrainOptions& options, int world_size) {
       "before the end");
   check(options.smoothing == 0 || options.loss.empty() || options.loss == nn::kCrossEntropy,
       "train: --smoothing is for --loss cross-entropy, not for ", options.loss);
+  check(options.plugin_task.empty() || !options.plugin.empty(), "train: --task must be one of ",
+      joined(all_names<TaskKind>()), ", or of a --plugin: ", options.plugin_task,
+      did_you_mean(options.plugin_task, all_names<TaskKind>()));
   check(options.eval_metric == "loss" || options.val_interval >= 0,
       "train: --eval-metric compares evaluations, and --val-interval never makes none");
   check_snapshots(options.snapshots);

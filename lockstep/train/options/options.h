@@ -140,24 +140,6 @@ constexpr auto names_of(ProgressStyle) {
       EnumName{Style::kLine, "line"}, EnumName{Style::kNone, "none"}};
 }
 
-/// The tasks that a net may have.
-enum class TaskKind {
-  kClassification,
-  kTokens,
-  kRegression,
-  kLabels,
-  kSegmentation,
-  kReconstruction,
-  kProgram
-};
-constexpr auto names_of(TaskKind) {
-  using Kind = TaskKind;
-  return std::array{EnumName{Kind::kClassification, "classification"},
-      EnumName{Kind::kTokens, "tokens"}, EnumName{Kind::kRegression, "regression"},
-      EnumName{Kind::kLabels, "labels"}, EnumName{Kind::kSegmentation, "segmentation"},
-      EnumName{Kind::kReconstruction, "reconstruction"}, EnumName{Kind::kProgram, "program"}};
-}
-
 /// A data set and the folder that holds it, or several files and folders with commas between them;
 /// an empty one means the set's usual place.
 struct DataSource {
@@ -218,6 +200,7 @@ struct TrainOptions {
   OptimizerSettings optimizer = {};
   std::int64_t grad_accum_steps = 1;  ///< batches of each replica that make one optimizer step
   std::optional<TaskKind> task = {};  ///< absent: what the targets of the data say
+  std::string plugin_task = {};       ///< a plugin's, which makes a program of the model
   std::string loss = {};              ///< of training and evaluation; empty: the task's usual one
   double smoothing = 0;               ///< of the labels in training
   std::optional<EmaSettings> ema = {};

@@ -1,5 +1,7 @@
 #include "lockstep/train/options/train_flags.h"
 
+#include <algorithm>
+
 #include "lockstep/core/backend_names.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -361,6 +363,19 @@ Flag<Options> rate_flag(const char* name, const char* value, const char* help, M
   return flag(name, value, help, &Options::optimizer, &OptimizerSettings::schedule, member);
 }
 
+// Whether a plugin has another name is known once it is loaded.
+void read_task(Options& options, const FlagSpec& /*flag*/, Text text) {
+  const auto names = names_of(TaskKind{});
+  const auto* const known = std::ranges::find(names, text, &EnumName<TaskKind>::name);
+  const bool is_ours = known != names.end();
+  options.task = is_ours ? known->value : TaskKind::kProgram;
+  options.plugin_task = is_ours ? "" : text;
+}
+
+FlagValue written_task(const Options& options) {
+  return options.plugin_task.empty() ? written_value(options.task) : options.plugin_task;
+}
+
 EmaSettings& ema_of(Options& options, const FlagSpec& flag) {
   check(options.ema.has_value(), flag.verb, ": ", flag.name, " needs --model-ema");
   return *options.ema;
@@ -411,7 +426,9 @@ Group optimizer_group() {
           flag("--grad-accum-steps", "N", "batches per replica in one optimizer step",
               &Options::grad_accum_steps)
               .within(1, kMostEpochs),
-          flag("--task", "NAME", "what is learned: {}", &Options::task)
+          flag_by<Options>("--task", "NAME",
+              concat("what is learned: ", joined(all_names<TaskKind>()), ", or one of --plugin"),
+              read_task, written_task)
               .usually("what the targets of the data say"),
           flag_by<Options>(
               "--loss", "NAME",
@@ -522,9 +539,14 @@ Group average_group() {
               [](const Options& options) {
                 return written_value(options.ema && options.ema->warmup);
               }),
-          flag("--eval-metric", "NAME", "what decides which epoch is best: {}",
+          flag("--eval-metric", "NAME",
+              "what decides which epoch is best: {}; of a program's own numbers max:NAME or "
+              "min:NAME",
               &Options::eval_metric)
-              .one_of(eval_metrics())}};
+              .one_of(eval_metrics())
+              .read_by([](Options& options, const FlagSpec& flag, Text text) {
+                options.eval_metric = is_own_metric(text) ? text : flag.word(text);
+              })}};
 }
 
 Group limit_group() {

@@ -22,11 +22,11 @@ namespace lockstep {
 namespace {
 
 // LibTorch's generator is one for all threads, and ranks may be threads.
-nn::Model seeded_model(const TrainOptions& options, std::int64_t classes) {
+nn::Model seeded_model(const TrainOptions& options, const SampleForm& form) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   torch::manual_seed(static_cast<std::uint64_t>(options.seed));
-  return nn::make_model(options.model, classes);
+  return make_net(options, form);
 }
 
 std::unique_ptr<Replica> spread(const PreparedModel& prepared, const TrainOptions& options,
@@ -146,8 +146,7 @@ std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout&
     const SampleForm& form, const RankGroups& groups, const std::vector<Place>& given,
     const std::vector<Rehearsed>& rehearsed) {
   const std::vector<Place> places = given.empty() ? std::vector<Place>(1) : given;
-  PreparedModel prepared{
-      .model = seeded_model(options, form.outputs), .task = nullptr, .start = {}};
+  PreparedModel prepared{.model = seeded_model(options, form), .task = nullptr, .start = {}};
   prepared.task = make_task(options, form, prepared.model);
   check_inputs(options, layout, form, prepared.model);
   check_task(options, form, *prepared.task, prepared.model);

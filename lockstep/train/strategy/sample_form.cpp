@@ -57,6 +57,11 @@ SampleForm sample_form(const data::Samples& set, std::int64_t outputs) {
 
 void check_inputs(const TrainOptions& options, const Layout& layout, const SampleForm& form,
     const nn::Model& model) {
+  const bool is_cut = layout.stages > 1;
+  check(!is_cut || options.plugin_task.empty(), "train: --parallel ", name_of(options.parallel),
+      " cuts a net into stages, and --task ", options.plugin_task,
+      " needs all of it; take serial, dp or ddp");
+  if (!options.plugin_task.empty()) return;  // it calls the net itself
   const bool takes_targets = options.task == TaskKind::kProgram;
   const std::size_t given =
       std::max<std::size_t>(1, form.inputs.size()) + (takes_targets ? form.targets.size() : 0);
@@ -68,7 +73,7 @@ void check_inputs(const TrainOptions& options, const Layout& layout, const Sampl
       options.data.name, " ", sample_text(form));
   check_names(options, form, model->input_names(), takes_targets);
   const bool passes_several = given == 1 || nn::is_exported(options.model);
-  check(layout.stages == 1 || passes_several, "train: --parallel ", name_of(options.parallel),
+  check(!is_cut || passes_several, "train: --parallel ", name_of(options.parallel),
       " hands one tensor from stage to stage, but a sample of ", options.data.name, " ",
       sample_text(form), "; take serial, dp or ddp");
 }
@@ -187,27 +192,42 @@ void check_scores(
       "], and is ", output.sizes(), "; export it with a head of that size, or give --num-classes");
 }
 
-}  // namespace
-
-void check_task(
-    const TrainOptions& options, const SampleForm& form, const Task& task, nn::Model& model) {
-  const bool is_classification = task_kind(options, form.targets) == TaskKind::kClassification;
-  if (is_classification && !nn::is_exported(options.model)) return;
-  constexpr std::int64_t kSamples = 2;
-  const at::NoGradGuard no_gradients;
-  const RandomStream stream(make_stream_generator(0, 0, 0));
-  const Batch batch = batch_of(form, kSamples);
-  const KeptBuffers buffers(*model);
-  model->eval();
+// Computes what may fail for want of a fit.
+template <typename Body>
+auto told_by_form(const TrainOptions& options, const SampleForm& form, const Body& body) {
   try {
-    const torch::Tensor output = model->MultiInputModule::forward(task.inputs(batch));
-    if (is_classification) check_scores(options, form, output);
-    task.measure(output, task.target(batch));
+    return body();
   } catch (const c10::Error& error) {
     if (as_memory_error(error)) throw;
     throw InvalidArgument(concat("train: ", options.model, " does not fit ", options.data.name,
         ", a sample of which ", sample_text(form), ": ", error.what_without_backtrace()));
   }
+}
+
+}  // namespace
+
+Tried try_model(const TrainOptions& options, const SampleForm& form,
+    const std::function<std::vector<torch::Tensor>(const Batch&)>& inputs, nn::Model& model) {
+  constexpr std::int64_t kSamples = 2;
+  const at::NoGradGuard no_gradients;
+  const RandomStream stream(make_stream_generator(0, 0, 0));
+  Tried tried{.batch = batch_of(form, kSamples), .output = {}};
+  const KeptBuffers buffers(*model);
+  model->eval();
+  tried.output = told_by_form(
+      options, form, [&] { return model->MultiInputModule::forward(inputs(tried.batch)); });
+  return tried;
+}
+
+void check_task(
+    const TrainOptions& options, const SampleForm& form, const Task& task, nn::Model& model) {
+  const bool is_classification = task_kind(options, form.targets) == TaskKind::kClassification;
+  if (is_classification && !nn::is_exported(options.model)) return;
+  const auto inputs = [&](const Batch& batch) { return task.inputs(batch); };
+  const auto [batch, output] = try_model(options, form, inputs, model);
+  if (is_classification) check_scores(options, form, output);
+  told_by_form(options, form,
+      [&, &batch = batch, &output = output] { return task.measure(output, task.target(batch)); });
 }
 
 namespace {

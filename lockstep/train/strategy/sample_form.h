@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/data/samples.h"
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/models/model.h"
@@ -55,6 +57,17 @@ std::vector<Rehearsed> to_rehearse(const TrainOptions& options, const Layout& la
 void rehearse(const TrainOptions& options, const SampleForm& form, const Task& task,
     nn::Model& model, const StartWeights& start, const std::vector<Rehearsed>& all,
     torch::Device device = torch::kCPU);
+
+/// A batch that is made up, and a net's output for it.
+struct Tried {
+  Batch batch;
+  torch::Tensor output;
+};
+
+/// Computes the output of a net for two samples, in evaluation; `inputs` are what it is given of a
+/// batch. Parameters and buffers stay as they are. Throws InvalidArgument with what the model says.
+Tried try_model(const TrainOptions& options, const SampleForm& form,
+    const std::function<std::vector<torch::Tensor>(const Batch&)>& inputs, nn::Model& model);
 
 /// Computes the output of a net for two samples, and measures it, so that shapes that do not fit
 /// are known before the first step; a classification is left to its steps. Parameters and buffers

@@ -5,6 +5,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/nn/models/catalogue.h"
+#include "lockstep/nn/models/task_model.h"
 #include "lockstep/train/task/class_of_each.h"
 #include "lockstep/train/task/classification.h"
 #include "lockstep/train/task/element_task.h"
@@ -84,11 +85,18 @@ std::string text_of_all(const std::vector<data::InputForm>& targets) {
   return texts.empty() ? "none" : joined(texts);
 }
 
-void check_flags(const TrainOptions& options, TaskKind kind) {
+std::string text_of(const TrainOptions& options, TaskKind kind) {
+  return options.plugin_task.empty() ? name_of(kind) : options.plugin_task;
+}
+
+// Beside the metrics of the task those of a program's own numbers.
+void check_flags(const TrainOptions& options, TaskKind kind, const Words& own_metrics) {
   const TaskWords& words = words_of(kind);
   const std::string& metric = options.eval_metric;
-  check(has(words.metrics, metric), "train: --eval-metric ", metric, ": the task ", name_of(kind),
-      " measures ", joined(words.metrics));
+  Words metrics = words.metrics;
+  metrics.insert(metrics.end(), own_metrics.begin(), own_metrics.end());
+  check(has(metrics, metric), "train: --eval-metric ", metric, ": the task ",
+      text_of(options, kind), " measures ", joined(metrics));
   check(metric != "bits-per-byte" || options.data.name == "text", "train: --eval-metric ", metric,
       " is for --data text:FILE, whose tokens are bytes");
   check(options.smoothing == 0 || has(words.losses, nn::kCrossEntropy),
@@ -118,6 +126,10 @@ TaskKind task_kind(const TrainOptions& options, const std::vector<data::InputFor
 }
 
 std::string loss_name(const TrainOptions& options, TaskKind kind) {
+  const bool is_ours = options.plugin_task.empty();
+  check(is_ours || options.loss.empty(), "train: --loss ", options.loss, ": the task ",
+      options.plugin_task, " has a loss of its own");
+  if (!is_ours) return options.plugin_task;
   const Words& known = words_of(kind).losses;
   if (options.loss.empty()) return known.front();
   // A classification knows the losses of plugins, and refuses others itself.
@@ -135,6 +147,9 @@ void forget_usual_words(TrainOptions& options, const std::vector<data::InputForm
 std::int64_t task_outputs(const TrainOptions& options, const data::Samples& set) {
   const auto targets = set.targets(), inputs = set.inputs();
   const TaskKind kind = task_kind(options, targets);
+  // What the net gives is between it and the task.
+  if (!options.plugin_task.empty())
+    return options.classes.value_or(std::max<std::int64_t>(set.classes(), 1));
   if (!has_classes(kind)) {
     check(!options.classes, "train: --num-classes is for classes, and the task ", name_of(kind),
         " has none");
@@ -152,13 +167,21 @@ std::int64_t task_outputs(const TrainOptions& options, const data::Samples& set)
   return asked;
 }
 
-TaskPointer make_task(const TrainOptions& options, const SampleForm& form, const nn::Model& model) {
+nn::Model make_net(const TrainOptions& options, const SampleForm& form) {
+  nn::Model net = nn::make_model(options.model, form.outputs);
+  if (options.plugin_task.empty()) return net;
+  return nn::with_task(options.plugin_task, net, std::max<std::size_t>(1, form.inputs.size()));
+}
+
+TaskPointer make_task(const TrainOptions& options, const SampleForm& form, nn::Model& model) {
   const TaskKind kind = task_kind(options, form.targets);
   const std::string loss = loss_name(options, kind);
+  // A plugin's function names its numbers with the first result.
+  if (!options.plugin_task.empty()) try_model(options, form, Program::tensors, model);
   const auto numbers = model->numbers();
   check(kind == TaskKind::kProgram || !numbers, "train: ", options.model,
       " computes its loss itself; give --task program");
-  check_flags(options, kind);
+  check_flags(options, kind, Program::metrics(numbers.value_or(Words())));
   const bool has_r2 = kind != TaskKind::kRegression ||
                       form.targets.front().elements() <= Regression::kMostExplained;
   check(options.eval_metric != "r2" || has_r2, "train: --eval-metric r2 is for targets of at most ",

@@ -32,11 +32,15 @@ void forget_usual_words(TrainOptions& options, const std::vector<data::InputForm
 /// there are, is no use, or is missing.
 std::int64_t task_outputs(const TrainOptions& options, const data::Samples& set);
 
+/// Makes the options' model for samples of a form, with a plugin's task around it where the options
+/// name one. Throws InvalidArgument for an unknown model or task.
+nn::Model make_net(const TrainOptions& options, const SampleForm& form);
+
 /// Returns the task of samples of a form; the model is asked for its numbers if it is a program.
 ///
 /// Throws InvalidArgument as task_kind() does, for a loss that the task has not, with those that it
 /// has, for a score to compare epochs by that it does not measure, and for flags that mean nothing
 /// to it.
-TaskPointer make_task(const TrainOptions& options, const SampleForm& form, const nn::Model& model);
+TaskPointer make_task(const TrainOptions& options, const SampleForm& form, nn::Model& model);
 
 }  // namespace lockstep

@@ -10,16 +10,33 @@
 #include "lockstep/device/host_tensor.h"
 
 namespace lockstep {
+namespace {
+
+bool is_accuracy(const std::string& number) { return number == "accuracy"; }
+
+}  // namespace
 
 Program::Program(std::vector<std::string> numbers) : numbers_(std::move(numbers)) {
   for (const std::string& name : numbers_)
-    check(is_free_name(name), "train: the model gives a number called ", printable(name),
-        ", which the files of a run have for something else; name it otherwise");
+    check(is_accuracy(name) || is_free_name(name), "train: the model gives a number called ",
+        printable(name), ", which the files of a run have for something else; name it otherwise");
 }
 
-std::vector<torch::Tensor> Program::inputs(const Batch& batch) const {
+std::vector<torch::Tensor> Program::tensors(const Batch& batch) {
   std::vector<torch::Tensor> all = batch.input_tensors();
   for (const BatchTensor& target : batch.targets) all.push_back(target.tensor);
+  return all;
+}
+
+std::vector<std::string> Program::metrics(const std::vector<std::string>& numbers) {
+  std::vector<std::string> all;
+  for (const std::string& name : numbers) {
+    if (is_accuracy(name)) {
+      all.emplace_back("top1");
+    } else {
+      all.insert(all.end(), {"max:" + name, "min:" + name});
+    }
+  }
   return all;
 }
 
@@ -50,9 +67,15 @@ Findings Program::measure(const torch::Tensor& rows, const torch::Tensor& target
 
 void Program::score(const Findings& all, Evaluation& result) const {
   const auto* const sum = all.sums.const_data_ptr<double>();
-  for (std::size_t number = 0; number < numbers_.size(); ++number)
-    result.scores.more[numbers_[number]] =
-        sum[Findings::kOwn + static_cast<std::int64_t>(number)] / sum[Findings::kCounted];
+  const double* own = sum + Findings::kOwn;
+  for (const std::string& name : numbers_) {
+    const double mean = *own++ / sum[Findings::kCounted];
+    if (is_accuracy(name)) {
+      result.scores.top1 = mean;
+    } else {
+      result.scores.more[name] = mean;
+    }
+  }
 }
 
 }  // namespace lockstep

@@ -11,13 +11,20 @@ namespace lockstep {
 
 /// The task of a net that computes its loss itself, and other numbers by name: it takes the inputs
 /// and the targets of a batch, and returns a row [samples, loss, numbers ...] for each part of the
-/// batch, as ModelImpl::numbers() has it. The numbers of an evaluation are means over its samples.
+/// batch, as ModelImpl::numbers() has it. The numbers of an evaluation are means over its samples;
+/// one called `accuracy` is the score of that name.
 class Program final : public Task {
  public:
   /// Throws InvalidArgument for names that files of a run use for something else.
   explicit Program(std::vector<std::string> numbers);
 
-  std::vector<torch::Tensor> inputs(const Batch& batch) const override;
+  /// Returns all tensors of a batch, the inputs first.
+  static std::vector<torch::Tensor> tensors(const Batch& batch);
+
+  /// Returns the names of --eval-metric for what such a net measures beside its loss.
+  static std::vector<std::string> metrics(const std::vector<std::string>& numbers);
+
+  std::vector<torch::Tensor> inputs(const Batch& batch) const override { return tensors(batch); }
 
   /// Returns nothing to compare with, but of the batch's size.
   torch::Tensor target(const Batch& batch) const override;

@@ -1,4 +1,4 @@
-// Nets, sets and losses that cannot be trained, each in its own way.
+// Nets, sets, losses and tasks that cannot be trained, each in its own way.
 
 #include <functional>
 #include <limits>
@@ -129,6 +129,35 @@ torch::Tensor not_a_number(const torch::Tensor& scores, const torch::Tensor&) {
   return scores.sum() * std::numeric_limits<double>::quiet_NaN();
 }
 
+using lockstep::nn::TaskBatch, lockstep::nn::TaskNet, lockstep::nn::TaskResult;
+
+TaskResult task_thrown(const TaskNet&, const TaskBatch&) {
+  throw std::runtime_error("no task here");
+}
+TaskResult misfitting(const TaskNet& net, const TaskBatch& batch) {
+  return {.loss = net(batch.input(), batch.input()).sum()};
+}
+TaskResult of_each_loss(const TaskNet& net, const TaskBatch& batch) {
+  return {.loss = net(batch.input()).sum(1)};
+}
+TaskResult of_each_number(const TaskNet& net, const TaskBatch& batch) {
+  return {.loss = net(batch.input()).sum(), .numbers = {{"each", net(batch.input()).sum(1)}}};
+}
+TaskResult taken_number(const TaskNet& net, const TaskBatch& batch) {
+  return {.loss = net(batch.input()).sum(), .numbers = {{"step", net(batch.input()).sum()}}};
+}
+TaskResult without_gradient(const TaskNet& net, const TaskBatch& batch) {
+  return {.loss = net(batch.input()).sum().detach()};
+}
+// Of two samples, as are tried before the first step, and of others.
+TaskResult changing(const TaskNet& net, const TaskBatch& batch) {
+  const char* name = batch.input().size(0) == 2 ? "of-two" : "of-more";
+  return {.loss = net(batch.input()).sum(), .numbers = {{name, net(batch.input()).sum()}}};
+}
+TaskResult of_two(TwoImpl& net, const TaskBatch& batch) {
+  return {.loss = net.forward(batch.input(), batch.input()).sum()};
+}
+
 }  // namespace
 
 LOCKSTEP_DATA("no-class", [](const std::string&) { return ten_samples(10); })
@@ -149,3 +178,11 @@ LOCKSTEP_LOSS("undefined", undefined)
 LOCKSTEP_LOSS("of-each", of_each)
 LOCKSTEP_LOSS("detached", detached)
 LOCKSTEP_LOSS("not-a-number", not_a_number)
+LOCKSTEP_TASK("throws", task_thrown)
+LOCKSTEP_TASK("misfitting", misfitting)
+LOCKSTEP_TASK("loss-of-each", of_each_loss)
+LOCKSTEP_TASK("number-of-each", of_each_number)
+LOCKSTEP_TASK("taken-number", taken_number)
+LOCKSTEP_TASK("without-gradient", without_gradient)
+LOCKSTEP_TASK("changing", changing)
+LOCKSTEP_TASK("of-two", of_two)

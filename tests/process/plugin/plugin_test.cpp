@@ -152,7 +152,7 @@ TEST_F(Plugin, WhatIsNoPluginIsRefused) {
   EXPECT_THAT(refusal("--plugin /nowhere/x.so"), HasSubstr("there is no such file"));
   EXPECT_THAT(refusal("--plugin " + folder.file("text.so")), HasSubstr("cannot be loaded"));
   EXPECT_THAT(refusal(plugin_flag("empty")),
-      HasSubstr("it has no LOCKSTEP_MODEL, LOCKSTEP_DATA or LOCKSTEP_LOSS"));
+      HasSubstr("it has no LOCKSTEP_MODEL, LOCKSTEP_DATA, LOCKSTEP_LOSS or LOCKSTEP_TASK"));
   EXPECT_THAT(refusal(plugin_flag("older")), HasSubstr("compiled for plugin 0, LibTorch 1.0"));
   EXPECT_THAT(refusal(plugin_flag("unbound")), HasSubstr("lockstep_nobody_has_this"));
 }

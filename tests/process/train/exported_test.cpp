@@ -142,6 +142,12 @@ TEST_F(ExportedNet, ThatComputesItsLossNeedsNoOther) {
   EXPECT_LT(summary("serial")["test_loss"], 1);
   for (const char* number : {"test_loss", "test_absolute"})
     EXPECT_NEAR(summary("serial")[number], summary("dp")[number], 1e-6) << number;
+  run("fit", flags + "--eval-metric max:absolute", "furthest").with_code(0);
+  const auto far = summary("furthest");
+  for (const auto& epoch : far["epochs"])
+    EXPECT_LE(epoch["val_absolute"], far["best"]["value"]) << "the first epoch is the worst";
+  EXPECT_THAT(run("fit", flags + "--eval-metric max:relative", "unknown").with_code(2).err,
+      HasSubstr("measures loss, max:absolute, min:absolute"));
   const auto evaluated = run_command(words("eval --run " + runs_.file("serial")));
   EXPECT_EQ(evaluated.code(), 0) << evaluated.err;
   EXPECT_THAT(evaluated.out, HasSubstr("absolute"));

@@ -124,8 +124,6 @@ TEST(Precision, SpeaksOfDevicesWhereTheyCompute) {
   EXPECT_EQ(choose_precision(bf16, fast, {}).warning, "");
 }
 
-bool is_larger_better(const std::string& metric) { return eval_metric(metric).larger_is_better; }
-
 TEST(EvalMetric, TheFirstNumberIsTheBestSoFar) {
   EXPECT_TRUE(is_better(5, std::nullopt, is_larger_better("loss")));
   EXPECT_TRUE(is_better(0, std::nullopt, is_larger_better("top1")));
@@ -140,6 +138,16 @@ TEST(EvalMetric, LossesFallAndAccuraciesRise) {
   EXPECT_FALSE(is_better(0.6, best, is_larger_better("loss")));
   EXPECT_TRUE(is_better(0.6, best, is_larger_better("top1")));
   EXPECT_FALSE(is_better(0.4, best, is_larger_better("top5")));
+}
+
+TEST(EvalMetric, OfAProgramsOwnNumberItSaysWhatIsBetter) {
+  EXPECT_TRUE(is_larger_better("max:apart"));
+  EXPECT_FALSE(is_larger_better("min:apart"));
+  const Scores scores{.loss = 3, .top1 = 0.5, .more = {{"apart", 2}}};
+  EXPECT_EQ(metric_of(scores, "min:apart"), 2);
+  EXPECT_EQ(metric_of(scores, "top1"), 0.5);
+  EXPECT_EQ(metric_of(scores, "max:top1"), std::nullopt);
+  for (const char* metric : {"max:", "mix:apart", "apart"}) EXPECT_FALSE(is_own_metric(metric));
 }
 
 TEST(EvalMetric, OfEqualOnesTheFirstStaysAndNaNIsNeverBetter) {

@@ -113,7 +113,8 @@ TEST(TaskOutputs, NeedANumberOfClassesThatFits) {
 
 TaskPointer asked_task(const TrainOptions& options, const Targets& targets) {
   const SampleForm form{.image = {10}, .outputs = 5, .inputs = {}, .targets = targets};
-  return make_task(options, form, nn::make_model("toy", form.outputs));
+  nn::Model model = nn::make_model("toy", form.outputs);
+  return make_task(options, form, model);
 }
 
 TEST(MakeTask, MakesEachOfThem) {

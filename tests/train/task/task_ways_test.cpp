@@ -188,6 +188,16 @@ std::unique_ptr<Replica> measuring_replica(Parallel way, const ProcessGroup& wor
   return std::make_unique<ModuleReplica>(options, groups, prepared, cpu_places(3));
 }
 
+TEST(ProgramStep, ItsAccuracyIsTheScoreOfThatName) {
+  const Program program({"accuracy", "off"});
+  const torch::Tensor rows = torch::tensor({{3.0, 1.0, 0.5, 2.0}, {1.0, 5.0, 1.0, 6.0}});
+  const Scores scores = program.evaluation(program.measure(rows, torch::zeros({4, 0}))).scores;
+  EXPECT_EQ(scores, (Scores{.loss = 2, .top1 = 0.625, .more = {{"off", 3}}}));
+  EXPECT_EQ(Program::metrics({"accuracy", "off"}),
+      (std::vector<std::string>{"top1", "max:off", "min:off"}));
+  EXPECT_THROW(Program({"accuracy5"}), InvalidArgument);
+}
+
 TEST(ProgramStep, IsTheSameByThreadsThatShareABatchUnequally) {
   const Batch batch = lesson_batch(kLessons.front());
   const auto serial = measuring_replica(Parallel::kSerial, ProcessGroup());

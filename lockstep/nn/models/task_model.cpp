@@ -1,0 +1,148 @@
+#include "lockstep/nn/models/task_model.h"
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
+#include <c10/util/Exception.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/nn/models/catalogue.h"
+#include "lockstep/nn/models/plugin_library.h"
+
+namespace lockstep::nn {
+namespace {
+
+// Of a plugin's net its own module and forward, whose output has any form.
+TaskNet net_of(Model net) {
+  if (const auto* own = net->as<PluginModelImpl>()) return {own->net().module, own->net().forward};
+  const auto forward = [net](TaskNet::Tensors inputs) mutable {
+    return net->MultiInputModule::forward(std::move(inputs));
+  };
+  return {net.ptr(), forward};
+}
+
+// What a row of numbers has them in: of 16 bits it could not count its samples.
+torch::Tensor in_row(const torch::Tensor& number, const torch::Tensor& loss) {
+  const bool is_wide = loss.scalar_type() == torch::kDouble;
+  return number.to(loss.device(), is_wide ? torch::kDouble : torch::kFloat);
+}
+
+}  // namespace
+
+TaskModelImpl::TaskModelImpl(PluginTask task, Model net, std::size_t inputs)
+    : task_(std::move(task)), net_(std::move(net)), inputs_(inputs), seen_(net_of(net_)) {
+  for (const auto& item : net_->named_parameters(false))
+    register_parameter(item.key(), item.value(), item.value().requires_grad());
+  for (const auto& item : net_->named_buffers(false)) register_buffer(item.key(), item.value());
+  for (const auto& item : net_->named_children()) register_module(item.key(), item.value());
+}
+
+torch::Tensor TaskModelImpl::forward_all(std::vector<torch::Tensor> tensors) {
+  const std::int64_t samples = tensors.at(0).size(0);
+  const auto targets = tensors.begin() + static_cast<std::ptrdiff_t>(inputs_);
+  const TaskResult result = result_of({{tensors.begin(), targets}, {targets, tensors.end()}});
+  if (!*numbers_) {
+    numbers_->emplace();
+    for (const auto& [name, value] : result.numbers) (*numbers_)->push_back(name);
+  }
+  check_names(result);
+  const torch::Tensor loss = in_row(result.loss, result.loss);
+  const auto number = [&](double value) {
+    return at::full({}, value, loss.options().requires_grad(false));
+  };
+  std::vector<torch::Tensor> row = {number(static_cast<double>(samples)), loss};
+  for (const std::string& name : **numbers_) {
+    const auto found = result.numbers.find(name);
+    row.push_back(found == result.numbers.end() ? number(std::numeric_limits<double>::quiet_NaN())
+                                                : in_row(found->second.detach(), loss));
+  }
+  return at::stack(row).unsqueeze(0);
+}
+
+TaskResult TaskModelImpl::result_of(const TaskBatch& batch) const {
+  const auto refuse = [&](const std::string& why) {
+    throw InvalidArgument(concat("plugin: the task ", task_.name, " failed: ", why));
+  };
+  TaskResult result;
+  try {
+    result = task_.function(seen_, batch);
+  } catch (const c10::Error& error) {
+    if (is_from_outside(error)) throw;
+    refuse(error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    if (is_from_outside(error)) throw;
+    refuse(error.what());
+  } catch (...) {
+    refuse("it threw what is no std::exception");
+  }
+  check_number("loss", result.loss);
+  check(at::isFloatingType(result.loss.scalar_type()) &&
+            (result.loss.requires_grad() || !at::GradMode::is_enabled()),
+      "plugin: the task ", task_.name,
+      " returns a loss without a gradient: compute it from the net's output by LibTorch's "
+      "operators, without item() or detach()");
+  for (const auto& [name, value] : result.numbers) check_number(name, value);
+  return result;
+}
+
+void TaskModelImpl::check_number(const std::string& name, const torch::Tensor& value) const {
+  check(value.defined() && value.dim() == 0 && !value.is_complex(), "plugin: the task ", task_.name,
+      " must return as ", printable(name), " the mean over the batch, a tensor of [], not ",
+      value.defined() ? concat(value.sizes(), " of ", value.scalar_type())
+                      : std::string("an undefined tensor"));
+}
+
+void TaskModelImpl::check_names(const TaskResult& result) const {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : result.numbers) names.push_back(name);
+  const bool fits = is_training() ? std::ranges::includes(**numbers_, names) : names == **numbers_;
+  check(fits, "plugin: the task ", task_.name,
+      " must return the same numbers for every batch: ", joined(**numbers_), ", and then ",
+      joined(names));
+}
+
+void TaskModelImpl::train(bool on) {
+  ModelImpl::train(on);
+  net_->train(on);
+}
+
+void TaskModelImpl::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
+  net_->to(device, dtype, non_blocking);
+}
+
+void TaskModelImpl::to(torch::Dtype dtype, bool non_blocking) { net_->to(dtype, non_blocking); }
+
+void TaskModelImpl::to(torch::Device device, bool non_blocking) { net_->to(device, non_blocking); }
+
+std::shared_ptr<torch::nn::Module> TaskModelImpl::clone(
+    const std::optional<at::Device>& device) const {
+  auto net = std::dynamic_pointer_cast<ModelImpl>(net_->clone(device));
+  auto copy = std::make_shared<TaskModelImpl>(task_, Model(std::move(net)), inputs_);
+  copy->numbers_ = numbers_;
+  const auto from = modules(), to = copy->modules();
+  for (std::size_t i = 0; i < from.size(); ++i) to[i]->train(from[i]->is_training());
+  return copy;
+}
+
+Model with_task(const std::string& task, const Model& net, std::size_t inputs) {
+  const auto& all = plugin_tasks();
+  const auto found = std::ranges::find(all, task, &PluginTask::name);
+  auto names = all_names<TaskKind>();
+  for (const PluginTask& each : all) names.push_back(each.name);
+  check(found != all.end(), "train: --task: there is no such task: ", task, "; there are ",
+      joined(names), did_you_mean(task, names));
+  check(!net->numbers(), "train: --task ", task,
+      " is for a net whose loss it computes, and this one computes its own: give --task program");
+  const std::shared_ptr<ModelImpl> model = std::make_shared<TaskModelImpl>(*found, net, inputs);
+  return Model(model);
+}
+
+}  // namespace lockstep::nn

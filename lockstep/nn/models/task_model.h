@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "lockstep/nn/models/model.h"
+#include "lockstep/nn/models/plugin_task.h"
+
+namespace lockstep::nn {
+
+/// A net with a plugin's task around it: it takes the inputs and targets of a batch and returns
+/// loss and numbers, as a program does. Its parameters, buffers and sub-modules are the net's,
+/// under their names.
+///
+/// The first call says which numbers there are; clones know it too.
+class TaskModelImpl final : public ModelImpl {
+ public:
+  /// Takes batches whose first tensors, so many of them, are inputs.
+  TaskModelImpl(PluginTask task, Model net, std::size_t inputs);
+
+  torch::Tensor forward(torch::Tensor images) override { return forward_all({images}); }
+
+  /// Returns those of the net, without the task.
+  Layers layers() const override { return net_->layers(); }
+
+  /// Returns nothing before the first call.
+  std::optional<std::vector<std::string>> numbers() const override { return *numbers_; }
+
+  void train(bool on = true) override;
+
+  void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Device device, bool non_blocking = false) override;
+
+  std::shared_ptr<torch::nn::Module> clone(
+      const std::optional<at::Device>& device = std::nullopt) const override;
+
+ private:
+  using Numbers = std::optional<std::vector<std::string>>;
+
+  /// Throws InvalidArgument with the plugin's words if its function throws or returns no loss.
+  torch::Tensor forward_all(std::vector<torch::Tensor> tensors) override;
+  TaskResult result_of(const TaskBatch& batch) const;
+  void check_number(const std::string& name, const torch::Tensor& value) const;
+  void check_names(const TaskResult& result) const;
+
+  PluginTask task_;
+  Model net_;
+  std::size_t inputs_;
+  TaskNet seen_;  // what the task is given of the net
+  std::shared_ptr<Numbers> numbers_ = std::make_shared<Numbers>();
+};
+
+/// Returns a net with a task of the plugins that were loaded around it. Throws InvalidArgument that
+/// lists the tasks there are for an unknown one.
+Model with_task(const std::string& task, const Model& net, std::size_t inputs);
+
+}  // namespace lockstep::nn
