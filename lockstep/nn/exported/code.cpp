@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <tuple>
 #include <variant>
 
@@ -63,6 +64,19 @@ class HeldTensors {
     return static_cast<std::size_t>(found - held_.begin());
   }
 
+  /// Says that a tensor is the weight of two-dimensional convolutions.
+  void note_kernel(std::size_t index) { kernels_.insert(index); }
+
+  /// Puts the channels of these weights last in memory. What convolutions give then lies so, too,
+  /// which oneDNN and our kernels take fastest; of float64 LibTorch has only one kernel.
+  void lay_out_kernels() {
+    for (const std::size_t index : kernels_) {
+      torch::Tensor& weight = tensors_[index];
+      if (weight.dim() == 4 && weight.scalar_type() == torch::kFloat)
+        weight.set_data(weight.contiguous(at::MemoryFormat::ChannelsLast));
+    }
+  }
+
   std::size_t size() const { return held_.size(); }
   std::vector<HeldTensor> take_held() { return std::move(held_); }
   std::vector<torch::Tensor> take_tensors() { return std::move(tensors_); }
@@ -116,6 +130,7 @@ class HeldTensors {
   std::vector<HeldTensor> held_;
   std::vector<torch::Tensor> tensors_;
   std::vector<const TensorEntry*> entries_;
+  std::set<std::size_t> kernels_;
   std::map<std::tuple<HeldTensor::Kind, std::string, std::string>, std::size_t> places_;
   std::map<std::tuple<const void*, std::vector<std::int64_t>, ElementType>, std::size_t> same_;
 };
@@ -134,6 +149,7 @@ class ProgramBuilder {
     Program program{.graph = ExecutableGraph(from_.graph, settings_, needs),
         .forms = InputForms(from_, settings_.name)};
     for (const ExportedInputSpec& input : from_.inputs) program.inputs.push_back(input_of(input));
+    note_kernels(program);
     std::size_t named = 0;
     for (const ExportedOutputSpec& output : from_.outputs)
       program.outputs.push_back(output_of(output, named, needs));
@@ -149,6 +165,25 @@ class ProgramBuilder {
 
  private:
   using Kind = ExportedOutputSpec::Kind;
+
+  void note_kernels(const Program& program) {
+    std::set<std::string> kernels;
+    for (const ExportedNode& node : from_.graph.nodes) {
+      if (!node.target.starts_with("torch.ops.aten.conv2d.") &&
+          !node.target.starts_with("torch.ops.aten.conv_transpose2d."))
+        continue;
+      for (const ExportedInput& input : node.inputs) {
+        const auto* const name = std::get_if<ExportedName>(&input.argument.content);
+        if (input.name == "weight" && name != nullptr) kernels.insert(name->name);
+      }
+    }
+    for (std::size_t i = 0; i < from_.inputs.size(); ++i) {
+      const auto* const name = std::get_if<ExportedName>(&from_.inputs[i].value.content);
+      const Program::Input& input = program.inputs[i];
+      if (input.kind == Program::Input::Kind::kHeld && name && kernels.contains(name->name))
+        held_.note_kernel(input.index);
+    }
+  }
 
   static void mark_overwritten(Program& program) {
     using Output = Program::Output::Kind;
@@ -267,6 +302,7 @@ std::pair<Code, std::vector<torch::Tensor>> code_of(const ExportedArchive& archi
     code.programs.push_back(ProgramBuilder(archive, *program, held).build(code));
     if (code.programs.size() == 1) of_first = held.size();
   }
+  if (std::ranges::none_of(code.programs, &Program::needs_python_layout)) held.lay_out_kernels();
   code.held = held.take_held();
   check_alike(archive, code, of_first);
   return {std::move(code), held.take_tensors()};

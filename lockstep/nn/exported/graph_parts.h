@@ -53,6 +53,9 @@ struct Region {
   std::vector<c10::IValue> run(std::span<c10::IValue> arguments, const RunContext& context) const;
 };
 
+/// The operators behind a batch norm that its step computes, too (fusion.h).
+enum class BehindNorm : std::uint8_t { kNothing, kRelu, kAddAndRelu, kAddInPlaceAndRelu };
+
 /// One call: of an operator, of a function of numbers, or of a region.
 struct Step {
   std::optional<c10::OperatorHandle> operation = {};
@@ -63,7 +66,8 @@ struct Step {
   std::vector<std::variant<Place, std::vector<Place>>> results = {};
   /// A module; in its evaluation the first operand is handed on instead.
   std::optional<std::size_t> only_in_training_of = {};
-  std::string text = {};  ///< node, operator and line of Python
+  BehindNorm behind = BehindNorm::kNothing;  ///< an addend is then the last operand
+  std::string text = {};                     ///< node, operator and line of Python
 };
 
 /// A graph, ready to run. Its inputs have the first places.
