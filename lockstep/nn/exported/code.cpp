@@ -65,17 +65,7 @@ class HeldTensors {
   }
 
   /// Says that a tensor is the weight of two-dimensional convolutions.
-  void note_kernel(std::size_t index) { kernels_.insert(index); }
-
-  /// Puts the channels of these weights last in memory. What convolutions give then lies so, too,
-  /// which oneDNN and our kernels take fastest; of float64 LibTorch has only one kernel.
-  void lay_out_kernels() {
-    for (const std::size_t index : kernels_) {
-      torch::Tensor& weight = tensors_[index];
-      if (weight.dim() == 4 && weight.scalar_type() == torch::kFloat)
-        weight.set_data(weight.contiguous(at::MemoryFormat::ChannelsLast));
-    }
-  }
+  void note_kernel(std::size_t index) { held_[index].is_kernel = true; }
 
   std::size_t size() const { return held_.size(); }
   std::vector<HeldTensor> take_held() { return std::move(held_); }
@@ -130,7 +120,6 @@ class HeldTensors {
   std::vector<HeldTensor> held_;
   std::vector<torch::Tensor> tensors_;
   std::vector<const TensorEntry*> entries_;
-  std::set<std::size_t> kernels_;
   std::map<std::tuple<HeldTensor::Kind, std::string, std::string>, std::size_t> places_;
   std::map<std::tuple<const void*, std::vector<std::int64_t>, ElementType>, std::size_t> same_;
 };
@@ -302,7 +291,6 @@ std::pair<Code, std::vector<torch::Tensor>> code_of(const ExportedArchive& archi
     code.programs.push_back(ProgramBuilder(archive, *program, held).build(code));
     if (code.programs.size() == 1) of_first = held.size();
   }
-  if (std::ranges::none_of(code.programs, &Program::needs_python_layout)) held.lay_out_kernels();
   code.held = held.take_held();
   check_alike(archive, code, of_first);
   return {std::move(code), held.take_tensors()};

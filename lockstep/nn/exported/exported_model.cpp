@@ -24,6 +24,7 @@ std::optional<std::vector<std::string>> numbers_beside_loss(std::vector<std::str
 ExportedModelImpl::ExportedModelImpl(const std::string& file)
     : ExportedModelImpl(file, load_exported(file)) {
   check_form();
+  net_->lay_out_kernels();
 }
 
 // Shares the tensors and the modules of the net.

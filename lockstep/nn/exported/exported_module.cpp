@@ -80,6 +80,15 @@ void ExportedModuleImpl::check_evaluation() const {
       "; export both by package_pt2(FILE, exported_programs={\"train\": ..., \"eval\": ...})");
 }
 
+void ExportedModuleImpl::lay_out_kernels() {
+  if (std::ranges::any_of(code_->programs, &Program::needs_python_layout)) return;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    torch::Tensor& weight = tensors_[i];
+    if (code_->held[i].is_kernel && weight.dim() == 4 && weight.scalar_type() == torch::kFloat)
+      weight.set_data(weight.contiguous(at::MemoryFormat::ChannelsLast));
+  }
+}
+
 void ExportedModuleImpl::check_norms() const {
   check(code_->decomposed_norm.empty(), code_->file,
       ": a batch norm has been decomposed, so that ranks and stages cannot join their statistics: ",

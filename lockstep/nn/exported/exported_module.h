@@ -66,6 +66,11 @@ class ExportedModuleImpl : public torch::nn::Module {
   /// Throws InvalidArgument, with what to do, if the archive has no program that can be evaluated.
   void check_evaluation() const;
 
+  /// Puts the channels of the weights of convolutions last in memory, as oneDNN and our kernels
+  /// take them fastest; what convolutions return then lies so, too. Results differ from Python's by
+  /// rounding. Leaves alone what is not fp32, and programs that read how tensors lie in memory.
+  void lay_out_kernels();
+
   /// Throws InvalidArgument if batch norms have been decomposed, as by run_decompositions(): they
   /// train, but SyncBatchNorm and pipelines do not notice them.
   void check_norms() const;
