@@ -53,11 +53,11 @@ class Logits(torch.nn.Module):
         return self.model(**dict(zip(self.names, inputs)), **self.constants)[0]
 
 
-def of_transformers(family, head, *names, lengths=(16,), cache=True, **settings):
+def of_transformers(family, head, *names, lengths=(16,), cache=True, vocab=WORDS, **settings):
     import transformers
 
     config = getattr(transformers, family + "Config")(
-        vocab_size=WORDS, bos_token_id=1, eos_token_id=2, pad_token_id=0, **settings)
+        vocab_size=vocab, bos_token_id=1, eos_token_id=2, pad_token_id=0, **settings)
     model = getattr(transformers, head)(config)
     return Logits(model, *names, **({"use_cache": False} if cache else {})), *ids(*lengths)
 
@@ -68,11 +68,11 @@ SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "i
 class Tagger(torch.nn.Module):
     """A label for each word."""
 
-    def __init__(self, kind):
+    def __init__(self, kind, width=16):
         super().__init__()
-        self.embed = torch.nn.Embedding(WORDS, 16)
-        self.layers = getattr(torch.nn, kind)(16, 16, 2, batch_first=True, dropout=0.1, bidirectional=True)
-        self.head = torch.nn.Linear(32, 5)
+        self.embed = torch.nn.Embedding(WORDS, width)
+        self.layers = getattr(torch.nn, kind)(width, width, 2, batch_first=True, dropout=0.1, bidirectional=True)
+        self.head = torch.nn.Linear(2 * width, 5)
 
     def forward(self, words):
         return self.head(self.layers(self.embed(words))[0])
@@ -81,14 +81,15 @@ class Tagger(torch.nn.Module):
 class UNet(torch.nn.Module):
     """Two levels down and up, joined by what skips the lower one."""
 
-    def __init__(self):
+    def __init__(self, width=8):
         super().__init__()
 
         def block(inputs, outputs):
             return torch.nn.Sequential(torch.nn.Conv2d(inputs, outputs, 3, padding=1), torch.nn.BatchNorm2d(outputs), torch.nn.ReLU())
 
-        self.first, self.second, self.bottom = block(3, 8), block(8, 16), block(16, 32)
-        self.up, self.join, self.head = torch.nn.ConvTranspose2d(32, 16, 2, stride=2), block(32, 8), torch.nn.Conv2d(16, 2, 1)
+        self.first, self.second, self.bottom = block(3, width), block(width, 2 * width), block(2 * width, 4 * width)
+        self.up, self.join = torch.nn.ConvTranspose2d(4 * width, 2 * width, 2, stride=2), block(4 * width, width)
+        self.head = torch.nn.Conv2d(2 * width, 2, 1)
 
     def forward(self, x):
         first = self.first(x)

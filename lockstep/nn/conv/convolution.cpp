@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/device/gradient_places.h"
+#include "lockstep/nn/conv/depthwise.h"
 #include "lockstep/nn/conv/winograd.h"
 
 // Note [Convolutions to a single pixel]
@@ -87,7 +88,7 @@ bool are_sizes_usual(const ConvolutionCall& call) {
   const at::Tensor &images = call.images, &weight = call.weight;
   if (images.dim() != 4 || weight.dim() != 4 || images.numel() == 0 || weight.numel() == 0)
     return false;
-  if (weight.size(1) != images.size(1)) return false;
+  if (weight.size(1) * call.groups != images.size(1)) return false;
   return !call.bias.defined() || (call.bias.dim() == 1 && call.bias.size(0) == weight.size(0));
 }
 
@@ -98,11 +99,19 @@ bool is_channels_last(const ConvolutionCall& call) {
 }
 
 bool is_usual(const ConvolutionCall& call) {
-  if (!are_lists_usual(call) || call.groups != 1 || !are_both(call.dilation, 1)) return false;
+  if (!are_lists_usual(call) || !are_both(call.dilation, 1)) return false;
   if (!are_types_usual(call) || !are_sizes_usual(call) || !is_channels_last(call)) return false;
   const Axis rows = axis_of(call, 0), columns = axis_of(call, 1);
   return std::min(rows.padding, columns.padding) >= 0 &&
          std::min(rows.outputs(), columns.outputs()) > 0;
+}
+
+// An order of the weight cannot be told: it has one channel.
+bool is_depthwise(const ConvolutionCall& call) {
+  const std::int64_t channels = call.images.size(1);
+  return call.groups == channels && call.weight.size(0) == channels &&
+         call.images.scalar_type() == at::kFloat &&
+         call.images.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
 }
 
 /// The taps along an axis that meet pixels; the first of these meets the first pixel.
@@ -252,6 +261,8 @@ class WinogradConvolution : public torch::autograd::Function<WinogradConvolution
 
 ConvolutionKind kind_of(const ConvolutionCall& call) {
   if (!is_usual(call)) return ConvolutionKind::kOther;
+  if (call.groups != 1)
+    return is_depthwise(call) ? ConvolutionKind::kDepthwise : ConvolutionKind::kOther;
   if (axis_of(call, 0).outputs() == 1 && axis_of(call, 1).outputs() == 1) {
     const auto [rows, columns] = windows_of(call);
     if (rows.size > 0 && columns.size > 0) return ConvolutionKind::kSinglePixel;
@@ -270,6 +281,8 @@ at::Tensor conv2d(const ConvolutionCall& call, Kernels who) {
   const auto kind = who == Kernels::kLibTorch ? ConvolutionKind::kOther : kind_of(call);
   if (kind == ConvolutionKind::kSinglePixel) return single_pixel_conv2d(call);
   if (kind == ConvolutionKind::kPointwise) return pointwise_conv2d(call);
+  if (kind == ConvolutionKind::kDepthwise)
+    return depthwise_conv2d(call, *depthwise_kernels().back());
   if (kind == ConvolutionKind::kOther) return conv2d_of_libtorch(call);
   const ConvolutionShape shape{call.images.size(0), call.images.size(1), call.weight.size(0),
       axis_of(call, 0).outputs(), axis_of(call, 1).outputs()};

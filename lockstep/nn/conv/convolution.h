@@ -22,19 +22,22 @@ struct ConvolutionCall {
 
 /// The kinds of calls that are told apart.
 ///
-/// All but kOther have at least one image, fp32 or bf16 on the CPU, one group, no dilation, an
-/// output that is channels-last by LibTorch's rule, and sizes that LibTorch does not refuse.
+/// All but kOther have at least one image, fp32 or bf16 on the CPU, one group (kDepthwise: one a
+/// channel), no dilation, an output that is channels-last by LibTorch's rule, and sizes that
+/// LibTorch does not refuse.
 enum class ConvolutionKind {
   kSinglePixel,  ///< the output has one pixel; any kernel, stride and padding
   kWinograd,     ///< 3x3, stride 1, padding 0 or 1
   kPointwise,    ///< 1x1, stride 1, no padding, in fp32
+  kDepthwise,    ///< a kernel for each channel, in fp32, of images that are channels-last
   kOther,        ///< LibTorch's
 };
 ConvolutionKind kind_of(const ConvolutionCall& call);
 
 /// Computes it by `who`. Unless that is LibTorch, convolutions to a single pixel are matrix
 /// products, kWinograd is computed in Winograd's form, and kPointwise of few images by oneDNN
-/// within LibTorch. A backward that is to be differentiated again is LibTorch's.
+/// within LibTorch; of kDepthwise the gradients are ours. A backward that is to be differentiated
+/// again is LibTorch's.
 at::Tensor conv2d(const ConvolutionCall& call, Kernels who);
 
 /// LibTorch's conv2d on the CPU, computed by kernels_in_use().

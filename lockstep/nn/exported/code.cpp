@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <tuple>
 #include <variant>
 
@@ -62,6 +63,9 @@ class HeldTensors {
     if (found == held_.end()) return std::nullopt;
     return static_cast<std::size_t>(found - held_.begin());
   }
+
+  /// Says that a tensor is the weight of two-dimensional convolutions.
+  void note_kernel(std::size_t index) { held_[index].is_kernel = true; }
 
   std::size_t size() const { return held_.size(); }
   std::vector<HeldTensor> take_held() { return std::move(held_); }
@@ -136,6 +140,7 @@ class ProgramBuilder {
     Program program{.graph = ExecutableGraph(from_.graph, settings_, needs),
         .forms = InputForms(from_, settings_.name)};
     for (const ExportedInputSpec& input : from_.inputs) program.inputs.push_back(input_of(input));
+    note_kernels(program);
     std::size_t named = 0;
     for (const ExportedOutputSpec& output : from_.outputs)
       program.outputs.push_back(output_of(output, named, needs));
@@ -151,6 +156,25 @@ class ProgramBuilder {
 
  private:
   using Kind = ExportedOutputSpec::Kind;
+
+  void note_kernels(const Program& program) {
+    std::set<std::string> kernels;
+    for (const ExportedNode& node : from_.graph.nodes) {
+      if (!node.target.starts_with("torch.ops.aten.conv2d.") &&
+          !node.target.starts_with("torch.ops.aten.conv_transpose2d."))
+        continue;
+      for (const ExportedInput& input : node.inputs) {
+        const auto* const name = std::get_if<ExportedName>(&input.argument.content);
+        if (input.name == "weight" && name != nullptr) kernels.insert(name->name);
+      }
+    }
+    for (std::size_t i = 0; i < from_.inputs.size(); ++i) {
+      const auto* const name = std::get_if<ExportedName>(&from_.inputs[i].value.content);
+      const Program::Input& input = program.inputs[i];
+      if (input.kind == Program::Input::Kind::kHeld && name && kernels.contains(name->name))
+        held_.note_kernel(input.index);
+    }
+  }
 
   static void mark_overwritten(Program& program) {
     using Output = Program::Output::Kind;

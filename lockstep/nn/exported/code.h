@@ -25,7 +25,8 @@ struct HeldTensor {
   };
   Kind kind = Kind::kParameter;
   std::string name;
-  std::size_t first = 0;  ///< the first one that is the same tensor; its own index as a rule
+  std::size_t first = 0;   ///< the first one that is the same tensor; its own index as a rule
+  bool is_kernel = false;  ///< the weight of two-dimensional convolutions
 };
 
 /// One program, ready to run.

@@ -12,6 +12,7 @@
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/exported/boxing.h"
 #include "lockstep/nn/exported/graph_parts.h"
+#include "lockstep/nn/fused/batch_norm_relu.h"
 
 namespace lockstep::nn::exported {
 namespace {
@@ -58,6 +59,25 @@ void check_batch_norm(const std::vector<IValue>& arguments) {
       input.sizes());
 }
 
+void call_norm_and_rest(const Step& step, std::vector<IValue>& stack) {
+  at::Tensor addend;
+  if (step.behind != BehindNorm::kRelu) {
+    addend = std::move(stack.back()).toTensor();
+    stack.pop_back();
+  }
+  const auto norm = [&] {
+    step.operation->callBoxed(stack);
+    return stack.front().toTensor();
+  };
+  auto [maps, is_rectified] = fused::batch_norm_before_relu(norm, addend);
+  if (!is_rectified) {
+    if (step.behind == BehindNorm::kAddAndRelu) maps = maps + addend;
+    if (step.behind == BehindNorm::kAddInPlaceAndRelu) maps.add_(addend);
+    maps.relu_();
+  }
+  stack.front() = std::move(maps);
+}
+
 // Leaves the results on the stack.
 void call(const Step& step, Frame& frame, std::vector<IValue>& stack, const RunContext& context) {
   stack.clear();
@@ -68,7 +88,9 @@ void call(const Step& step, Frame& frame, std::vector<IValue>& stack, const RunC
   }
   for (const Operand& operand : step.operands) stack.push_back(value_of(operand, frame, context));
   if (step.is_batch_norm) check_batch_norm(stack);
-  if (step.operation) {
+  if (step.behind != BehindNorm::kNothing) {
+    call_norm_and_rest(step, stack);
+  } else if (step.operation) {
     step.operation->callBoxed(stack);
   } else if (step.function != nullptr) {
     IValue number = step.function(stack);

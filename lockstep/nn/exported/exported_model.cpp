@@ -43,6 +43,7 @@ void keep_batch(const ExportedModuleImpl& net, std::vector<torch::Tensor>& input
 ExportedModelImpl::ExportedModelImpl(const std::string& file)
     : ExportedModelImpl(file, load_exported(file)) {
   check_form();
+  net_->lay_out_kernels();
 }
 
 // Shares the tensors and the modules of the net.

@@ -114,6 +114,15 @@ void ExportedModuleImpl::check_evaluation() const {
       "; export both by package_pt2(FILE, exported_programs={\"train\": ..., \"eval\": ...})");
 }
 
+void ExportedModuleImpl::lay_out_kernels() {
+  if (std::ranges::any_of(code_->programs, &Program::needs_python_layout)) return;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    torch::Tensor& weight = tensors_[i];
+    if (code_->held[i].is_kernel && weight.dim() == 4 && weight.scalar_type() == torch::kFloat)
+      weight.set_data(weight.contiguous(at::MemoryFormat::ChannelsLast));
+  }
+}
+
 void ExportedModuleImpl::check_outputs(const std::string& loss) const {
   const Program &training = code_->program_for(true), &evaluation = code_->program_for(false);
   const auto learned = numbers_of(training), measured = numbers_of(evaluation);

@@ -74,6 +74,11 @@ class ExportedModuleImpl : public torch::nn::Module {
   /// decomposed, as by run_decompositions(), which SyncBatchNorm and pipelines do not notice.
   void check_state() const;
 
+  /// Puts the channels of the weights of convolutions last in memory, as oneDNN and our kernels
+  /// take them fastest; what convolutions return then lies so, too. Results differ from Python's by
+  /// rounding. Leaves alone what is not fp32, and programs that read how tensors lie in memory.
+  void lay_out_kernels();
+
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Device device, bool non_blocking = false) override;

@@ -9,6 +9,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/nn/exported/boxing.h"
+#include "lockstep/nn/exported/fusion.h"
 #include "lockstep/nn/exported/graph_parts.h"
 #include "lockstep/nn/exported/shared_memory.h"
 #include "lockstep/nn/exported/training_flag.h"
@@ -40,6 +41,7 @@ class GraphBuilder {
     for (const ExportedNode& node : from_.nodes) add(node);
     for (const ExportedArgument& output : from_.outputs) graph_.outputs.push_back(plain(output));
     keep_what_is_written();
+    fuse(graph_);
     mark_last_uses();
     return std::move(graph_);
   }

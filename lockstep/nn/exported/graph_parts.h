@@ -56,6 +56,9 @@ struct Region {
   bool changes(std::size_t argument) const;
 };
 
+/// The operators behind a batch norm that its step computes, too (fusion.h).
+enum class BehindNorm : std::uint8_t { kNothing, kRelu, kAddAndRelu, kAddInPlaceAndRelu };
+
 /// One call: of an operator, of a function of numbers, or of a region.
 struct Step {
   std::optional<c10::OperatorHandle> operation = {};
@@ -66,9 +69,10 @@ struct Step {
   std::vector<std::variant<Place, std::vector<Place>>> results = {};
   /// A module; in its evaluation the first operand is handed on instead.
   std::optional<std::size_t> only_in_training_of = {};
-  bool is_batch_norm = false;             ///< Python refuses it a single value in training
-  std::string text = {};                  ///< node, operator and line of Python
-  std::vector<std::string> modules = {};  ///< paths of those it was called in, the model's first
+  bool is_batch_norm = false;                ///< Python refuses it a single value in training
+  BehindNorm behind = BehindNorm::kNothing;  ///< an addend is then the last operand
+  std::string text = {};                     ///< node, operator and line of Python
+  std::vector<std::string> modules = {};     ///< paths of those it was called in, the model's first
 };
 
 /// A graph, ready to run. Its inputs have the first places.

@@ -28,7 +28,7 @@ using Places = std::vector<Place>;
 // Those among which a schema names a memory.
 Places sharing_values(const Step& step, const c10::FunctionSchema& schema) {
   Places values;
-  for (std::size_t i = 0; i < step.operands.size(); ++i)
+  for (std::size_t i = 0; i < schema.arguments().size(); ++i)
     if (schema.arguments()[i].alias_info() != nullptr) add_values(step.operands[i], values);
   for (std::size_t i = 0; i < step.results.size(); ++i)
     if (schema.returns()[i].alias_info() != nullptr) add_values(step.results[i], values);
@@ -50,7 +50,8 @@ std::map<std::size_t, Places> sharing_values(const Step& step, const ExecutableG
 
 bool writes(const Step& step, std::size_t operand) {
   if (step.region != nullptr) return step.region->changes(operand);
-  if (!step.operation) return false;
+  // Behind the operator's own there may be an addend of fused steps, which are not in place.
+  if (!step.operation || operand >= step.operation->schema().arguments().size()) return false;
   const auto* const alias = step.operation->schema().arguments()[operand].alias_info();
   return alias != nullptr && alias->isWrite();
 }

@@ -12,7 +12,6 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/native_batch_norm_backward.h>
 #include <ATen/ops/threshold_backward.h>
-#include <c10/util/FunctionRef.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/core/error.h"
@@ -408,13 +407,20 @@ at::Tensor dispatched_batch_norm(const at::Tensor& input, const std::optional<at
   return result;
 }
 
+BatchNormResult batch_norm_before_relu(
+    c10::function_ref<at::Tensor()> norm, const at::Tensor& addend) {
+  Following following(addend);
+  auto maps = norm();
+  const bool is_rectified = following.result().is_same(maps);
+  if (following.result().defined() && !is_rectified)
+    throw Error("batch_norm_relu: a rule for batch norm changes what the layer's operator gives");
+  return {std::move(maps), is_rectified};
+}
+
 at::Tensor batch_norm_relu(
     torch::nn::BatchNorm2d& norm, const at::Tensor& input, const at::Tensor& addend) {
-  Following following(addend);
-  auto maps = norm->forward(input);
-  if (following.result().is_same(maps)) return maps;
-  if (following.result().defined())
-    throw Error("batch_norm_relu: a rule for batch norm changes what the layer's operator gives");
+  auto [maps, is_rectified] = batch_norm_before_relu([&] { return norm->forward(input); }, addend);
+  if (is_rectified) return maps;
   if (addend.defined()) maps.add_(addend);
   return maps.relu_();
 }

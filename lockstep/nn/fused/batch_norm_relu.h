@@ -4,6 +4,7 @@
 #include <span>
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
 #include <torch/nn/modules/batchnorm.h>
 
 #include "lockstep/nn/fused/batch_norm_kernel.h"
@@ -22,6 +23,16 @@ namespace lockstep::nn::fused {
 /// rounded. Without a KernelScope all of it is LibTorch's.
 at::Tensor batch_norm_relu(
     torch::nn::BatchNorm2d& norm, const at::Tensor& input, const at::Tensor& addend = {});
+
+/// The result of a batch norm; the addition and ReLU behind it may be in it already.
+struct BatchNormResult {
+  at::Tensor maps;
+  bool is_rectified;
+};
+
+/// Calls a batch norm, of which batch_norm_relu() computes the rest in the same pass if it can.
+BatchNormResult batch_norm_before_relu(
+    c10::function_ref<at::Tensor()> norm, const at::Tensor& addend);
 
 /// LibTorch's batch norm on the CPU, by the kernels where they can and kernels_in_use() says so;
 /// without ReLU where no batch_norm_relu() asks for it.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <c10/util/ArrayRef.h>
+#include <c10/util/accumulate.h>
 
 #include "lockstep/formats/export/exported_program.h"
 
@@ -31,11 +32,12 @@ class SmallProgram {
 
   /// Adds a tensor that the program holds, of ones.
   SmallProgram& held(ExportedInputSpec::Kind kind, const std::string& target,
-      const std::string& name, std::int64_t size, bool persistent = true) {
+      const std::string& name, c10::ArrayRef<std::int64_t> shape, bool persistent = true) {
     program_.inputs.push_back({kind, value(name), target, persistent});
-    entries_.push_back({target, ElementType::kFloat32, {size}, bytes_of_ones(size)});
+    entries_.push_back(
+        {target, ElementType::kFloat32, shape.vec(), bytes_of_ones(c10::multiply_integers(shape))});
     program_.tensors = TensorFile(entries_, {}, nullptr);
-    tensor(name, {size}, kind == ExportedInputSpec::Kind::kParameter);
+    tensor(name, shape, kind == ExportedInputSpec::Kind::kParameter);
     return graph_input(name);
   }
 
@@ -94,7 +96,7 @@ class SmallProgram {
 
   // Other bytes for each tensor: the same ones would be the same tensor.
   std::span<const std::uint8_t> bytes_of_ones(std::int64_t size) {
-    static const std::vector<float> kOnes(64, 1.0F);
+    static const std::vector<float> kOnes(256, 1.0F);
     const float* const first = kOnes.data() + taken_;
     taken_ += size;
     return {reinterpret_cast<const std::uint8_t*>(first),

@@ -217,6 +217,47 @@ TEST(ExportedRun, SaysWhereItFails) {
       {"mat1 and mat2", "in node \"y\" (\"torch.ops.aten.mm.default\") of net.py:7, in forward"});
 }
 
+/// A convolution of x [2, 3, 4, 4] by a weight [2, 3, 2, 2].
+SmallProgram convolution() {
+  SmallProgram program;
+  program.input("x", {2, 3, 4, 4})
+      .held(Kind::kParameter, "weight", "w", {2, 3, 2, 2})
+      .held(Kind::kParameter, "shift", "shift", {2, 3, 4, 4})
+      .node("torch.ops.aten.add.Tensor", {{"self", value("x")}, {"other", value("shift")}}, "a")
+      .node("torch.ops.aten.conv2d.default", {{"input", value("a")}, {"weight", value("w")}}, "y");
+  return program;
+}
+
+bool is_channels_last(const Tensor& tensor) {
+  return tensor.is_contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+TEST(ExportedKernels, LieChannelsLastWhenAsked) {
+  auto program = convolution();
+  auto module = module_of(program.output("y"));
+  const auto images = torch::randn({2, 3, 4, 4});
+  const auto wanted = module->first_output({images});
+  EXPECT_TRUE(wanted.is_contiguous()) << "as Python's";
+  module->lay_out_kernels();
+  const auto parameters = module->named_parameters();
+  EXPECT_TRUE(is_channels_last(parameters["weight"]));
+  EXPECT_FALSE(is_channels_last(parameters["shift"])) << "no weight of a convolution";
+  const auto result = module->first_output({images});
+  EXPECT_TRUE(is_channels_last(result));
+  EXPECT_TRUE(torch::allclose(result, wanted));
+  EXPECT_TRUE(is_channels_last(module->clone()->named_parameters()["weight"]));
+}
+
+TEST(ExportedKernels, StayWherePythonReadsStrides) {
+  auto program = convolution();
+  program.node("torch.ops.aten.as_strided.default",
+      {{"self", value("y")}, {"size", {ExportedList{{1L}}}}, {"stride", {ExportedList{{1L}}}}},
+      "z");
+  auto module = module_of(program.output("z"));
+  module->lay_out_kernels();
+  EXPECT_FALSE(is_channels_last(module->named_parameters()["weight"]));
+}
+
 TEST(ExportedRun, FreesValuesAtTheirLastUse) {
   SmallProgram program;
   program.input("x", {2, 4})

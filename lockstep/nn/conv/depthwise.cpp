@@ -1,0 +1,126 @@
+#include "lockstep/nn/conv/depthwise.h"
+
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "lockstep/device/gradient_places.h"
+#include "lockstep/device/host_tensor.h"
+#include "lockstep/nn/in_parallel.h"
+#include "lockstep/simd/instructions.h"
+
+namespace lockstep::nn::conv {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Of one value or two, as LibTorch takes lists.
+std::vector<std::int64_t> pair_of(at::IntArrayRef list) { return {list.front(), list.back()}; }
+
+DepthwiseShape shape_of(const at::Tensor& images, const at::Tensor& weight,
+    const at::Tensor& gradient, at::IntArrayRef stride, at::IntArrayRef padding) {
+  return {.images = images.size(0),
+      .channels = images.size(1),
+      .height = images.size(2),
+      .width = images.size(3),
+      .out_height = gradient.size(2),
+      .out_width = gradient.size(3),
+      .kernel_height = weight.size(2),
+      .kernel_width = weight.size(3),
+      .stride_height = stride[0],
+      .stride_width = stride[1],
+      .padding_height = padding[0],
+      .padding_width = padding[1]};
+}
+
+at::Tensor weight_gradient(const DepthwiseKernel& kernel, const DepthwiseShape& shape,
+    const at::Tensor& images, const at::Tensor& gradient, const at::Tensor& weight) {
+  const std::int64_t wide = kernel.padded(shape.channels);
+  auto sums = at::zeros({shape.taps(), wide}, on_host(at::kFloat));
+  const DepthwiseWeightJob job{.shape = shape,
+      .images = images.const_data_ptr<float>(),
+      .gradient = gradient.const_data_ptr<float>(),
+      .sums = sums.mutable_data_ptr<float>()};
+  in_parallel(wide / kernel.lanes, [&](Range blocks) { kernel.sum_weights(job, blocks); });
+  auto result = empty_gradient(weight);
+  result.copy_(sums.narrow(1, 0, shape.channels).t().reshape(weight.sizes()));
+  return result;
+}
+
+at::Tensor image_gradient(const DepthwiseKernel& kernel, const DepthwiseShape& shape,
+    const at::Tensor& images, const at::Tensor& gradient, const at::Tensor& weight) {
+  auto taps = at::zeros({shape.taps(), kernel.padded(shape.channels)}, on_host(at::kFloat));
+  taps.narrow(1, 0, shape.channels).copy_(weight.reshape({shape.channels, shape.taps()}).t());
+  auto result = at::empty_like(images, images.options(), at::MemoryFormat::ChannelsLast);
+  const DepthwiseImageJob job{.shape = shape,
+      .weights = taps.const_data_ptr<float>(),
+      .gradient = gradient.const_data_ptr<float>(),
+      .images = result.mutable_data_ptr<float>()};
+  in_parallel(shape.images * shape.height, [&](Range rows) { kernel.differentiate(job, rows); });
+  return result;
+}
+
+class DepthwiseConvolution : public torch::autograd::Function<DepthwiseConvolution> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& images,
+      const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+      const std::vector<std::int64_t>& stride, const std::vector<std::int64_t>& padding,
+      const DepthwiseKernel* kernel) {
+    context->save_for_backward({images, weight});
+    context->saved_data["stride"] = stride;
+    context->saved_data["padding"] = padding;
+    context->saved_data["has_bias"] = bias.has_value();
+    context->saved_data["kernel"] = reinterpret_cast<std::intptr_t>(kernel);
+    return at::convolution(
+        images, weight, bias, stride, padding, {1, 1}, false, {0, 0}, images.size(1));
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto stride = context->saved_data["stride"].toIntVector();
+    const auto padding = context->saved_data["padding"].toIntVector();
+    const bool has_bias = context->saved_data["has_bias"].toBool();
+    const at::Tensor &images = saved[0], &weight = saved[1];
+    // Of LibTorch's operators, so that they can be differentiated again.
+    if (at::GradMode::is_enabled()) {
+      const auto [of_images, of_weight, of_bias] =
+          at::convolution_backward(gradients[0], images, weight, at::IntArrayRef{weight.size(0)},
+              stride, padding, {1, 1}, false, {0, 0}, weight.size(0), {true, true, has_bias});
+      return {of_images, of_weight, of_bias, {}, {}, {}};
+    }
+    const auto& kernel =
+        *reinterpret_cast<const DepthwiseKernel*>(context->saved_data["kernel"].toInt());
+    const auto gradient = gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
+    const DepthwiseShape shape = shape_of(images, weight, gradient, stride, padding);
+    at::Tensor of_images, of_weight, of_bias;
+    if (context->needs_input_grad(0))
+      of_images = image_gradient(kernel, shape, images, gradient, weight);
+    if (context->needs_input_grad(1))
+      of_weight = weight_gradient(kernel, shape, images, gradient, weight);
+    if (has_bias && context->needs_input_grad(2)) of_bias = gradient.sum({0, 2, 3});
+    return {of_images, of_weight, of_bias, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+std::span<const DepthwiseKernel* const> depthwise_kernels() {
+  static const DepthwiseKernel* const kBuilds[] = {
+      &depthwise_plain(), &depthwise_avx2(), &depthwise_avx512()};
+  return simd::usable(kBuilds);
+}
+
+at::Tensor depthwise_conv2d(const ConvolutionCall& call, const DepthwiseKernel& kernel) {
+  // An undefined tensor is none for autograd only where it is optional.
+  const auto bias = call.bias.defined() ? std::optional(call.bias) : std::nullopt;
+  return DepthwiseConvolution::apply(call.images.contiguous(at::MemoryFormat::ChannelsLast),
+      call.weight, bias, pair_of(call.stride), pair_of(call.padding), &kernel);
+}
+
+}  // namespace lockstep::nn::conv

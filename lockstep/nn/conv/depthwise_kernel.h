@@ -1,0 +1,55 @@
+#pragma once
+
+// Kernels include it: see Note [Kernels per instruction set].
+
+#include <cstdint>
+
+#include "lockstep/nn/kernel_types.h"
+
+namespace lockstep::nn::conv {
+
+/// A depthwise convolution: each channel has a kernel of its own. Images are NHWC.
+struct DepthwiseShape {
+  std::int64_t images, channels;
+  std::int64_t height, width, out_height, out_width;
+  std::int64_t kernel_height, kernel_width;
+  std::int64_t stride_height, stride_width, padding_height, padding_width;
+
+  std::int64_t taps() const { return kernel_height * kernel_width; }
+};
+
+/// Arrays of values a tap and channel have a row for each tap, of padded(channels) floats.
+struct DepthwiseWeightJob {
+  DepthwiseShape shape;
+  const float* images;
+  const float* gradient;  ///< of the output
+  float* sums;            ///< the gradient of the weights; zero before
+};
+
+struct DepthwiseImageJob {
+  DepthwiseShape shape;
+  const float* weights;
+  const float* gradient;  ///< of the output
+  float* images;          ///< the gradient of the images
+};
+
+/// One build of the loops.
+struct DepthwiseKernel {
+  const char* name;
+  std::int64_t lanes;  ///< channels at a time
+
+  std::int64_t padded(std::int64_t channels) const {
+    return (channels + lanes - 1) / lanes * lanes;
+  }
+
+  /// Sums over all images, for these of the blocks of `lanes` channels.
+  void (*sum_weights)(const DepthwiseWeightJob& job, Range blocks);
+  /// Computes these rows, of all images.
+  void (*differentiate)(const DepthwiseImageJob& job, Range rows);
+};
+
+const DepthwiseKernel& depthwise_plain();
+const DepthwiseKernel& depthwise_avx2();
+const DepthwiseKernel& depthwise_avx512();
+
+}  // namespace lockstep::nn::conv

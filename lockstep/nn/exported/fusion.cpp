@@ -1,0 +1,185 @@
+#include "lockstep/nn/exported/fusion.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lockstep/nn/exported/graph_parts.h"
+
+namespace lockstep::nn::exported {
+namespace {
+
+constexpr std::size_t kInput = 0, kRunningMean = 3, kRunningVar = 4;  // of a batch norm
+
+bool calls(const Step& step, std::string_view name, std::string_view overload = "") {
+  return step.operation && step.operation->schema().name() == name &&
+         step.operation->schema().overload_name() == overload;
+}
+
+bool is_relu(const Step& step) { return calls(step, "aten::relu") || calls(step, "aten::relu_"); }
+
+bool is_value(const Operand& operand) {
+  return operand.kind == Operand::Kind::kValue && operand.conversion == Operand::Conversion::kNone;
+}
+
+bool is_one(const Operand& operand) {
+  return operand.kind == Operand::Kind::kConstant && operand.constant.isScalar() &&
+         operand.constant.toScalar().equal(1);
+}
+
+bool reads(const Operand& operand, Place place) {
+  const bool is_it = operand.kind == Operand::Kind::kValue && operand.place == place;
+  return is_it || std::ranges::any_of(
+                      operand.items, [=](const Operand& item) { return reads(item, place); });
+}
+
+bool reads(const Step& step, Place place) {
+  return std::ranges::any_of(
+      step.operands, [=](const Operand& operand) { return reads(operand, place); });
+}
+
+bool returns_own_memory(const Step& step) {
+  return step.operation &&
+         std::ranges::none_of(step.operation->schema().returns(),
+             [](const c10::Argument& result) { return result.alias_info() != nullptr; });
+}
+
+/// A batch norm, and the steps behind it.
+struct Block {
+  std::size_t norm, last;  ///< indices
+  std::optional<std::size_t> addition;
+  std::optional<Operand> addend;
+};
+
+class Fusion {
+ public:
+  explicit Fusion(GraphParts& graph) : graph_(graph), is_gone_(graph.steps.size()) {
+    for (const Step& step : graph.steps) {
+      for (const Operand& operand : step.operands) count(operand);
+    }
+    for (const Operand& output : graph.outputs) count(output);
+  }
+
+  void run() {
+    for (std::size_t i = 0; i < graph_.steps.size(); ++i) {
+      if (is_gone_[i] || !calls(graph_.steps[i], "aten::batch_norm")) continue;
+      const auto block = block_at(i);
+      if (block && can_move(*block)) join(*block);
+    }
+    std::vector<Step> left;
+    for (std::size_t i = 0; i < graph_.steps.size(); ++i) {
+      if (!is_gone_[i]) left.push_back(std::move(graph_.steps[i]));
+    }
+    graph_.steps = std::move(left);
+  }
+
+ private:
+  void count(const Operand& operand) {
+    uses_.resize(std::max(uses_.size(), graph_.values));
+    if (operand.kind == Operand::Kind::kValue) ++uses_[static_cast<std::size_t>(operand.place)];
+    for (const Operand& item : operand.items) count(item);
+  }
+
+  // The step that alone reads the only result of another.
+  std::optional<std::size_t> only_reader(std::size_t index) const {
+    const auto* const place = std::get_if<Place>(&graph_.steps[index].results.front());
+    if (place == nullptr || *place == kNowhere || uses_[static_cast<std::size_t>(*place)] != 1)
+      return std::nullopt;
+    for (std::size_t i = index + 1; i < graph_.steps.size(); ++i) {
+      if (!is_gone_[i] && reads(graph_.steps[i], *place)) return i;
+    }
+    return std::nullopt;  // the graph returns it
+  }
+
+  std::optional<Block> block_at(std::size_t norm) const {
+    const auto next = only_reader(norm);
+    if (!next) return std::nullopt;
+    if (is_relu(graph_.steps[*next])) return Block{norm, *next, std::nullopt, std::nullopt};
+    const auto addend = addend_of(graph_.steps[*next], result_of(norm));
+    const auto last = addend ? only_reader(*next) : std::nullopt;
+    if (!last || *last != *next + 1 || !is_relu(graph_.steps[*last])) return std::nullopt;
+    return Block{norm, *last, next, addend};
+  }
+
+  Place result_of(std::size_t index) const {
+    return std::get<Place>(graph_.steps[index].results.front());
+  }
+
+  // In place only if it is the norm's result that is changed.
+  static std::optional<Operand> addend_of(const Step& step, Place norm) {
+    const bool is_in_place = calls(step, "aten::add_", "Tensor");
+    if (!is_in_place && !calls(step, "aten::add", "Tensor")) return std::nullopt;
+    const Operand &first = step.operands[0], &second = step.operands[1];
+    if (!is_one(step.operands[2]) || !is_value(first) || !is_value(second)) return std::nullopt;
+    if (first.place == norm) return second;
+    return is_in_place ? std::nullopt : std::optional(first);
+  }
+
+  bool can_move(const Block& block) const {
+    const Step& norm = graph_.steps[block.norm];
+    if (!has_own_input(norm, block.norm)) return false;
+    for (std::size_t i = block.norm + 1; i < block.last; ++i) {
+      if (!is_gone_[i] && i != block.addition && !may_pass(graph_.steps[i], norm)) return false;
+    }
+    return true;
+  }
+
+  // Nothing but its own name is then another for its memory.
+  bool has_own_input(const Step& norm, std::size_t index) const {
+    const Operand& input = norm.operands[kInput];
+    if (!is_value(input)) return false;
+    for (std::size_t i = 0; i < index; ++i) {
+      const Step& step = graph_.steps[i];
+      if (is_gone_[i] || step.results.empty()) continue;
+      const auto* const place = std::get_if<Place>(&step.results.front());
+      if (place != nullptr && *place == input.place) return returns_own_memory(step);
+    }
+    return false;
+  }
+
+  bool may_pass(const Step& step, const Step& norm) const {
+    for (const std::size_t statistic : {kRunningMean, kRunningVar}) {
+      const Operand& operand = norm.operands[statistic];
+      if (operand.kind == Operand::Kind::kValue && reads(step, operand.place)) return false;
+    }
+    if (!step.operation) return step.region == nullptr;
+    const auto& arguments = step.operation->schema().arguments();
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      const auto* const alias = arguments[i].alias_info();
+      if (alias == nullptr || !alias->isWrite()) continue;
+      const Operand& written = step.operands[i];
+      const bool is_held =
+          is_value(written) && static_cast<std::size_t>(written.place) < graph_.inputs;
+      if (!is_held || reads(norm, written.place)) return false;
+    }
+    return true;
+  }
+
+  void join(const Block& block) {
+    std::vector<Step>& steps = graph_.steps;
+    Step joined = std::move(steps[block.norm]);
+    joined.results = std::move(steps[block.last].results);
+    joined.behind = BehindNorm::kRelu;
+    if (block.addition) {
+      const bool is_in_place = calls(steps[*block.addition], "aten::add_", "Tensor");
+      joined.behind = is_in_place ? BehindNorm::kAddInPlaceAndRelu : BehindNorm::kAddAndRelu;
+      joined.operands.push_back(*block.addend);
+      is_gone_[*block.addition] = true;
+    }
+    is_gone_[block.norm] = true;
+    steps[block.last] = std::move(joined);
+  }
+
+  GraphParts& graph_;
+  std::vector<bool> is_gone_;
+  std::vector<std::size_t> uses_;
+};
+
+}  // namespace
+
+void fuse(GraphParts& graph) { Fusion(graph).run(); }
+
+}  // namespace lockstep::nn::exported
