@@ -29,7 +29,7 @@ std::ostream& operator<<(std::ostream& out, const Depthwise& shape) {
              << shape.padding[1];
 }
 
-Depthwise draw(std::mt19937& generator) {
+Depthwise draw_depthwise(std::mt19937& generator) {
   Depthwise shape{.images = between(generator, 1, 3),
       .channels = between(generator, 2, 40),
       .size = {},
@@ -47,46 +47,46 @@ Depthwise draw(std::mt19937& generator) {
 }
 
 /// Images, weight and bias that need gradients; the images channels-last.
-struct Operands {
+struct DepthwiseOperands {
   std::vector<at::Tensor> all;
 
-  static Operands drawn(const Depthwise& shape) {
+  static DepthwiseOperands drawn(const Depthwise& shape) {
     const auto& [size, kernel] = std::tie(shape.size, shape.kernel);
-    return Operands{
+    return DepthwiseOperands{
         {conv::drawn({shape.images, shape.channels, size[0], size[1]}),
             at::randn({shape.channels, 1, kernel[0], kernel[1]}), at::randn({shape.channels})}}
         .as(at::kFloat);
   }
 
-  Operands as(at::ScalarType type) const {
-    Operands copy;
+  DepthwiseOperands as(at::ScalarType type) const {
+    DepthwiseOperands copy;
     for (const at::Tensor& tensor : all)
       copy.all.push_back(tensor.detach().to(type, false, true).requires_grad_());
     return copy;
   }
 };
 
-constexpr std::int64_t kOne = 1;
+constexpr std::int64_t kUnit = 1;
 
-ConvolutionCall call_of(const Operands& operands, const Depthwise& shape) {
+ConvolutionCall depthwise_call(const DepthwiseOperands& operands, const Depthwise& shape) {
   return {.images = operands.all[0],
       .weight = operands.all[1],
       .bias = operands.all[2],
       .stride = shape.stride,
       .padding = shape.padding,
-      .dilation = kOne,
+      .dilation = kUnit,
       .groups = shape.channels};
 }
 
-at::Tensor exact_conv2d(const Operands& operands, const Depthwise& shape) {
+at::Tensor exact_conv2d(const DepthwiseOperands& operands, const Depthwise& shape) {
   return at::conv2d(operands.all[0], operands.all[1], operands.all[2], shape.stride, shape.padding,
-      kOne, shape.channels);
+      kUnit, shape.channels);
 }
 
 void expect_agrees(const Depthwise& shape, const DepthwiseKernel& kernel) {
   SCOPED_TRACE(::testing::Message() << shape << ", " << kernel.name);
-  const auto own = Operands::drawn(shape), exact = own.as(at::kDouble);
-  const auto call = call_of(own, shape);
+  const auto own = DepthwiseOperands::drawn(shape), exact = own.as(at::kDouble);
+  const auto call = depthwise_call(own, shape);
   ASSERT_EQ(kind_of(call), ConvolutionKind::kDepthwise);
   const auto output = depthwise_conv2d(call, kernel), expected = exact_conv2d(exact, shape);
   const auto gradient = at::randn(output.sizes());
@@ -107,18 +107,18 @@ TEST(Depthwise, AgreesWithDoublePrecisionOnDrawnShapes) {
   std::mt19937 generator(5);
   for (const DepthwiseKernel* const kernel : depthwise_kernels()) {
     for (int round = 0; round < 60 && !::testing::Test::HasFailure(); ++round)
-      expect_agrees(draw(generator), *kernel);
+      expect_agrees(draw_depthwise(generator), *kernel);
   }
 }
 
-constexpr Depthwise kShape{2, 37, {9, 8}, {5, 5}, {2, 1}, {2, 2}};
+constexpr Depthwise kWide{2, 37, {9, 8}, {5, 5}, {2, 1}, {2, 2}};
 
 TEST(Depthwise, HasTheSameBitsForAnyNumberOfThreads) {
   torch::manual_seed(8);
-  const auto own = Operands::drawn(kShape);
+  const auto own = DepthwiseOperands::drawn(kWide);
   const auto gradients = [&](int threads) {
     at::set_num_threads(threads);
-    const auto output = depthwise_conv2d(call_of(own, kShape), *depthwise_kernels().back());
+    const auto output = depthwise_conv2d(depthwise_call(own, kWide), *depthwise_kernels().back());
     return torch::autograd::grad({output.square().sum()}, own.all);
   };
   const auto one = gradients(1), three = gradients(3);
@@ -128,28 +128,28 @@ TEST(Depthwise, HasTheSameBitsForAnyNumberOfThreads) {
 
 TEST(Depthwise, HasASecondDerivative) {
   torch::manual_seed(9);
-  const auto own = Operands::drawn(kShape), exact = own.as(at::kDouble);
-  const auto second = [](const at::Tensor& output, const Operands& operands) {
+  const auto own = DepthwiseOperands::drawn(kWide), exact = own.as(at::kDouble);
+  const auto second = [](const at::Tensor& output, const DepthwiseOperands& operands) {
     const auto first =
         torch::autograd::grad({output.pow(3).sum()}, {operands.all[1]}, {}, true, true);
     return torch::autograd::grad({first[0].square().sum()}, {operands.all[0]})[0];
   };
   const auto result =
-      second(depthwise_conv2d(call_of(own, kShape), *depthwise_kernels().back()), own);
-  const auto wanted = second(exact_conv2d(exact, kShape), exact);
+      second(depthwise_conv2d(depthwise_call(own, kWide), *depthwise_kernels().back()), own);
+  const auto wanted = second(exact_conv2d(exact, kWide), exact);
   EXPECT_TRUE(torch::allclose(
       result.to(at::kDouble), wanted, 1e-4, 1e-5 * wanted.abs().max().item<double>()));
 }
 
 TEST(Depthwise, IsLibTorchsForOtherGroupsTypesAndOrders) {
-  const auto own = Operands::drawn(kShape);
+  const auto own = DepthwiseOperands::drawn(kWide);
   const auto kind = [&](const at::Tensor& images, const at::Tensor& weight, std::int64_t groups,
                         std::int64_t dilation) {
     return kind_of({.images = images,
         .weight = weight,
         .bias = {},
-        .stride = kOne,
-        .padding = kShape.padding,
+        .stride = kUnit,
+        .padding = kWide.padding,
         .dilation = dilation,
         .groups = groups});
   };
