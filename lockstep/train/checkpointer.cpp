@@ -22,9 +22,10 @@ constexpr double kBytesPerSecond = 150e6;
 // With what an optimizer like Adam keeps.
 constexpr double kCopiesOfModel = 3;
 
+// A step of several turns cannot be taken back.
 bool holds_all(const TrainRun& run) {
   const ProcessGroup& world = run.groups.world;
-  return world.size() > 1 && world.backend_name() != "threads" &&
+  return run.replica->turns() == 1 && world.size() > 1 && world.backend_name() != "threads" &&
          run.groups.replicas.size() == world.size() && !run.options.optimizer.sharded &&
          run.options.snapshots.rescue && run.options.snapshots.unit != SnapshotUnit::kNever;
 }

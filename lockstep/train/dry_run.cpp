@@ -16,6 +16,7 @@
 #include "lockstep/train/strategy/layout.h"
 #include "lockstep/train/strategy/sample_form.h"
 #include "lockstep/train/strategy/start_weights.h"
+#include "lockstep/train/strategy/turns.h"
 #include "lockstep/train/task/make_task.h"
 
 namespace lockstep {
@@ -62,6 +63,7 @@ TrainPlan dry_run(const TrainOptions& options, int world_size, int local_world_s
   check_task(options, form, *task, model);
   check_stages(options, layout, model);
   const StartWeights start = start_with(model, options);
+  const Turns turns(model.ptr());  // refuses what they cannot share out
   TrainPlan plan{.options = options,
       .world_size = world_size,
       .train_samples = data.train->size(),

@@ -109,7 +109,7 @@ void EpochLoop::train_steps(const Loader& loader) {
       undo_step();
       return observer_.save_step(true);
     }
-    make_step();
+    make_step(*batch, part);
     run_.state.position = advanced(run_.state.position, rule, samples);
     run_.state.schedule_step = schedule_step_now();
     samples = 0;
@@ -126,11 +126,15 @@ void EpochLoop::undo_step() {
   undo_.reset();
 }
 
-void EpochLoop::make_step() {
+void EpochLoop::make_step(const Batch& batch, StepPart part) {
   RunState& state = run_.state;
   observer_.before_step();
   const double lr = run_.scheduler.lr(state.schedule_step, state.plateau);
   const torch::Tensor skipped = run_.replica->update(lr);
+  while (++part.turn < run_.replica->turns()) {
+    run_.meter.add_loss(run_.replica->backward(batch, part, state.step), batch.size());
+    run_.replica->update(lr, part.turn);
+  }
   last_lr_ = lr;
   if (run_.ema) {
     const SpanScope span(Activity::kOptimizer, "average of the weights");

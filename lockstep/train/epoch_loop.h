@@ -79,7 +79,7 @@ class EpochLoop {
   Loader loader() const;
   void train_steps(const Loader& loader);
   std::int64_t schedule_step_now() const;
-  void make_step();
+  void make_step(const Batch& batch, StepPart part);
   void end_step(bool epoch_is_over);
   void end_epoch_early(Course course);
   void log_interval();

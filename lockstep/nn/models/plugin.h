@@ -243,8 +243,12 @@ struct Offer {
 
   template <typename Function>
   static Offer task(std::string name, Function function) {
-    plugin_contents().tasks.push_back(
-        {std::move(name), task_of_net(std::function(std::move(function)))});
+    return task(std::move(name), TaskTurn{"", task_of_net(std::function(std::move(function)))});
+  }
+
+  template <std::same_as<TaskTurn>... Others>
+  static Offer task(std::string name, TaskTurn first, Others... others) {
+    plugin_contents().tasks.push_back({std::move(name), {std::move(first), std::move(others)...}});
     return {};
   }
 
@@ -289,7 +293,8 @@ struct Offer {
 /// Offers a task to `lockstep train --plugin FILE --task NAME`: what is learned, and what is
 /// measured. The function takes the net, as the type of a module of the plugin, or as a TaskNet,
 /// which any --model is; and a batch. It returns the mean loss of the samples, and other means by
-/// name. It is called in training, and in evaluations without gradients.
+/// name. It is called in training, and in evaluations without gradients. In the function's place
+/// there may be several turns, see turn().
 ///
 ///     LOCKSTEP_TASK("mine", [](MyNetImpl& net, const lockstep::nn::TaskBatch& batch) {
 ///       const torch::Tensor errors = net.forward(batch.input()) - batch.target();

@@ -87,10 +87,34 @@ TaskFunction task_of_net(std::function<TaskResult(Net, Batch)> function) {
   }
 }
 
+/// The settings of a turn.
+struct TurnOptions {
+  std::vector<std::string> modules = {};  ///< whose parameters it steps; none: that of its name
+  double lr = 1;                          ///< factor of the learning rate
+};
+
+/// A part of an optimizer step: a loss, and the parameters that are stepped by it.
+struct TaskTurn {
+  std::string name;  ///< empty: the only one, of all parameters
+  TaskFunction function;
+  TurnOptions options = {};
+};
+
+/// Returns a turn of a task of several, which are taken one after the other: each sees what those
+/// before it have changed, and has an optimizer of its own.
+///
+///     LOCKSTEP_TASK("gan", lockstep::nn::turn("critic", criticism),
+///         lockstep::nn::turn("generator", generation))
+template <typename Function>
+TaskTurn turn(std::string name, Function function, TurnOptions options = {}) {
+  if (options.modules.empty()) options.modules = {name};
+  return {std::move(name), task_of_net(std::function(std::move(function))), std::move(options)};
+}
+
 /// A task that a plugin offers. Several threads call it at a time, each with a net of its own.
 struct PluginTask {
   std::string name;
-  TaskFunction function;
+  std::vector<TaskTurn> turns;
 };
 
 }  // namespace lockstep::nn

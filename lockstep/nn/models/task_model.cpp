@@ -48,10 +48,13 @@ TaskModelImpl::TaskModelImpl(PluginTask task, Model net, std::size_t inputs)
 torch::Tensor TaskModelImpl::forward_all(std::vector<torch::Tensor> tensors) {
   const std::int64_t samples = tensors.at(0).size(0);
   const auto targets = tensors.begin() + static_cast<std::ptrdiff_t>(inputs_);
-  const TaskResult result = result_of({{tensors.begin(), targets}, {targets, tensors.end()}});
-  if (!*numbers_) {
-    numbers_->emplace();
-    for (const auto& [name, value] : result.numbers) (*numbers_)->push_back(name);
+  const TaskBatch batch{{tensors.begin(), targets}, {targets, tensors.end()}};
+  const bool is_step = is_training() && at::GradMode::is_enabled();
+  const TaskResult result =
+      is_step ? result_of(task_.turns[shared_->turn], batch) : result_of_all(batch);
+  if (!shared_->numbers) {
+    shared_->numbers.emplace();
+    for (const auto& [name, value] : result.numbers) shared_->numbers->push_back(name);
   }
   check_names(result);
   const torch::Tensor loss = in_row(result.loss, result.loss);
@@ -59,7 +62,7 @@ torch::Tensor TaskModelImpl::forward_all(std::vector<torch::Tensor> tensors) {
     return at::full({}, value, loss.options().requires_grad(false));
   };
   std::vector<torch::Tensor> row = {number(static_cast<double>(samples)), loss};
-  for (const std::string& name : **numbers_) {
+  for (const std::string& name : *shared_->numbers) {
     const auto found = result.numbers.find(name);
     row.push_back(found == result.numbers.end() ? number(std::numeric_limits<double>::quiet_NaN())
                                                 : in_row(found->second.detach(), loss));
@@ -67,13 +70,29 @@ torch::Tensor TaskModelImpl::forward_all(std::vector<torch::Tensor> tensors) {
   return at::stack(row).unsqueeze(0);
 }
 
-TaskResult TaskModelImpl::result_of(const TaskBatch& batch) const {
+TaskResult TaskModelImpl::result_of_all(const TaskBatch& batch) const {
+  if (task_.turns.size() == 1) return result_of(task_.turns.front(), batch);
+  TaskResult all;
+  const auto add = [&](const std::string& name, const torch::Tensor& value) {
+    check(all.numbers.emplace(name, value).second, "plugin: two turns of the task ", task_.name,
+        " return the number ", printable(name));
+  };
+  for (const TaskTurn& turn : task_.turns) {
+    const TaskResult result = result_of(turn, batch);
+    all.loss = all.loss.defined() ? all.loss + result.loss : result.loss;
+    add(turn.name + "_loss", result.loss);
+    for (const auto& [name, value] : result.numbers) add(name, value);
+  }
+  return all;
+}
+
+TaskResult TaskModelImpl::result_of(const TaskTurn& turn, const TaskBatch& batch) const {
   const auto refuse = [&](const std::string& why) {
     throw InvalidArgument(concat("plugin: the task ", task_.name, " failed: ", why));
   };
   TaskResult result;
   try {
-    result = task_.function(seen_, batch);
+    result = turn.function(seen_, batch);
   } catch (const c10::Error& error) {
     if (is_from_outside(error)) throw;
     refuse(error.what_without_backtrace());
@@ -103,9 +122,10 @@ void TaskModelImpl::check_number(const std::string& name, const torch::Tensor& v
 void TaskModelImpl::check_names(const TaskResult& result) const {
   std::vector<std::string> names;
   for (const auto& [name, value] : result.numbers) names.push_back(name);
-  const bool fits = is_training() ? std::ranges::includes(**numbers_, names) : names == **numbers_;
+  const bool fits =
+      is_training() ? std::ranges::includes(*shared_->numbers, names) : names == *shared_->numbers;
   check(fits, "plugin: the task ", task_.name,
-      " must return the same numbers for every batch: ", joined(**numbers_), ", and then ",
+      " must return the same numbers for every batch: ", joined(*shared_->numbers), ", and then ",
       joined(names));
 }
 
@@ -126,7 +146,7 @@ std::shared_ptr<torch::nn::Module> TaskModelImpl::clone(
     const std::optional<at::Device>& device) const {
   auto net = std::dynamic_pointer_cast<ModelImpl>(net_->clone(device));
   auto copy = std::make_shared<TaskModelImpl>(task_, Model(std::move(net)), inputs_);
-  copy->numbers_ = numbers_;
+  copy->shared_ = shared_;
   const auto from = modules(), to = copy->modules();
   for (std::size_t i = 0; i < from.size(); ++i) to[i]->train(from[i]->is_training());
   return copy;

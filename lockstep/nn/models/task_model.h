@@ -17,7 +17,9 @@ namespace lockstep::nn {
 /// loss and numbers, as a program does. Its parameters, buffers and sub-modules are the net's,
 /// under their names.
 ///
-/// The first call says which numbers there are; clones know it too.
+/// With gradients it is of one turn of the task, else of all: the loss is then their sum, and
+/// NAME_loss is a number too. The first call says which numbers there are; clones know it, and
+/// which turn it is.
 class TaskModelImpl final : public ModelImpl {
  public:
   /// Takes batches whose first tensors, so many of them, are inputs.
@@ -29,7 +31,12 @@ class TaskModelImpl final : public ModelImpl {
   Layers layers() const override { return net_->layers(); }
 
   /// Returns nothing before the first call.
-  std::optional<std::vector<std::string>> numbers() const override { return *numbers_; }
+  std::optional<std::vector<std::string>> numbers() const override { return shared_->numbers; }
+
+  const std::vector<TaskTurn>& turns() const { return task_.turns; }
+
+  /// Begins a turn, of which forward in training computes the loss from now on.
+  void begin_turn(std::size_t turn) { shared_->turn = turn; }
 
   void train(bool on = true) override;
 
@@ -41,11 +48,16 @@ class TaskModelImpl final : public ModelImpl {
       const std::optional<at::Device>& device = std::nullopt) const override;
 
  private:
-  using Numbers = std::optional<std::vector<std::string>>;
+  /// The state that clones share.
+  struct Shared {
+    std::optional<std::vector<std::string>> numbers = {};
+    std::size_t turn = 0;
+  };
 
   /// Throws InvalidArgument with the plugin's words if its function throws or returns no loss.
   torch::Tensor forward_all(std::vector<torch::Tensor> tensors) override;
-  TaskResult result_of(const TaskBatch& batch) const;
+  TaskResult result_of(const TaskTurn& turn, const TaskBatch& batch) const;
+  TaskResult result_of_all(const TaskBatch& batch) const;
   void check_number(const std::string& name, const torch::Tensor& value) const;
   void check_names(const TaskResult& result) const;
 
@@ -53,7 +65,7 @@ class TaskModelImpl final : public ModelImpl {
   Model net_;
   std::size_t inputs_;
   TaskNet seen_;  // what the task is given of the net
-  std::shared_ptr<Numbers> numbers_ = std::make_shared<Numbers>();
+  std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
 };
 
 /// Returns a net with a task of the plugins that were loaded around it. Throws InvalidArgument that

@@ -93,9 +93,13 @@ void Meter::follow(const torch::Device& device) {
 }
 
 void Meter::add(const torch::Tensor& loss, std::int64_t samples) {
+  add_loss(loss, samples);
+  samples_ += samples;
+}
+
+void Meter::add_loss(const torch::Tensor& loss, std::int64_t samples) {
   follow(loss.device());
   sums_[kLoss].add_(loss.detach(), samples);
-  samples_ += samples;
 }
 
 void Meter::add_step(const torch::Tensor& skipped) {

@@ -21,6 +21,8 @@ class Meter {
 
   /// Adds a batch: the mean loss over this rank's samples.
   void add(const torch::Tensor& loss, std::int64_t samples);
+  /// Adds another loss of a batch that was added already.
+  void add_loss(const torch::Tensor& loss, std::int64_t samples);
   /// Counts a step of one batch or several. If a scaler left it out, so that `skipped` is 1, and
   /// its loss overflowed, it counts as the mean of the others.
   void add_step(const torch::Tensor& skipped = {});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -36,6 +37,7 @@ struct StepPart {
   double share = 1;         ///< of the samples that this rank trains on in the step
   std::int64_t number = 0;  ///< counted from 0
   bool is_last = true;
+  std::size_t turn = 0;  ///< of the task's; a step of several has one part
 
   friend bool operator==(const StepPart&, const StepPart&) = default;
 };

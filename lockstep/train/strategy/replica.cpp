@@ -113,13 +113,14 @@ torch::Tensor Replica::output(const Batch& batch) {
 // order in which threads come to LibTorch's generator, of which a process has one.
 torch::Tensor Replica::backward(const Batch& batch, const StepPart& part, std::int64_t step) {
   if (part.number == 0) optimizer_->zero_grad();
+  begin_turn(part.turn);
   const double factor = part.share;
   const LossFunction loss = [&](const torch::Tensor& output, const torch::Tensor& target) {
     const torch::Tensor mean = task_->loss(output, target);
     return scaler_.scale(factor == 1 ? mean : mean * factor);
   };
   const std::uint64_t seed = stream_seed(static_cast<std::uint64_t>(options_.seed),
-      static_cast<std::size_t>(step), static_cast<std::size_t>(part.number));
+      static_cast<std::size_t>(step), static_cast<std::size_t>(part.number) + part.turn);
   const RandomStream stream(
       make_stream_generator(seed, static_cast<std::size_t>(groups_.replicas.rank()), 0));
   const Batch copied = [&] {
@@ -130,12 +131,12 @@ torch::Tensor Replica::backward(const Batch& batch, const StepPart& part, std::i
   return scaler_.unscaled(scaled) / factor;
 }
 
-torch::Tensor Replica::update(double lr) {
+torch::Tensor Replica::update(double lr, std::size_t turn) {
   const SpanScope span(Activity::kOptimizer, "optimizer");
   scaler_.unscale_(*optimizer_);
   if (options_.optimizer.clip_grad)
     clip_gradients(parameters(), *options_.optimizer.clip_grad, groups_.stages, device());
-  set_lr(*optimizer_, lr);
+  set_lr(*optimizer_, lr * lr_factor(turn));
   scaler_.step_without_wait(*optimizer_);
   const torch::Tensor skipped = scaler_.overflowed();
   scaler_.update();
@@ -184,11 +185,20 @@ ModuleReplica::ModuleReplica(const TrainOptions& options, const RankGroups& grou
     const PreparedModel& prepared, const std::vector<Place>& places)
     : Replica(options, groups, prepared, places.front().device),
       net_(prepared.model),
-      model_(on_device(prepared.model, options, places.front().device)) {
+      model_(on_device(prepared.model, options, places.front().device)),
+      turns_(net_.ptr()) {
   if (options.parallel == Parallel::kDp) threads_.emplace(model_, places);
-  if (options.parallel == Parallel::kDdp)
-    ranks_.emplace(model_, groups.replicas, ddp_options(options, scaler_of_loss()));
+  for (std::size_t turn = 0; options.parallel == Parallel::kDdp && turn < turns_.size(); ++turn) {
+    turns_.begin(turn);
+    ranks_.emplace_back(model_, groups.replicas, ddp_options(options, scaler_of_loss()));
+  }
+  turns_.begin(0);
   make_optimizer();
+}
+
+void ModuleReplica::begin_turn(std::size_t turn) {
+  turns_.begin(turn);
+  turn_ = turn;
 }
 
 // With frozen batch norms in evaluation, as in a step.
@@ -203,13 +213,13 @@ nn::Model ModuleReplica::copy_of_whole_model() {
 
 torch::Tensor ModuleReplica::forward(const std::vector<torch::Tensor>& inputs) {
   if (threads_) return (*threads_)(inputs);
-  return ranks_ ? (*ranks_)(inputs) : model_->forward(inputs);
+  return ranks_.empty() ? model_->forward(inputs) : ranks_[turn_](inputs);
 }
 
 torch::Tensor ModuleReplica::forward_and_backward(
     const Batch& batch, const LossFunction& loss, bool is_last_part) {
   std::optional<NoSync> accumulation;
-  if (ranks_ && !is_last_part) accumulation.emplace(ranks_->no_sync());
+  if (!ranks_.empty() && !is_last_part) accumulation.emplace(ranks_[turn_].no_sync());
   const torch::Tensor value = [&] {
     const nn::Autocast shorter = autocast();
     const SpanScope span(Activity::kForward, "forward");
@@ -221,7 +231,9 @@ torch::Tensor ModuleReplica::forward_and_backward(
 }
 
 double ModuleReplica::communication_seconds() const {
-  return ranks_ ? ranks_->communication_seconds() : 0;
+  double seconds = 0;
+  for (const auto& turn : ranks_) seconds += turn.communication_seconds();
+  return seconds;
 }
 
 PipelineReplica::PipelineReplica(const TrainOptions& options, const RankGroups& groups,

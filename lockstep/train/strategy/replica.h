@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,6 +25,7 @@
 #include "lockstep/record/profile/profile.h"
 #include "lockstep/train/options/options.h"
 #include "lockstep/train/strategy/sample_form.h"
+#include "lockstep/train/strategy/turns.h"
 #include "lockstep/train/task/task.h"
 
 namespace lockstep {
@@ -61,15 +63,18 @@ class Replica {
   /// device that has the last stage; for evaluation. A collective of the stages.
   torch::Tensor output(const Batch& batch);
 
+  /// Returns how many turns a step has, Note [Turns]; each has a backward() and an update().
+  virtual std::size_t turns() const { return 1; }
+
   /// Computes the gradients of a part of an optimizer step, in addition to those of the parts
   /// before it, and returns the loss of the batch. What the model draws follows from the run's
   /// seed, the step's number, the part and the replica, see Note [What a step draws]. A collective.
   torch::Tensor backward(const Batch& batch, const StepPart& part, std::int64_t step);
 
-  /// Makes the optimizer step with the gradients of all its parts. Returns, with float16, 1 on the
-  /// device if the step was left out, because a gradient of any rank overflowed, and 0 if not;
-  /// undefined with another precision. A collective; waits for no device.
-  torch::Tensor update(double lr);
+  /// Makes the optimizer step with the gradients of all its parts, or of a turn. Returns, with
+  /// float16, 1 on the device if the step was left out, because a gradient of any rank overflowed,
+  /// and 0 if not; undefined with another precision. A collective; waits for no device.
+  torch::Tensor update(double lr, std::size_t turn = 0);
 
   /// Returns how many steps were left out since this was last asked. Waits for the device.
   std::int64_t take_skipped_steps() { return scaler_.take_skipped(); }
@@ -127,6 +132,8 @@ class Replica {
 
  private:
   virtual void train(bool on) = 0;
+  virtual void begin_turn(std::size_t /*turn*/) {}
+  virtual double lr_factor(std::size_t /*turn*/) const { return 1; }
   virtual nn::Model copy_of_whole_model() { return nullptr; }
   virtual torch::Tensor evaluate(const std::vector<torch::Tensor>& inputs) = 0;
   // Returns the loss detached, computed with autocast(); unless the part is the last, gradients
@@ -167,9 +174,12 @@ class ModuleReplica final : public Replica {
   std::vector<torch::Tensor> parameters() const override { return parameters_of(*model_); }
   nn::NamedTensors state() const override { return nn::named_state(*model_); }
   double communication_seconds() const override;
+  std::size_t turns() const override { return turns_.size(); }
 
  private:
   void train(bool on) override { model_->train(on); }
+  void begin_turn(std::size_t turn) override;
+  double lr_factor(std::size_t turn) const override { return turns_.lr(turn); }
   nn::Model copy_of_whole_model() override;
   torch::Tensor evaluate(const std::vector<torch::Tensor>& inputs) override {
     return threads_ ? (*threads_)(inputs) : model_->forward(inputs);
@@ -180,8 +190,11 @@ class ModuleReplica final : public Replica {
 
   nn::Model net_;
   std::shared_ptr<nn::MultiInputModule> model_;  // computes it
+  Turns turns_;
   std::optional<DataParallel<std::shared_ptr<nn::MultiInputModule>>> threads_;
-  std::optional<DistributedDataParallel<std::shared_ptr<nn::MultiInputModule>>> ranks_;
+  // One for each turn.
+  std::vector<DistributedDataParallel<std::shared_ptr<nn::MultiInputModule>>> ranks_;
+  std::size_t turn_ = 0;
 };
 
 /// A model whose stages are threads of this process; other ranks may hold replicas of it.

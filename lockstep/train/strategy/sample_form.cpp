@@ -13,6 +13,7 @@
 #include "lockstep/core/text.h"
 #include "lockstep/device/host_memory.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/nn/models/task_model.h"
 #include "lockstep/parallel/balance/layer_costs.h"
 #include "lockstep/parallel/data_parallel/scatter.h"
 #include "lockstep/parallel/operators/operator_rules.h"
@@ -48,6 +49,17 @@ void check_names(const TrainOptions& options, const SampleForm& form,
       takes_targets ? " and --targets, the inputs first" : "");
 }
 
+// Each turn takes the batch of the step anew.
+void check_turns(const TrainOptions& options, const nn::Model& model) {
+  if (model->as<nn::TaskModelImpl>()->turns().size() == 1) return;
+  check(options.grad_accum_steps == 1,
+      "train: --grad-accum-steps makes a step of several batches, and each turn of --task ",
+      options.plugin_task, " takes the same one; give a larger --batch-size");
+  check(options.precision != Precision::k16Mixed,
+      "train: --precision 16-mixed scales one loss, and --task ", options.plugin_task,
+      " has several; take bf16-mixed");
+}
+
 }  // namespace
 
 SampleForm sample_form(const data::Samples& set, std::int64_t outputs) {
@@ -61,7 +73,7 @@ void check_inputs(const TrainOptions& options, const Layout& layout, const Sampl
   check(!is_cut || options.plugin_task.empty(), "train: --parallel ", name_of(options.parallel),
       " cuts a net into stages, and --task ", options.plugin_task,
       " needs all of it; take serial, dp or ddp");
-  if (!options.plugin_task.empty()) return;  // it calls the net itself
+  if (!options.plugin_task.empty()) return check_turns(options, model);  // it calls the net itself
   const bool takes_targets = options.task == TaskKind::kProgram;
   const std::size_t given =
       std::max<std::size_t>(1, form.inputs.size()) + (takes_targets ? form.targets.size() : 0);

@@ -125,6 +125,37 @@ TEST_F(PluginTask, ANetOfThePluginIsReachedByItsType) {
       ::testing::Each(::testing::Gt(0)));
 }
 
+// Each of the two optimizers goes on from its own state.
+TEST_F(PluginTask, AResumeOfSeveralTurnsGivesTheSameBits) {
+  const TemporaryFolder folder;
+  const auto to = [&](int steps, const std::string& output) {
+    train(concat(plugin_flag("critic"), "--data ring --model gan --task gan --batch-size 32 ",
+              "--nproc-per-node 2 --resume auto --max-steps ", steps, " --output ",
+              folder.file(output)))
+        .with_code(0);
+    return contents(folder.path() / output / "model.safetensors");
+  };
+  to(7, "stopped");
+  EXPECT_EQ(to(20, "stopped"), to(20, "whole"));
+}
+
+TEST_F(PluginTask, WhatSeveralTurnsCannotDoIsRefused) {
+  const auto refusal = [&](const std::string& flags) {
+    const TemporaryFolder folder;
+    return train(concat(plugin_flag("critic"), "--data ring --model gan --task gan --output ",
+                     folder.file("run"), " ", flags))
+        .with_code(2)
+        .err;
+  };
+  EXPECT_THAT(refusal("--parallel mp"), HasSubstr("--task gan needs all of it"));
+  EXPECT_THAT(refusal("--grad-accum-steps 2"), HasSubstr("each turn of --task gan takes the same"));
+  EXPECT_THAT(refusal("--precision 16-mixed"), HasSubstr("scales one loss, and --task gan has"));
+  for (const std::string more : {"", " --dry-run"})
+    EXPECT_THAT(refusal("--freeze generator.*" + more),
+        HasSubstr("the turn generator of --task steps the parameters of generator, and the model "
+                  "trains none there"));
+}
+
 TEST_F(PluginTask, UnknownNamesAreRefusedWithThoseThatThereAre) {
   EXPECT_THAT(refused("--task regresion").with_code(2).err,
       HasSubstr("or of a --plugin: regresion; did you mean regression"));

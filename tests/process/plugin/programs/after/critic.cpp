@@ -36,15 +36,33 @@ int main() {
   }
 }
 
-LOCKSTEP_MODEL("critic", [](int64_t) {
-  return nn::Sequential(nn::Flatten(), nn::Linear(2, 32), nn::ReLU(), nn::Linear(32, 32),
-      nn::ReLU(), nn::Linear(32, 1), nn::Sigmoid(), nn::Functional([](const Tensor& p) {
-        return torch::cat({1 - p, p}, 1).log();
-      }));
-})
+struct GanImpl : nn::Module {
+  nn::Sequential generator = register_module(
+      "generator", nn::Sequential(nn::Linear(4, 32), nn::ReLU(), nn::Linear(32, 2)));
+  nn::Sequential critic =
+      register_module("critic", nn::Sequential(nn::Linear(2, 32), nn::ReLU(), nn::Linear(32, 32),
+                                    nn::ReLU(), nn::Linear(32, 1), nn::Sigmoid()));
+  Tensor forward(const Tensor& noise) { return generator->forward(noise); }
+  Tensor loss(const Tensor& points, double truth) {
+    const Tensor taken_for = critic->forward(points.flatten(1));
+    return torch::binary_cross_entropy(taken_for, torch::full_like(taken_for, truth));
+  }
+};
+
+LOCKSTEP_MODEL("gan", [](int64_t) { return std::make_shared<GanImpl>(); })
+LOCKSTEP_TASK("gan",
+    lockstep::nn::turn("critic",
+        [](GanImpl& gan, const lockstep::nn::TaskBatch& batch) {
+          const Tensor drawn = gan.forward(torch::randn({batch.input().size(0), 4}));
+          return lockstep::nn::TaskResult{gan.loss(batch.input(), 1) + gan.loss(drawn, 0)};
+        }),
+    lockstep::nn::turn("generator", [](GanImpl& gan, const lockstep::nn::TaskBatch& batch) {
+      const Tensor drawn = gan.forward(torch::randn({batch.input().size(0), 4}));
+      return lockstep::nn::TaskResult{gan.loss(drawn, 1), {{"radius", drawn.norm(2, 1).mean()}}};
+    }))
 LOCKSTEP_DATA("ring", [](const std::string&) {
   torch::manual_seed(1);  // all ranks draw the same points
-  const Tensor points = torch::cat({ring(512), torch::randn({512, 2})}).view({1024, 1, 1, 2});
-  const auto set = lockstep::nn::set_of(points, torch::arange(1024) < 512);
+  const auto set =
+      lockstep::nn::set_of(ring(1024).view({1024, 1, 1, 2}), torch::zeros(1024).to(torch::kLong));
   return lockstep::nn::PluginParts{.train = set, .test = set};
 })
