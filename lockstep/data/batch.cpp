@@ -36,26 +36,26 @@ torch::Tensor pinned_if(const torch::Tensor& tensor, bool pinned) {
   return pinned ? at::empty_like(tensor, tensor.options().pinned_memory(true)) : tensor;
 }
 
-std::vector<std::int64_t> row_sizes(std::int64_t batch, const InputForm& input) {
+std::vector<std::int64_t> row_sizes(std::int64_t batch, const TensorForm& input) {
   std::vector<std::int64_t> sizes{batch};
   sizes.insert(sizes.end(), input.sizes.begin(), input.sizes.end());
   return sizes;
 }
 
-torch::ScalarType type_of(const InputForm& input, const BatchForm& form) {
+torch::ScalarType type_of(const TensorForm& input, const BatchForm& form) {
   return input.type == torch::kFloat ? form.dtype : input.type;
 }
 
 bool has_named_inputs(const Batch& batch, std::int64_t size, const BatchForm& form) {
   return std::ranges::equal(
-      batch.inputs, form.inputs, [&](const BatchTensor& own, const InputForm& input) {
+      batch.inputs, form.inputs, [&](const BatchTensor& own, const TensorForm& input) {
         return are_rows(own.tensor, size, input.sizes, type_of(input, form));
       });
 }
 
 bool has_targets(const Batch& batch, std::int64_t size, const BatchForm& form) {
   return std::ranges::equal(
-      batch.targets, form.targets, [&](const BatchTensor& own, const InputForm& target) {
+      batch.targets, form.targets, [&](const BatchTensor& own, const TensorForm& target) {
         return are_rows(own.tensor, size, target.sizes, target.type);
       });
 }
@@ -102,11 +102,11 @@ void gather(const InMemoryImages& images, std::span<const std::int64_t> indices,
 
 }  // namespace
 
-std::int64_t InputForm::elements() const {
+std::int64_t TensorForm::elements() const {
   return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-std::string InputForm::text() const {
+std::string TensorForm::text() const {
   std::string type_text = type == torch::kFloat ? "float" : c10::toString(type);
   if (type == torch::kLong) type_text = "int64";
   if (type == torch::kByte) type_text = "uint8";
@@ -115,7 +115,7 @@ std::string InputForm::text() const {
 }
 
 Batch empty_batch(std::int64_t size, const BatchForm& form) {
-  const auto rows = [&](const InputForm& sample, torch::ScalarType type) {
+  const auto rows = [&](const TensorForm& sample, torch::ScalarType type) {
     const auto options = torch::TensorOptions().dtype(type);
     return pinned_if(torch::empty(row_sizes(size, sample), options), form.pinned);
   };
@@ -124,9 +124,9 @@ Batch empty_batch(std::int64_t size, const BatchForm& form) {
     auto images = empty_images(size, form.shape, form.dtype, form.channels_last);
     batch.inputs.push_back({"input", pinned_if(images, form.pinned)});
   }
-  for (const InputForm& input : form.inputs)
+  for (const TensorForm& input : form.inputs)
     batch.inputs.push_back({input.name, rows(input, type_of(input, form))});
-  for (const InputForm& target : form.targets)
+  for (const TensorForm& target : form.targets)
     batch.targets.push_back({target.name, rows(target, target.type)});
   return batch;
 }

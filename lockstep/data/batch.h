@@ -58,18 +58,18 @@ struct Batch {
 namespace data {
 
 /// One of the tensors that a sample consists of: an input where the set names them, or a target.
-struct InputForm {
+struct TensorForm {
   std::string name;
   std::vector<std::int64_t> sizes;         ///< of one sample; none: it is a number
   torch::ScalarType type = torch::kFloat;  ///< or kLong, kByte, kBool
 
   std::int64_t elements() const;
   std::string text() const;  ///< for people: `mask [16] float`
-  bool operator==(const InputForm&) const = default;
+  bool operator==(const TensorForm&) const = default;
 };
 
 /// The target of a classification: one number.
-inline const InputForm kClassTarget{"target", {}, torch::kLong};
+inline const TensorForm kClassTarget{"target", {}, torch::kLong};
 
 /// The form of the memory of batches.
 struct BatchForm {
@@ -79,8 +79,8 @@ struct BatchForm {
   bool channels_last = false;               ///< NHWC in memory; otherwise NCHW
   /// Of a set that names its inputs: they take the place of images, each row by row in memory; of
   /// `dtype`, but for those that are not float.
-  std::vector<InputForm> inputs = {};
-  std::vector<InputForm> targets = {kClassTarget};  ///< row by row; float ones stay float
+  std::vector<TensorForm> inputs = {};
+  std::vector<TensorForm> targets = {kClassTarget};  ///< row by row; float ones stay float
 };
 
 /// Makes a batch of so many samples, its memory not set.

@@ -39,10 +39,10 @@ class Samples {
   virtual ImageShape shape() const = 0;
 
   /// Returns the tensors that a sample consists of, where the set names them; none: it is an image.
-  virtual std::vector<InputForm> inputs() const { return {}; }
+  virtual std::vector<TensorForm> inputs() const { return {}; }
 
   /// Returns the tensors that are to be learned of a sample; there may be none.
-  virtual std::vector<InputForm> targets() const { return {kClassTarget}; }
+  virtual std::vector<TensorForm> targets() const { return {kClassTarget}; }
 
   /// Names a sample, for messages: its file, or the set and its number.
   virtual std::string name(std::int64_t index) const = 0;
@@ -99,8 +99,8 @@ class SampleSubset final : public Samples {
   std::int64_t size() const override { return std::ssize(indices_); }
   std::int64_t classes() const override { return set_->classes(); }
   ImageShape shape() const override { return set_->shape(); }
-  std::vector<InputForm> inputs() const override { return set_->inputs(); }
-  std::vector<InputForm> targets() const override { return set_->targets(); }
+  std::vector<TensorForm> inputs() const override { return set_->inputs(); }
+  std::vector<TensorForm> targets() const override { return set_->targets(); }
   std::string name(std::int64_t index) const override { return set_->name(of_set(index)); }
   std::optional<std::int64_t> label(std::int64_t index) const override {
     return set_->label(of_set(index));
@@ -125,8 +125,8 @@ class RepeatedSamples final : public Samples {
   std::int64_t size() const override { return set_->size() * times_; }
   std::int64_t classes() const override { return set_->classes(); }
   ImageShape shape() const override { return set_->shape(); }
-  std::vector<InputForm> inputs() const override { return set_->inputs(); }
-  std::vector<InputForm> targets() const override { return set_->targets(); }
+  std::vector<TensorForm> inputs() const override { return set_->inputs(); }
+  std::vector<TensorForm> targets() const override { return set_->targets(); }
   std::string name(std::int64_t index) const override { return set_->name(index % set_->size()); }
   std::optional<std::int64_t> label(std::int64_t index) const override {
     return set_->label(index % set_->size());

@@ -24,8 +24,8 @@ torch::ScalarType scalar_type_of(SampleType type) {
   }
 }
 
-std::vector<InputForm> forms_of(const std::vector<TensorColumn>& columns) {
-  std::vector<InputForm> forms;
+std::vector<TensorForm> forms_of(const std::vector<TensorColumn>& columns) {
+  std::vector<TensorForm> forms;
   for (const TensorColumn& column : columns)
     forms.push_back({column.name, column.sizes, scalar_type_of(column.taken_as)});
   return forms;
@@ -103,9 +103,9 @@ ImageShape TensorSamples::shape() const {
   return row;
 }
 
-std::vector<InputForm> TensorSamples::inputs() const { return forms_of(table_.inputs); }
+std::vector<TensorForm> TensorSamples::inputs() const { return forms_of(table_.inputs); }
 
-std::vector<InputForm> TensorSamples::targets() const { return forms_of(table_.targets); }
+std::vector<TensorForm> TensorSamples::targets() const { return forms_of(table_.targets); }
 
 std::string TensorSamples::name(std::int64_t index) const {
   const ColumnPiece& piece = *row_of(table_.inputs.front(), index).piece;

@@ -22,8 +22,8 @@ class TensorSamples final : public Samples {
   std::int64_t size() const override { return table_.rows(); }
   std::int64_t classes() const override { return classes_; }
   ImageShape shape() const override;
-  std::vector<InputForm> inputs() const override;
-  std::vector<InputForm> targets() const override;
+  std::vector<TensorForm> inputs() const override;
+  std::vector<TensorForm> targets() const override;
   std::string name(std::int64_t index) const override;
   std::optional<std::int64_t> label(std::int64_t index) const override;
   void read(std::span<const SampleKey> keys, const Batch& out) const override;

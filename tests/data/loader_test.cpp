@@ -299,7 +299,7 @@ class TwoInputs final : public Samples {
   std::int64_t size() const override { return 10; }
   std::int64_t classes() const override { return 10; }
   ImageShape shape() const override { return {.height = 1, .width = 4}; }
-  std::vector<InputForm> inputs() const override {
+  std::vector<TensorForm> inputs() const override {
     return {{"index", {}, torch::kLong}, {"row", {1, 3}}};
   }
   std::string name(std::int64_t) const override { return ""; }
@@ -358,8 +358,8 @@ class TwoTargets final : public Samples {
   std::int64_t size() const override { return 10; }
   std::int64_t classes() const override { return 0; }
   ImageShape shape() const override { return {.height = 1, .width = 1}; }
-  std::vector<InputForm> inputs() const override { return {{"x", {}}}; }
-  std::vector<InputForm> targets() const override {
+  std::vector<TensorForm> inputs() const override { return {{"x", {}}}; }
+  std::vector<TensorForm> targets() const override {
     return {{"next", {2}, torch::kLong}, {"half", {}, torch::kFloat}};
   }
   std::string name(std::int64_t) const override { return ""; }
@@ -401,7 +401,7 @@ class NoTargets final : public Samples {
   std::int64_t size() const override { return 4; }
   std::int64_t classes() const override { return 0; }
   ImageShape shape() const override { return {.height = 1, .width = 1}; }
-  std::vector<InputForm> targets() const override { return {}; }
+  std::vector<TensorForm> targets() const override { return {}; }
   std::string name(std::int64_t) const override { return ""; }
   void read(std::span<const SampleKey> keys, const Batch& out) const override {
     for (std::size_t i = 0; i < keys.size(); ++i)

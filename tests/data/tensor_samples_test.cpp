@@ -50,8 +50,8 @@ TEST(TensorSamples, ReadRowsOfAllColumnsFromAllFiles) {
   EXPECT_EQ(set->size(), 3);
   EXPECT_EQ(set->classes(), 5);
   EXPECT_EQ(set->shape(), (ImageShape{1, 1, 7}));
-  EXPECT_EQ(set->inputs(), (std::vector<InputForm>{{"x", {2, 3}}, {"mask", {}}}));
-  EXPECT_EQ(set->targets(), (std::vector<InputForm>{{"y", {}, torch::kLong}}));
+  EXPECT_EQ(set->inputs(), (std::vector<TensorForm>{{"x", {2, 3}}, {"mask", {}}}));
+  EXPECT_EQ(set->targets(), (std::vector<TensorForm>{{"y", {}, torch::kLong}}));
   EXPECT_EQ(set->label(2), 4);
   EXPECT_EQ(set->label(1), std::nullopt) << "ignored";
   EXPECT_EQ(set->name(2), (folder.path() / "b.safetensors").string() + ", sample 0");

@@ -219,9 +219,9 @@ DataSheet make_data_sheet(const SheetRequest& request) {
       .remark = source.remark,
       .samples = {},
       .shares = {}};
-  for (const data::InputForm& input : part->inputs()) sheet.inputs.push_back(input.text());
+  for (const data::TensorForm& input : part->inputs()) sheet.inputs.push_back(input.text());
   if (sheet.per_class.empty())
-    for (const data::InputForm& target : part->targets()) sheet.targets.push_back(target.text());
+    for (const data::TensorForm& target : part->targets()) sheet.targets.push_back(target.text());
   if (std::ssize(sheet.class_names) != part->classes()) sheet.class_names.clear();
   const Looks looks{.part = *part,
       .plain = is_train ? *source.unaugmented : *part,
@@ -239,7 +239,7 @@ std::vector<std::uint8_t> sample_picture(
     const data::Samples& set, std::int64_t index, const data::Normalization& normalization) {
   const auto inputs = set.inputs();
   const auto found = std::ranges::find_if(
-      inputs, [](const data::InputForm& input) { return is_pictured(input.sizes); });
+      inputs, [](const data::TensorForm& input) { return is_pictured(input.sizes); });
   if (!inputs.empty() && found == inputs.end()) return {};
   const auto place = static_cast<std::size_t>(found - inputs.begin());
   torch::Tensor image = read_one(set, {.index = index}).input_tensors()[place][0].to(torch::kFloat);

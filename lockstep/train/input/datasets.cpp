@@ -270,10 +270,10 @@ std::vector<torch::Tensor> some_samples(const data::Samples& set) {
   set.read(keys, batch);
   std::vector<torch::Tensor> content = batch.input_tensors();
   std::string forms;
-  for (const data::InputForm& input : form.inputs) forms += input.text() + '\n';
+  for (const data::TensorForm& input : form.inputs) forms += input.text() + '\n';
   // Classes are there already, as labels.
   if (set.classes() == 0 || form.targets != std::vector{data::kClassTarget}) {
-    for (const data::InputForm& target : form.targets) forms += target.text() + '\n';
+    for (const data::TensorForm& target : form.targets) forms += target.text() + '\n';
     for (const BatchTensor& target : batch.targets) content.push_back(target.tensor);
     forms += concat(set.size());
   }

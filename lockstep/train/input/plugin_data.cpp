@@ -54,8 +54,8 @@ class OfPlugin : public Base {
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 32;
 
 // Returns what is wrong with an input; empty if nothing is.
-std::string fault_of(const data::InputForm& input, const std::vector<data::InputForm>& before) {
-  if (input.name.empty() || std::ranges::count(before, input.name, &data::InputForm::name) > 0)
+std::string fault_of(const data::TensorForm& input, const std::vector<data::TensorForm>& before) {
+  if (input.name.empty() || std::ranges::count(before, input.name, &data::TensorForm::name) > 0)
     return "has no name, or one that is taken";
   if (input.type != torch::kFloat && input.type != torch::kLong)
     return concat("is of ", input.type, ", but must be of torch::kFloat or torch::kLong");
@@ -67,10 +67,10 @@ std::string fault_of(const data::InputForm& input, const std::vector<data::Input
   return "";
 }
 
-std::vector<data::InputForm> checked_inputs(const std::string& name, const nn::PluginSet& set) {
-  std::vector<data::InputForm> inputs;
+std::vector<data::TensorForm> checked_inputs(const std::string& name, const nn::PluginSet& set) {
+  std::vector<data::TensorForm> inputs;
   for (const nn::PluginInput& given : set.inputs) {
-    const data::InputForm input{given.name, given.shape, given.type};
+    const data::TensorForm input{given.name, given.shape, given.type};
     const std::string fault = fault_of(input, inputs);
     if (!fault.empty())
       throw DataError(concat("plugin: ", name, ": input ", inputs.size(), ", ", given.name, " ",
@@ -95,7 +95,7 @@ void check_whole(const std::string& name, const nn::PluginSet& set) {
 // The memory of one input of a batch. Where that is of bfloat16, a sample is put beside it first.
 class InputRows {
  public:
-  InputRows(const torch::Tensor& batch, const data::InputForm& input)
+  InputRows(const torch::Tensor& batch, const data::TensorForm& input)
       : first_(static_cast<std::byte*>(batch.mutable_data_ptr())),
         elements_(static_cast<std::size_t>(input.elements())),
         bytes_(elements_ * static_cast<std::size_t>(batch.element_size())),
@@ -128,10 +128,10 @@ class PluginInputSamples final : public OfPlugin<data::Samples> {
 
   data::ImageShape shape() const override {
     data::ImageShape row{.channels = 1, .height = 1, .width = 0};
-    for (const data::InputForm& input : inputs_) row.width += input.elements();
+    for (const data::TensorForm& input : inputs_) row.width += input.elements();
     return row;
   }
-  std::vector<data::InputForm> inputs() const override { return inputs_; }
+  std::vector<data::TensorForm> inputs() const override { return inputs_; }
 
   void read(std::span<const data::SampleKey> keys, const Batch& out) const override {
     const std::int64_t count = std::ssize(keys);
@@ -153,7 +153,7 @@ class PluginInputSamples final : public OfPlugin<data::Samples> {
   }
 
  private:
-  std::vector<data::InputForm> inputs_;
+  std::vector<data::TensorForm> inputs_;
 };
 
 /// A set of a plugin whose samples are images.

@@ -28,7 +28,7 @@ namespace {
 std::string sample_text(const SampleForm& form) {
   if (form.inputs.empty()) return "is one tensor, an image";
   std::vector<std::string> inputs;
-  for (const data::InputForm& input : form.inputs) inputs.push_back(input.text());
+  for (const data::TensorForm& input : form.inputs) inputs.push_back(input.text());
   return concat("has ", inputs.size(), ": ", joined(inputs));
 }
 
@@ -36,9 +36,9 @@ std::string sample_text(const SampleForm& form) {
 void check_names(const TrainOptions& options, const SampleForm& form,
     const std::vector<std::string>& taken, bool takes_targets) {
   std::vector<std::string> given;
-  for (const data::InputForm& input : form.inputs) given.push_back(input.name);
+  for (const data::TensorForm& input : form.inputs) given.push_back(input.name);
   if (takes_targets)
-    for (const data::InputForm& target : form.targets) given.push_back(target.name);
+    for (const data::TensorForm& target : form.targets) given.push_back(target.name);
   // Other sets have one order and names of their own, which no flag changes.
   const bool is_said =
       options.data.name != "tensors" || ((form.inputs.size() < 2 || !options.data.inputs.empty()) &&
@@ -119,11 +119,11 @@ torch::Tensor made(std::int64_t samples, const std::vector<std::int64_t>& sample
 
 Batch batch_of(const SampleForm& form, std::int64_t samples, torch::Device device = torch::kCPU) {
   Batch batch;
-  for (const data::InputForm& input : form.inputs)
+  for (const data::TensorForm& input : form.inputs)
     batch.inputs.push_back({input.name, made(samples, input.sizes, input.type, device)});
   if (batch.inputs.empty())
     batch.inputs.push_back({"input", made(samples, form.image, torch::kFloat, device)});
-  for (const data::InputForm& target : form.targets)
+  for (const data::TensorForm& target : form.targets)
     batch.targets.push_back({target.name, made(samples, target.sizes, target.type, device)});
   return batch;
 }

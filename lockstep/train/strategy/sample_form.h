@@ -23,8 +23,8 @@ namespace lockstep {
 struct SampleForm {
   std::vector<std::int64_t> image;
   std::int64_t outputs = 0;
-  std::vector<data::InputForm> inputs = {};
-  std::vector<data::InputForm> targets = {data::kClassTarget};
+  std::vector<data::TensorForm> inputs = {};
+  std::vector<data::TensorForm> targets = {data::kClassTarget};
 };
 
 /// Returns the form of a set for a model of that many outputs.

@@ -47,7 +47,7 @@ bool has_classes(TaskKind kind) {
 }
 
 // By what a target looks like.
-TaskKind kind_of(const data::InputForm& target) {
+TaskKind kind_of(const data::TensorForm& target) {
   if (at::isFloatingType(target.type)) return TaskKind::kRegression;
   if (target.sizes.empty()) return TaskKind::kClassification;
   if (target.sizes.size() > 1) return TaskKind::kSegmentation;
@@ -55,12 +55,12 @@ TaskKind kind_of(const data::InputForm& target) {
 }
 
 // Nothing where several targets say nothing.
-std::optional<TaskKind> usual_kind(const std::vector<data::InputForm>& targets) {
+std::optional<TaskKind> usual_kind(const std::vector<data::TensorForm>& targets) {
   if (targets.empty()) return TaskKind::kReconstruction;
   return targets.size() == 1 ? std::optional(kind_of(targets.front())) : std::nullopt;
 }
 
-bool fits(const data::InputForm& target, TaskKind kind) {
+bool fits(const data::TensorForm& target, TaskKind kind) {
   const bool is_whole = !at::isFloatingType(target.type);
   switch (kind) {
     case TaskKind::kClassification:
@@ -79,9 +79,9 @@ bool fits(const data::InputForm& target, TaskKind kind) {
   return true;
 }
 
-std::string text_of_all(const std::vector<data::InputForm>& targets) {
+std::string text_of_all(const std::vector<data::TensorForm>& targets) {
   Words texts;
-  for (const data::InputForm& target : targets) texts.push_back(target.text());
+  for (const data::TensorForm& target : targets) texts.push_back(target.text());
   return texts.empty() ? "none" : joined(texts);
 }
 
@@ -112,13 +112,13 @@ ElementLoss element_loss_of(const std::string& name) {
 
 }  // namespace
 
-TaskKind task_kind(const TrainOptions& options, const std::vector<data::InputForm>& targets) {
+TaskKind task_kind(const TrainOptions& options, const std::vector<data::TensorForm>& targets) {
   if (options.task == TaskKind::kReconstruction || options.task == TaskKind::kProgram)
     return *options.task;
   if (targets.empty() && !options.task) return TaskKind::kReconstruction;
   check(targets.size() == 1, "train: a task has one target, and a sample of ", options.data.name,
       " has ", targets.size(), ": ", text_of_all(targets));
-  const data::InputForm& target = targets.front();
+  const data::TensorForm& target = targets.front();
   const TaskKind kind = options.task.value_or(kind_of(target));
   check(fits(target, kind), "train: --task ", name_of(kind), " is not for the target of ",
       options.data.name, ", ", target.text(), "; that may be of ", name_of(kind_of(target)));
@@ -138,7 +138,7 @@ std::string loss_name(const TrainOptions& options, TaskKind kind) {
   return options.loss;
 }
 
-void forget_usual_words(TrainOptions& options, const std::vector<data::InputForm>& targets) {
+void forget_usual_words(TrainOptions& options, const std::vector<data::TensorForm>& targets) {
   const TaskKind kind = task_kind(options, targets);
   if (loss_name(options, kind) == words_of(kind).losses.front()) options.loss.clear();
   if (usual_kind(targets) == kind) options.task.reset();

@@ -17,7 +17,7 @@ namespace lockstep {
 /// reconstruction.
 ///
 /// Throws InvalidArgument where a set has several targets, or those of another task.
-TaskKind task_kind(const TrainOptions& options, const std::vector<data::InputForm>& targets);
+TaskKind task_kind(const TrainOptions& options, const std::vector<data::TensorForm>& targets);
 
 /// Returns the name of the loss of a task: the options', or the task's usual one.
 std::string loss_name(const TrainOptions& options, TaskKind kind);
@@ -25,7 +25,7 @@ std::string loss_name(const TrainOptions& options, TaskKind kind);
 /// Takes out of the options a task and a loss that say what a set with these targets says by
 /// itself: so a resume is the same training with them and without. Throws as task_kind() and
 /// loss_name() do.
-void forget_usual_words(TrainOptions& options, const std::vector<data::InputForm>& targets);
+void forget_usual_words(TrainOptions& options, const std::vector<data::TensorForm>& targets);
 
 /// Returns how many numbers a net of our own has to give for a set: a score for each class, or as
 /// many numbers as a target has. Throws InvalidArgument where --num-classes says fewer classes than

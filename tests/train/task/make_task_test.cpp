@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using testing::message_of;
 
-using Targets = std::vector<data::InputForm>;
+using Targets = std::vector<data::TensorForm>;
 
 // A set of which only the forms matter.
 class Formed final : public data::Samples {
@@ -27,7 +27,7 @@ class Formed final : public data::Samples {
   std::int64_t size() const override { return 8; }
   std::int64_t classes() const override { return classes_; }
   data::ImageShape shape() const override { return {.channels = 1, .height = 1, .width = 10}; }
-  std::vector<data::InputForm> targets() const override { return targets_; }
+  std::vector<data::TensorForm> targets() const override { return targets_; }
   std::string name(std::int64_t /*index*/) const override { return ""; }
   void read(std::span<const data::SampleKey> /*keys*/, const Batch& /*out*/) const override {}
 
@@ -36,10 +36,10 @@ class Formed final : public data::Samples {
   std::int64_t classes_;
 };
 
-const data::InputForm kTokens{"next", {64}, torch::kLong};
-const data::InputForm kMask{"mask", {4, 6}, torch::kByte};
-const data::InputForm kPrice{"price", {3}, torch::kFloat};
-const data::InputForm kTags{"tags", {5}, torch::kBool};
+const data::TensorForm kTokens{"next", {64}, torch::kLong};
+const data::TensorForm kMask{"mask", {4, 6}, torch::kByte};
+const data::TensorForm kPrice{"price", {3}, torch::kFloat};
+const data::TensorForm kTags{"tags", {5}, torch::kBool};
 
 TEST(TaskKindOf, FollowsFromTheTargets) {
   const auto kind = [](const Targets& targets) { return task_kind({}, targets); };

@@ -25,7 +25,7 @@ constexpr double kStepRate = 0.1;
 /// A target for a net of ten numbers.
 struct Lesson {
   TaskKind task;
-  data::InputForm target;
+  data::TensorForm target;
   std::int64_t outputs = 3;
   const char* loss = "";
 };
