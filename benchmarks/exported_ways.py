@@ -81,7 +81,7 @@ STAGED = ["--chunks", str(CHUNKS), "--parallel", "pp"]
 
 
 def ways(net):
-    """Returns the flags of each way, and which serial run it equals where there are batch norms."""
+    """Returns the flags of each way, and which serial run it equals with batch norms."""
     synchronised = ["--sync-batch-norm"] if net.has_batch_norm else []
     found = {
         "dp, 2 places": (["--parallel", "dp", "--places", "2", *HALF], "halves"),
@@ -147,6 +147,7 @@ class Bench:
         run = self.train(way, flags)
         if isinstance(run, str):
             return "refused: " + run, False
+        serial = serial if self.net.has_batch_norm else "whole"
         expected = self.train(f"serial, {serial}", SERIAL[serial])
         ours, theirs = (load_file(folder / "model.safetensors") for folder in (run, expected))
         if ours.keys() != theirs.keys():
@@ -168,6 +169,8 @@ class Bench:
             return "ended before it was killed", False
         victims.strike("all", run)
         process.wait()
+        if left := victims.wait_until_gone(run):
+            return f"not killed: {left}", False
         resumed = self.train(run.name, [*flags, "--resume", "auto"])
         if isinstance(resumed, str):
             return "not resumed: " + resumed, False
