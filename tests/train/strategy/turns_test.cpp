@@ -26,7 +26,7 @@ namespace {
 using nn::TaskBatch, nn::TaskResult, nn::TurnOptions;
 using testing::message_of;
 
-constexpr int kSteps = 3;
+constexpr int kTurnSteps = 3;
 constexpr double kTurnRate = 0.1, kTurnMomentum = 0.9, kSlower = 0.5;
 
 // Two nets, one behind the other.
@@ -90,7 +90,7 @@ Trained by_two_optimizers() {
   torch::optim::SGD first(net.first->parameters(), options(kTurnRate));
   torch::optim::SGD second(net.second->parameters(), options(kTurnRate * kSlower));
   Trained trained;
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kTurnSteps; ++step) {
     const torch::Tensor rows = batch_of_step(step).input();
     const auto take = [&](const torch::Tensor& loss, torch::optim::Optimizer& optimizer) {
       optimizer.zero_grad();
@@ -125,7 +125,7 @@ Trained by_replica(const TrainOptions& options, const ProcessGroup& world) {
   replica.set_training(true);
   Trained trained;
   const std::int64_t share = 8 / world.size(), begin = world.rank() * share;
-  for (int step = 0; step < kSteps; ++step) {
+  for (int step = 0; step < kTurnSteps; ++step) {
     const Batch batch = batch_of_step(step, begin, begin + share);
     for (StepPart part; part.turn < replica.turns(); ++part.turn) {
       trained.losses.push_back(replica.backward(batch, part, step).item<double>());
