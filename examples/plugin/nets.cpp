@@ -49,7 +49,8 @@ torch::Tensor focal(const torch::Tensor& scores, const torch::Tensor& labels) {
 // same scores. Takes any net.
 lockstep::nn::TaskResult mirrored(
     const lockstep::nn::TaskNet& net, const lockstep::nn::TaskBatch& batch) {
-  const torch::Tensor scores = net(batch.input()), labels = batch.target();
+  const torch::Tensor scores = net(batch.input());
+  const torch::Tensor& labels = batch.target();
   const torch::Tensor apart = torch::mse_loss(net(batch.input().flip(3)), scores);
   const torch::Tensor hits = scores.argmax(1).eq(labels).to(torch::kFloat);
   return {.loss = torch::cross_entropy_loss(scores, labels) + 0.1 * apart,

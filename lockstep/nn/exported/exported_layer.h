@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -11,13 +9,10 @@
 #include <torch/types.h>
 
 #include "lockstep/nn/exported/code.h"
+#include "lockstep/nn/exported/exported_module.h"
 #include "lockstep/nn/exported/segments.h"
 
 namespace lockstep::nn::exported {
-
-/// Turns the wanted outputs for so many samples into what the whole chain returns.
-using LastLayer =
-    std::function<torch::Tensor(const std::vector<torch::Tensor>& outputs, std::int64_t samples)>;
 
 /// The part of an archive that a layer of a chain computes.
 struct LayerCode {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,11 +13,20 @@
 #include <torch/types.h>
 
 #include "lockstep/formats/export/exported_program.h"
-#include "lockstep/nn/exported/exported_layer.h"
 #include "lockstep/nn/models/layers.h"
 #include "lockstep/nn/named_state.h"
 
 namespace lockstep::nn {
+
+namespace exported {
+
+struct Code;
+
+/// Turns the wanted outputs for so many samples into what the whole chain returns.
+using LastLayer =
+    std::function<torch::Tensor(const std::vector<torch::Tensor>& outputs, std::int64_t samples)>;
+
+}  // namespace exported
 
 /// A module of Python that `torch.export` has written, as a module of LibTorch: it has Python's
 /// parameters and buffers under Python's names, and trains.

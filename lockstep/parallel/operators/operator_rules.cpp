@@ -165,18 +165,22 @@ at::Generator RandomStream::on(c10::Device device) const {
   return generators_.emplace_back(std::move(generator));
 }
 
-std::vector<at::Generator> copies_of_generators(c10::Device device) {
+std::vector<at::Generator> generators_of_thread(c10::Device device) {
+  if (current_stream != nullptr) {
+    current_stream->on(device);
+    return current_stream->generators();
+  }
+  std::vector<at::Generator> generators = {at::detail::getDefaultCPUGenerator()};
+  if (!device.is_cpu()) generators.push_back(at::globalContext().defaultGenerator(device));
+  return generators;
+}
+
+std::vector<at::Generator> copies_of(const std::vector<at::Generator>& generators) {
   std::vector<at::Generator> copies;
-  const auto copy = [&](at::Generator generator) {
+  for (at::Generator generator : generators) {
     const std::lock_guard lock(generator.mutex());
     copies.push_back(generator.clone());
-  };
-  if (current_stream != nullptr) {
-    for (const at::Generator& generator : current_stream->generators()) copy(generator);
-    return copies;
   }
-  copy(at::detail::getDefaultCPUGenerator());
-  if (!device.is_cpu()) copy(at::globalContext().defaultGenerator(device));
   return copies;
 }
 

@@ -71,9 +71,13 @@ class [[nodiscard]] RandomStream {
   OperatorRulesOn on_;
 };
 
-/// Returns copies of the generators that random operators of this thread draw from: of its stream,
-/// else those of LibTorch for the CPU and the device. A RandomStream of them draws the same again.
-std::vector<at::Generator> copies_of_generators(c10::Device device);
+/// Returns the generators that random operators of this thread draw from: those of its stream, else
+/// LibTorch's of the CPU and the device.
+std::vector<at::Generator> generators_of_thread(c10::Device device);
+
+/// Copies generators in their states: a RandomStream of the copies draws what one of the originals
+/// draws next.
+std::vector<at::Generator> copies_of(const std::vector<at::Generator>& generators);
 
 /// Draws a seed for streams: from this thread's stream, else from LibTorch's generator of the CPU,
 /// which manual_seed() sets.

@@ -35,7 +35,7 @@ struct Recomputation : torch::CustomClassHolder {
   Tensors inputs;  // detached, in the memory of the given ones
   std::optional<Unchanged> unchanged;
   ThreadModes modes;
-  std::vector<at::Generator> generators;
+  std::vector<at::Generator> drawn_from, generators;  // by the first forward, and as they were
 
   static Recomputation& of(AutogradContext& context) {
     return *static_cast<Recomputation*>(context.saved_data["layer"].toCapsule().get());
@@ -50,11 +50,14 @@ struct Recomputation : torch::CustomClassHolder {
     for (const torch::Tensor& tensor : given)
       inputs.push_back(tensor.detach().set_requires_grad(tensor.requires_grad()));
     unchanged.emplace(inputs);
-    generators = copies_of_generators(given.front().device());
+    drawn_from = generators_of_thread(given.front().device());
+    generators = copies_of(drawn_from);
   }
 
   // Of leaves, as what a stage of a pipeline takes: layers leave what comes from outside alone.
   Tensors compute_first() {
+    // As the second one: operators may draw otherwise within a stream than without.
+    const RandomStream stream(std::exchange(drawn_from, {}));
     Tensors outputs = compute(inputs);
     for (torch::Tensor& output : outputs) {
       const bool is_handed_on = std::ranges::any_of(

@@ -56,7 +56,8 @@ void Turns::begin(std::size_t turn) const {
   if (parameters_.empty()) return;
   model_->begin_turn(turn);
   for (std::size_t other = 0; other < parameters_.size(); ++other)
-    for (torch::Tensor parameter : parameters_[other]) parameter.set_requires_grad(other == turn);
+    for (const torch::Tensor& parameter : parameters_[other])
+      parameter.set_requires_grad(other == turn);
 }
 
 }  // namespace lockstep

@@ -79,7 +79,6 @@ TEST(PipelineStep, SeveralInputs) {
   Layers layers;
   layers.insert("first", torch::nn::AnyModule(first));
   layers.insert("second", torch::nn::AnyModule(second));
-  Pipeline pipeline(layers, {1, 1}, testing::places(2), PipelineOptions().chunks(2));
   const auto target = torch::randn({5, 3});
   const auto inputs = [] {
     torch::manual_seed(4);
@@ -88,6 +87,8 @@ TEST(PipelineStep, SeveralInputs) {
   };
   const auto serial = inputs(), stepped = inputs(), called = inputs();
   testing::mean_loss(second->forward(first->forward(serial)), target).backward();
+  for (const auto& layer : layers) layer.value().ptr()->zero_grad();
+  Pipeline pipeline(layers, {1, 1}, testing::places(2), PipelineOptions().chunks(2));
   pipeline.step(stepped, target, testing::mean_loss);
   testing::loss_there(pipeline(called), target).backward();
   for (std::size_t i = 0; i < serial.size(); ++i) {

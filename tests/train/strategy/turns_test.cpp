@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 #include <memory>
+#include <mutex>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -60,19 +61,27 @@ std::vector<nn::TaskTurn> two_turns() {
   return {nn::turn("first", first), nn::turn("second", second, TurnOptions{.lr = kSlower})};
 }
 
+// Ranks that are threads share LibTorch's generator.
+auto drawn_with(std::uint64_t seed, const auto& draw) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  torch::manual_seed(seed);
+  return draw();
+}
+
 nn::Model two_nets(const std::vector<nn::TaskTurn>& turns) {
-  torch::manual_seed(1);
-  const std::shared_ptr<nn::ModelImpl> net = std::make_shared<TwoNetsImpl>();
+  const std::shared_ptr<nn::ModelImpl> net =
+      drawn_with(1, [] { return std::make_shared<TwoNetsImpl>(); });
   const std::shared_ptr<nn::ModelImpl> model =
       std::make_shared<nn::TaskModelImpl>(nn::PluginTask{"two", turns}, nn::Model(net), 1);
   return nn::Model(model);
 }
 
 Batch batch_of_step(int step, std::int64_t begin = 0, std::int64_t end = 8) {
-  torch::manual_seed(100 + static_cast<std::uint64_t>(step));
-  return Batch(at::rand({8, 10}), at::rand({8})).map([&](const torch::Tensor& tensor) {
-    return tensor.slice(0, begin, end);
+  const Batch whole = drawn_with(100 + static_cast<std::uint64_t>(step), [] {
+    return Batch(at::rand({8, 10}), at::rand({8}));
   });
+  return whole.map([&](const torch::Tensor& tensor) { return tensor.slice(0, begin, end); });
 }
 
 /// The losses of both turns of each step, and the parameters after the last one.
