@@ -20,8 +20,8 @@ constexpr std::size_t kSmallest = 100;      // a segment has more than a 100th o
 /// A call of a module of Python.
 struct Call {
   std::string module;
-  std::size_t number = 0;  // of the calls of this module
-  friend auto operator<=>(const Call&, const Call&) = default;
+  std::size_t number = 0;                                       // of the calls of this module
+  friend auto operator<=>(const Call&, const Call&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 /// A place where a program may be cut: before a step, the first one of a call.

@@ -25,7 +25,7 @@ TaskResult coding(CoderImpl& net, const TaskBatch& batch) {
 }
 
 // Of any net, by its forward.
-TaskResult short_codes(const TaskNet& net, TaskBatch batch) {
+TaskResult short_codes(const TaskNet& net, const TaskBatch& batch) {
   return {.loss = net(batch.input()).square().mean()};
 }
 
