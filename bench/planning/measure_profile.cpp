@@ -285,9 +285,15 @@ plan::ModelProfile measure_profile(const MeasureRequest& request, const ProfileF
       keep(read_run(paced, run, each), runs.*measured(each.as).runs);
       fs::remove_all(run);
     } catch (const InvalidArgument& error) {
-      if (i == 0 || each.as != MeasuredAs::kAlone) throw;
-      say(concat(error.what(), "; going on without batches of ", each.batch));
-      paced.refused.push_back(each.batch);  // its cells would be this one and the next ones
+      const bool is_uncut = each.as == MeasuredAs::kStages && runs.stages.empty();
+      if (!is_uncut && (i == 0 || each.as != MeasuredAs::kAlone)) throw;
+      say(concat(error.what(), "; going on without ",
+          is_uncut ? std::string("stages") : concat("batches of ", each.batch)));
+      // The cells that are left out would be this one and later ones.
+      if (is_uncut)
+        paced.left_out.push_back(MeasuredAs::kStages);
+      else
+        paced.refused.push_back(each.batch);
       count = profile_cells(paced).size();
       continue;
     }

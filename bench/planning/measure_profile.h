@@ -77,8 +77,8 @@ std::string count_text(std::size_t done, std::size_t all, double seconds);
 
 /// Trains them in a folder, `paths.bench`, and makes the profile; the facts are completed by what
 /// is measured. A batch other than the first that one place cannot train, such as a single sample
-/// before a batch norm, is left out, and `say` hears why. Throws InvalidArgument with what any
-/// other training said that failed.
+/// before a batch norm, is left out, as are stages of a net that has none; `say` hears why. Throws
+/// InvalidArgument with what any other training said that failed.
 plan::ModelProfile measure_profile(const MeasureRequest& request, const ProfileFacts& facts,
     const CellPaths& paths, const std::function<void(const std::string&)>& say);
 

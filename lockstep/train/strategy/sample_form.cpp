@@ -73,6 +73,9 @@ void check_inputs(const TrainOptions& options, const Layout& layout, const Sampl
   check(!is_cut || options.plugin_task.empty(), "train: --parallel ", name_of(options.parallel),
       " cuts a net into stages, and --task ", options.plugin_task,
       " needs all of it; take serial, dp or ddp");
+  check(options.pipeline.checkpoint == Checkpoint::kNever || options.plugin_task.empty(),
+      "train: --checkpoint computes the layers of a net one by one, and --task ",
+      options.plugin_task, " calls the net itself; leave one of them out");
   if (!options.plugin_task.empty()) return check_turns(options, model);  // it calls the net itself
   const bool takes_targets = options.task == TaskKind::kProgram;
   const std::size_t given =

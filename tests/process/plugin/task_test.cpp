@@ -148,6 +148,7 @@ TEST_F(PluginTask, WhatSeveralTurnsCannotDoIsRefused) {
         .err;
   };
   EXPECT_THAT(refusal("--parallel mp"), HasSubstr("--task gan needs all of it"));
+  EXPECT_THAT(refusal("--checkpoint always"), HasSubstr("--task gan calls the net itself"));
   EXPECT_THAT(refusal("--grad-accum-steps 2"), HasSubstr("each turn of --task gan takes the same"));
   EXPECT_THAT(refusal("--precision 16-mixed"), HasSubstr("scales one loss, and --task gan has"));
   for (const std::string more : {"", " --dry-run"})
