@@ -115,7 +115,7 @@ void EpochLoop::train_steps(const Loader& loader) {
     samples = 0;
     const bool epoch_is_over = number + 1 == batches_.batches;
     end_step(epoch_is_over);
-    if (run_.profiler) run_.profiler->end_step(run_.replica->task()->inputs(*batch));
+    if (run_.profiler) run_.profiler->end_step(run_.replica->chain_input(*batch));
     if (epoch_is_over || observer_.course() != Course::kGoesOn) return;
     if (run_.profiler) run_.profiler->begin_step();
   }

@@ -88,6 +88,11 @@ class Replica {
   /// stay as they are, and other ranks hear nothing of it.
   std::vector<LayerCosts> chain_costs(const ChainInput& input);
 
+  /// Returns what the model's chain of layers takes of a batch; a plugin's task is not part of it.
+  ChainInput chain_input(const Batch& batch) const {
+    return options_.plugin_task.empty() ? task_->inputs(batch) : batch.input_tensors();
+  }
+
   torch::optim::Optimizer& optimizer() { return *optimizer_; }
 
   /// Returns what float16 goes on from; nothing with another precision.
