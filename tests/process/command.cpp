@@ -50,7 +50,8 @@ std::vector<pid_t> processes_whose(const std::string& file, const std::string& t
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     const auto process = parse_number<int>(entry.path().filename().string());
     if (!process || *process == ::getpid()) continue;
-    if (contents(entry.path() / file).find(text) != std::string::npos) found.push_back(*process);
+    if (contents_so_far(entry.path() / file).find(text) != std::string::npos)
+      found.push_back(*process);
   }
   return found;
 }
@@ -135,7 +136,7 @@ std::string built_lockstep() {
 }
 
 bool is_running(pid_t pid) {
-  const std::string text = contents("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text = contents_so_far("/proc/" + std::to_string(pid) + "/stat");
   const auto state = text.rfind(')');
   return state != std::string::npos && text.at(state + 2) != 'Z' && text.at(state + 2) != 'X';
 }
@@ -162,7 +163,7 @@ std::vector<pid_t> processes_with_variable(const std::string& text) {
 }
 
 std::string variable_of(pid_t process, const std::string& name) {
-  const std::string all = contents("/proc/" + std::to_string(process) + "/environ");
+  const std::string all = contents_so_far("/proc/" + std::to_string(process) + "/environ");
   for (const std::string& variable : split(all, '\0')) {
     if (variable.starts_with(name + "=")) return variable.substr(name.size() + 1);
   }

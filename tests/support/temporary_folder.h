@@ -14,12 +14,19 @@
 
 namespace lockstep::testing {
 
-/// Returns the bytes of a file; none if it is not there.
-inline std::string contents(const std::filesystem::path& path) {
+/// Returns the bytes of a file as far as it is written; none before it is there.
+inline std::string contents_so_far(const std::filesystem::path& path) {
   const std::ifstream file(path, std::ios::binary);
   std::ostringstream bytes;
   bytes << file.rdbuf();
   return bytes.str();
+}
+
+/// Returns the bytes of a file. Throws if it cannot be read: a test that compares two files that
+/// are not there must not pass.
+inline std::string contents(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) throw_errno("open", path.string());
+  return contents_so_far(path);
 }
 
 /// An empty folder that is removed with all that is in it.

@@ -71,7 +71,7 @@ TEST_F(Bench, MeasuresEveryCellAndReportsIt) {
 
 TEST_F(Bench, GoesOnWhereItWasStopped) {
   Command run(words(study()));
-  run.wait_until([&] { return count_of("\n", file("samples.jsonl")) > 1; });
+  run.wait_until([&] { return count_of("\n", contents_so_far(output() + "/samples.jsonl")) > 1; });
   run.signal(SIGINT);
   run.wait().with_code(128 + SIGINT);
   EXPECT_TRUE(processes_with(output() + "/runs").empty());

@@ -46,7 +46,7 @@ class Cables : public MadeHosts {
   Command& node(std::size_t number) { return *nodes_[number]; }
 
   std::ptrdiff_t steps() const {
-    return count_of("\"step\"", contents(folder_.file("run") + "/metrics.jsonl"));
+    return count_of("\"step\"", contents_so_far(folder_.file("run") + "/metrics.jsonl"));
   }
 
   nlohmann::json summary() const {

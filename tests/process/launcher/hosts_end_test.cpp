@@ -26,7 +26,7 @@ double seconds_of_children() {
 // written.
 double seconds_in(const std::string& file) {
   double minutes = 0, seconds = 0;
-  std::sscanf(contents(file).c_str(), "%lfm%lf", &minutes, &seconds);
+  std::sscanf(contents_so_far(file).c_str(), "%lfm%lf", &minutes, &seconds);
   return 60 * minutes + seconds;
 }
 

@@ -79,7 +79,8 @@ TEST_F(MadeHosts, AStoppedRunHasTheParametersOfOneHost) {
         "--log-interval 1 --progress none --parallel " +
         way + " --output ";
     Command begun(training("", flags + hosts), one_thread);
-    begun.wait_until([&] { return count_of("\n", contents(hosts + "/metrics.jsonl")) >= 2; });
+    begun.wait_until(
+        [&] { return count_of("\n", contents_so_far(hosts + "/metrics.jsonl")) >= 2; });
     begun.signal(SIGTERM);
     begun.wait().with_code(75);
     const std::string steps =

@@ -50,7 +50,7 @@ class NodesThatTrain : public ::testing::Test {
 
   /// Returns the last step that rank 0 has reported.
   std::int64_t step(const std::string& name) const {
-    const std::string text = contents(folder_.file(name) + "/metrics.jsonl");
+    const std::string text = contents_so_far(folder_.file(name) + "/metrics.jsonl");
     return count_of("\"step\"", text);
   }
 

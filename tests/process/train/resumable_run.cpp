@@ -103,13 +103,13 @@ std::vector<std::string> ResumableRun::snapshot_names() const {
 }
 
 std::size_t ResumableRun::lines() const {
-  const std::string text = contents(file("metrics.jsonl"));
+  const std::string text = contents_so_far(file("metrics.jsonl"));
   return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
 pid_t ResumableRun::rank(int number) const {
   for (const pid_t process : processes()) {
-    const std::string words = contents("/proc/" + std::to_string(process) + "/cmdline");
+    const std::string words = contents_so_far("/proc/" + std::to_string(process) + "/cmdline");
     if (words.find("lockstep-train") == std::string::npos) continue;
     const std::string rank = variable_of(process, "RANK");
     if (rank == std::to_string(number) || (rank.empty() && number == 0)) return process;
