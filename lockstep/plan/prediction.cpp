@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/schedule/partition.h"
@@ -39,6 +41,18 @@ double memory_of_place(const ModelProfile& profile, const Way& way, const std::v
   }
   const auto stages_here = static_cast<double>(balance.size()) / static_cast<double>(way.stages);
   return bytes + samples * (activations * kept.activations + inputs * kept.inputs) / stages_here;
+}
+
+// Its parts, and the largest two units that follow each other: one computes, the other is gathered,
+// or its gradients are averaged. Without resharding all parameters are whole.
+double memory_of_shards(const ModelProfile& profile, const Way& way, double samples) {
+  const std::vector<ShardedUnit> units = sharded_units(profile, way);
+  double neighbours = 0;
+  for (std::size_t unit = 0; unit < units.size(); ++unit)
+    neighbours = std::max(neighbours, units[unit].bytes + (unit > 0 ? units[unit - 1].bytes : 0));
+  const double all = profile.parameter_bytes();
+  return profile.process_bytes + all * bytes_a_parameter_byte(profile, {}) / way.replicas +
+         (way.keeps_whole ? all : neighbours) + neighbours + samples * profile.activation_bytes();
 }
 
 double sent_bytes(double bytes, const Way& way) {
@@ -140,6 +154,19 @@ double reduce_core_share(double bytes, const Way& way, const Machine& machine) {
   return core_share(sent_bytes(bytes, way), ranks, machine, usual_all_reduce(ranks, machine));
 }
 
+std::vector<ShardedUnit> sharded_units(const ModelProfile& profile, const Way& way) {
+  std::vector<std::int64_t> bytes;
+  for (const LayerCurves& layer : profile.layers)
+    bytes.push_back(static_cast<std::int64_t>(layer.parameter_bytes()));
+  std::vector<ShardedUnit> units;
+  for (auto& layers : join_to_units(bytes, static_cast<std::int64_t>(way.unit_bytes))) {
+    double all = 0;
+    for (const std::size_t layer : layers) all += profile.layers[layer].parameter_bytes();
+    units.push_back({.layers = std::move(layers), .bytes = all});
+  }
+  return units;
+}
+
 std::vector<int> balance_of(const ModelProfile& profile, const Way& way, double batch) {
   if (!way.balance.empty()) return way.balance;
   const double samples = batch / way.replicas / way.micro_batches;
@@ -154,6 +181,8 @@ double memory_of(
     const ModelProfile& profile, const Machine& machine, const Way& way, double batch) {
   if (way.stages > 1) return memory_of_stages(profile, way, batch);
   const double samples = batch / way.replicas / way.accumulated;
+  if (way.replication == Replication::kShards && way.replicas > 1)
+    return memory_of_shards(profile, way, samples);
   return profile.process_bytes + profile.parameter_bytes() * bytes_a_parameter_byte(profile, way) +
          samples * profile.activation_bytes() + exchange_bytes(profile, machine, way);
 }

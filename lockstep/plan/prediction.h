@@ -61,7 +61,9 @@ struct Prediction {
 /// the bytes of its parameters; full buckets, cut by the very function that the reducer cuts with,
 /// follow each other over the links. A link that a place's own core drives stops the place for its
 /// share. A pipeline's schedule is the one that it executes, with the costs of each stage; places
-/// that compute at the same time slow each other down, those that wait do not.
+/// that compute at the same time slow each other down, those that wait do not. With `fsdp` a unit
+/// is gathered while the one before it computes, and its gradients are averaged while backward goes
+/// on.
 Prediction predict(
     const ModelProfile& profile, const Machine& machine, const Way& way, double batch);
 

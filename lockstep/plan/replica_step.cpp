@@ -103,14 +103,19 @@ class ReplicaStep {
   Prediction run() {
     for (int pass = 0; pass < way_.accumulated; ++pass) {
       add(Use::kInput, "input", profile_.input(samples_of_loader()) * slowdown_);
-      for (const LayerCurves& layer : profile_.layers)
-        add(Use::kForward, layer.name, layer.forward(samples_) * slowdown_);
+      if (is_in_shards()) {
+        forward_by_units();
+      } else {
+        for (const LayerCurves& layer : profile_.layers) forward(layer);
+      }
       add(Use::kRest, "loss and bookkeeping", profile_.rest(samples_) * slowdown_);
       if (is_in_threads())
         add(Use::kRest, "meeting of threads", profile_.overheads.threads(samples_));
       const bool is_last = pass + 1 == way_.accumulated;
       const bool overlaps = way_.replication == Replication::kProcesses && way_.replicas > 1;
-      if (is_last && overlaps) {
+      if (is_in_shards()) {
+        backward_by_units();
+      } else if (is_last && overlaps) {
         backward_with_buckets();
       } else {
         backward(pass > 0);
@@ -141,15 +146,64 @@ class ReplicaStep {
     return way_.replication == Replication::kThreads && way_.replicas > 1;
   }
 
+  bool is_in_shards() const {
+    return way_.replication == Replication::kShards && way_.replicas > 1;
+  }
+
   Task add(Use use, const std::string& name, double seconds, std::span<const Task> needs = {}) {
     return clock_.add(place_, use, name, seconds, needs);
   }
 
+  void forward(const LayerCurves& layer) {
+    add(Use::kForward, layer.name, layer.forward(samples_) * slowdown_);
+  }
+
+  void backward(const LayerCurves& layer, bool moves_gradients) {
+    add(Use::kBackward, layer.name,
+        layer.backward(samples_) * slowdown_ + (moves_gradients ? gradient_seconds(layer) : 0));
+  }
+
   void backward(bool adds_gradients) {
-    for (auto layer = profile_.layers.rbegin(); layer != profile_.layers.rend(); ++layer) {
-      add(Use::kBackward, layer->name,
-          layer->backward(samples_) * slowdown_ + (adds_gradients ? gradient_seconds(*layer) : 0));
+    for (auto layer = profile_.layers.rbegin(); layer != profile_.layers.rend(); ++layer)
+      backward(*layer, adds_gradients);
+  }
+
+  // While a unit computes, the next one is gathered.
+  void forward_by_units() {
+    const std::vector<ShardedUnit> units = sharded_units(profile_, way_);
+    Task here = exchange("gather 0", units[0].bytes);
+    for (std::size_t unit = 0; unit < units.size(); ++unit) {
+      const Task needed = here;
+      add(Use::kCommunication, "wait", 0, std::span(&needed, 1));
+      if (unit + 1 < units.size())
+        here = exchange(concat("gather ", unit + 1), units[unit + 1].bytes);
+      for (const std::size_t layer : units[unit].layers) forward(profile_.layers[layer]);
     }
+  }
+
+  // The last unit is whole already; the others are gathered as in forward. The gradients of one are
+  // averaged while those before it compute.
+  void backward_by_units() {
+    const std::vector<ShardedUnit> units = sharded_units(profile_, way_);
+    std::optional<Task> here, reduced;
+    for (std::size_t unit = units.size(); unit-- > 0;) {
+      if (here) add(Use::kCommunication, "wait", 0, std::span(&*here, 1));
+      if (unit > 0 && !way_.keeps_whole)
+        here = exchange(concat("gather ", unit - 1), units[unit - 1].bytes);
+      for (auto layer = units[unit].layers.rbegin(); layer != units[unit].layers.rend(); ++layer)
+        backward(profile_.layers[*layer], true);
+      reduced = exchange(concat("reduce ", unit), units[unit].bytes);
+    }
+    add(Use::kCommunication, "wait", 0, std::span(&*reduced, 1));
+  }
+
+  // All-gather and reduce-scatter take equally long; what the place does before comes first.
+  Task exchange(const std::string& name, double bytes) {
+    const double seconds = all_gather_seconds(bytes, ranks_, machine_);
+    const Task before = add(Use::kCommunication, name, 0);
+    const Task task = clock_.add(*link_, Use::kCommunication, name, seconds, std::span(&before, 1));
+    add(Use::kCommunication, name, seconds * core_share(ranks_, machine_));
+    return task;
   }
 
   // Of copying a layer's gradients, or adding them to others; measured with all cores busy.
@@ -209,7 +263,8 @@ class ReplicaStep {
   void step_optimizer() {
     const bool is_shared = way_.replication == Replication::kThreads;
     const double busy = is_shared ? 1 : neighbours();
-    const double own = way_.is_sharded ? profile_.optimizer / way_.replicas : profile_.optimizer;
+    const bool is_shared_out = way_.is_sharded || is_in_shards();
+    const double own = is_shared_out ? profile_.optimizer / way_.replicas : profile_.optimizer;
     add(Use::kOptimizer, "optimizer", own * profile_.company.slows_memory(busy));
     if (!way_.is_sharded || way_.replicas == 1) return;
     const double seconds = all_gather_seconds(profile_.parameter_bytes(), ranks_, machine_);

@@ -63,6 +63,14 @@ Prediction stage_step(
 /// Returns the ranks of the replicas: on as few nodes as hold them, with `stages` places each.
 Ranks ranks_of(const Way& way, const Machine& machine);
 
+/// Layers that `fsdp` gathers at once, by their numbers, and the bytes of their parameters.
+struct ShardedUnit {
+  std::vector<std::size_t> layers;
+  double bytes = 0;
+};
+
+std::vector<ShardedUnit> sharded_units(const ModelProfile& profile, const Way& way);
+
 /// Groups of equal ranks that exchange at the same time, as those of each stage of a replica do.
 struct Groups {
   int count = 1;

@@ -24,6 +24,7 @@ std::string settings_text(const Way& way) {
   if (way.checkpoint != Checkpoint::kNever) parts.emplace_back("checkpoints");
   if (way.accumulated > 1) parts.push_back(concat(way.accumulated, " passes"));
   if (way.is_sharded) parts.emplace_back("sharded");
+  if (way.keeps_whole) parts.emplace_back("whole until backward");
   if (way.sent_as != SentAs::kAsTheyAre)
     parts.push_back(concat(name_of(way.sent_as), " gradients"));
   return parts.empty() ? "" : concat(" (", joined(parts), ")");
@@ -36,6 +37,7 @@ Way with_settings(Way way, const Way& settings) {
   if (takes_flag(kind, "--checkpoint")) way.checkpoint = settings.checkpoint;
   if (takes_flag(kind, "--shard-optimizer")) way.is_sharded = settings.is_sharded;
   if (takes_flag(kind, "--comm-hook")) way.sent_as = settings.sent_as;
+  if (takes_flag(kind, "--reshard")) way.keeps_whole = settings.keeps_whole;
   if (takes_flag(kind, "--bucket-mb")) {
     way.first_bucket_bytes = settings.first_bucket_bytes;
     way.bucket_bytes = settings.bucket_bytes;
@@ -103,6 +105,7 @@ int Way::scheduled_stages() const {
 std::string kind_of(const Way& way) {
   const std::string within = way.stages == 1 ? "" : is_pipeline(way) ? "pp" : "mp";
   if (way.replicas == 1) return within.empty() ? "serial" : within;
+  if (way.replication == Replication::kShards) return "fsdp";
   const std::string across = way.replication == Replication::kThreads ? "dp" : "ddp";
   return within.empty() ? across : across + "+" + within;
 }
@@ -129,9 +132,10 @@ std::vector<Way> ways_on(const Machine& machine, const WayChoice& choice) {
   std::vector<Way> ways;
   if (const Way serial; wants(choice, serial)) ways.push_back(serial);
   for (const int replicas : doublings(machine.all_places())) {
-    for (const Replication each : {Replication::kThreads, Replication::kProcesses}) {
+    for (const Replication each :
+        {Replication::kThreads, Replication::kProcesses, Replication::kShards}) {
       const Way way{.replicas = replicas, .replication = each};
-      const bool fits = each == Replication::kProcesses || replicas <= machine.places;
+      const bool fits = each != Replication::kThreads || replicas <= machine.places;
       if (fits && wants(choice, way)) ways.push_back(way);
     }
   }

@@ -13,8 +13,9 @@ namespace lockstep::plan {
 
 /// The means by which replicas agree on their gradients.
 enum class Replication {
-  kThreads,   ///< dp: threads of one process
-  kProcesses  ///< ddp: a process each, buckets reduced during backward
+  kThreads,    ///< dp: threads of one process
+  kProcesses,  ///< ddp: a process each, buckets reduced during backward
+  kShards  ///< fsdp: a process each, which keeps its part of parameters, gradients and optimizer
 };
 
 /// The form in which a communication hook sends the gradients.
@@ -38,13 +39,16 @@ struct Way {
   SentAs sent_as = SentAs::kAsTheyAre;
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   std::size_t bucket_bytes = std::size_t{25} << 20;
+  std::size_t unit_bytes = std::size_t{1} << 20;  ///< of fsdp: adjacent layers gathered at once
+  bool keeps_whole = false;  ///< fsdp gives parameters up after backward only (ZeRO stage 2)
 
   int places() const { return replicas * stages; }
   /// Stages of the schedule: interleaved has two a place.
   int scheduled_stages() const;
 };
 
-/// Returns the name as --parallel takes it: serial, dp, ddp, mp, pp, ddp+mp, ddp+pp.
+/// Returns the name as --parallel takes it: serial, dp, ddp, fsdp, mp, pp, ddp+mp,
+/// ddp+pp.
 std::string kind_of(const Way& way);
 
 /// Describes a way for people: `ddp x 4`, `pp x 2 (1f1b, 8 chunks)`, `ddp+pp 2 x 4 (1f1b, 8

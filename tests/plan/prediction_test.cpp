@@ -85,6 +85,29 @@ TEST(Prediction, OfAShardedOptimizerDividesItAndGathers) {
   EXPECT_DOUBLE_EQ(seconds_of(profile, free_machine(2, 1, 100), way, 2), 12 + 16 + 5 + 8);
 }
 
+// A unit a layer, whose gather takes two seconds, and whose gradients as long.
+TEST(Prediction, OfShardsHidesExchangesBehindTheUnitBefore) {
+  const Way way{.replicas = 2, .replication = Replication::kShards, .unit_bytes = 1};
+  const auto on_link = [&](double rate, const Way& own) {
+    return seconds_of(uniform(4), free_machine(2, 1, rate), own, 2);
+  };
+  EXPECT_DOUBLE_EQ(on_link(400, way), 12 + 0.5 + 0.5) << "the first gather, the last gradients";
+  EXPECT_DOUBLE_EQ(on_link(100, way), (4 * 2 + 1) + (2 + 4 + 4 + 2 + 2));
+  Way kept = way;
+  kept.keeps_whole = true;
+  EXPECT_DOUBLE_EQ(on_link(100, kept), (4 * 2 + 1) + (4 * 2 + 2));
+  Way whole = way;
+  whole.unit_bytes = 100000;
+  EXPECT_DOUBLE_EQ(on_link(100, whole), 12 + 8 + 8) << "nothing is before the only unit";
+}
+
+TEST(Prediction, OfShardsDividesTheOptimizerAndGathersNothingAfterIt) {
+  ModelProfile profile = uniform(4);
+  profile.optimizer = 10;
+  const Way way{.replicas = 2, .replication = Replication::kShards};
+  EXPECT_DOUBLE_EQ(seconds_of(profile, free_machine(2, 1), way, 2), 12 + 5);
+}
+
 TEST(Prediction, OfUniformStagesIsTheScheduleItself) {
   for (const ScheduleKind kind : {kSequential, kGPipe, k1F1B, kInterleaved, kZeroBubble}) {
     for (const int stages : {2, 4}) {
@@ -197,6 +220,12 @@ TEST(Prediction, CountsTheMemoryOfTheFullestPlace) {
   EXPECT_DOUBLE_EQ(memory_of(profile, pair, {.replicas = 2}, 8), 1000 + 1600 * 4 + 4 * 40);
   EXPECT_DOUBLE_EQ(
       memory_of(profile, pair, {.replicas = 2, .is_sharded = true}, 8), 1000 + 1600 * 3 + 4 * 40);
+  Way shards{.replicas = 2, .replication = Replication::kShards, .unit_bytes = 1};
+  EXPECT_DOUBLE_EQ(memory_of(profile, pair, shards, 8), 1000 + 1600 * 4 / 2 + 800 + 800 + 4 * 40.0)
+      << "two units whole, and the gradients of two";
+  shards.keeps_whole = true;
+  EXPECT_DOUBLE_EQ(
+      memory_of(profile, pair, shards, 8), 1000 + 1600 * 4 / 2 + 1600 + 800 + 4 * 40.0);
   // The first of two stages keeps two micro-batches of 1F1B, and all four of GPipe.
   EXPECT_DOUBLE_EQ(memory_of(profile, pair, {.stages = 2, .micro_batches = 4}, 8),
       1000 + 800 * 4 + 2 * (20 * 2));

@@ -31,7 +31,7 @@ TEST(Way, IsNamedAsTheFlagNamesIt) {
 
 TEST(Ways, AreAllThatTheMachineHasPlacesFor) {
   EXPECT_THAT(described(free_machine(1, 2), {.micro_batches = {4}}),
-      ElementsAre("serial", "dp x 2", "ddp x 2", "mp x 2", "pp x 2 (1f1b, 4 chunks)"));
+      ElementsAre("serial", "dp x 2", "ddp x 2", "fsdp x 2", "mp x 2", "pp x 2 (1f1b, 4 chunks)"));
   EXPECT_THAT(
       described(free_machine(2, 2), {.kinds = {"dp", "ddp", "ddp+pp"}, .micro_batches = {4}}),
       ElementsAre("dp x 2", "ddp x 2", "ddp x 4", "ddp+pp 2 x 2 (1f1b, 4 chunks)"));

@@ -192,7 +192,7 @@ FlagGroup<C> failures_group() {
 
 FlagGroup<C> ways_group() {
   return {"Which ways",
-      {flag_by<C>("--ways", "WAY,...", "serial, dp, ddp, mp, pp, ddp+mp, ddp+pp",
+      {flag_by<C>("--ways", "WAY,...", "serial, dp, ddp, fsdp, mp, pp, ddp+mp, ddp+pp",
            [](C& command, const FlagSpec&, const std::string& text) {
              command.question.ways.kinds = split(text, ',');
            }).usually("all"),

@@ -155,4 +155,20 @@ void check_balance(const std::vector<int>& balance, std::size_t layers, int plac
       "; take more places or fewer stages", kAdvice);
 }
 
+std::vector<std::vector<std::size_t>> join_to_units(
+    const std::vector<std::int64_t>& layers, std::int64_t unit_bytes) {
+  std::vector<std::vector<std::size_t>> units(1);
+  std::int64_t bytes = 0;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    const bool is_full = bytes > 0 && bytes >= unit_bytes;
+    if (layers[layer] > 0 && is_full) {
+      units.emplace_back();
+      bytes = 0;
+    }
+    units.back().push_back(layer);
+    bytes += layers[layer];
+  }
+  return units;
+}
+
 }  // namespace lockstep

@@ -37,4 +37,10 @@ std::vector<int> partition_by_count(std::size_t layers, int parts);
 /// is below 1, if they do not add up to the layers, or if there are more stages than places.
 void check_balance(const std::vector<int>& balance, std::size_t layers, int places);
 
+/// Joins adjacent layers, given the bytes of their parameters, to units of at least that size, as
+/// full sharding gathers them. Returns the layers of each; those without parameters, and what is
+/// left, belong to the unit before.
+std::vector<std::vector<std::size_t>> join_to_units(
+    const std::vector<std::int64_t>& layers, std::int64_t unit_bytes);
+
 }  // namespace lockstep
