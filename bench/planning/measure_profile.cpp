@@ -23,7 +23,7 @@ namespace {
 Words layout_flags(const plan::Way& way) {
   const std::string kind = kind_of(way);
   Words words = words_of("--parallel", kind);
-  if (kind.starts_with("ddp")) {
+  if (kind.starts_with("ddp") || kind == "fsdp") {
     add_words(words, words_of("--nproc-per-node", way.places()));
     if (way.stages > 1) add_words(words, words_of("--stages", way.stages));
   } else if (way.places() > 1) {
@@ -37,8 +37,6 @@ Words pipeline_flags(const plan::Way& way) {
   Words words = words_of("--balance", "time");
   if (way.schedule == ScheduleKind::kSequential) return words;
   add_words(words, words_of("--schedule", name_of(way.schedule), "--chunks", way.micro_batches));
-  if (way.checkpoint != Checkpoint::kNever)
-    add_words(words, words_of("--checkpoint", name_of(way.checkpoint)));
   return words;
 }
 
@@ -46,6 +44,9 @@ Words gradient_flags(const plan::Way& way) {
   Words words;
   if (way.accumulated > 1) add_words(words, words_of("--grad-accum-steps", way.accumulated));
   if (way.is_sharded) add_words(words, words_of("--shard-optimizer"));
+  if (way.keeps_whole) add_words(words, words_of("--reshard", "never"));
+  if (way.checkpoint != Checkpoint::kNever)
+    add_words(words, words_of("--checkpoint", name_of(way.checkpoint)));
   if (way.sent_as != plan::SentAs::kAsTheyAre)
     add_words(words, words_of("--comm-hook", name_of(way.sent_as)));
   const plan::Way usual;

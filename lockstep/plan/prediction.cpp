@@ -43,6 +43,18 @@ double memory_of_place(const ModelProfile& profile, const Way& way, const std::v
   return bytes + samples * (activations * kept.activations + inputs * kept.inputs) / stages_here;
 }
 
+// What forward keeps for backward of a sample: everything, or with checkpoints the layers' inputs
+// and everything of the one that is computed again.
+double kept_bytes(const ModelProfile& profile, const Way& way) {
+  if (way.checkpoint == Checkpoint::kNever) return profile.activation_bytes();
+  double inputs = 0, most = 0;
+  for (const LayerCurves& layer : profile.layers) {
+    most = std::max(most, inputs + layer.activation_bytes);
+    inputs += layer.output_bytes;
+  }
+  return most;
+}
+
 // Its parts, and the largest two units that follow each other: one computes, the other is gathered,
 // or its gradients are averaged. Without resharding all parameters are whole.
 double memory_of_shards(const ModelProfile& profile, const Way& way, double samples) {
@@ -52,7 +64,7 @@ double memory_of_shards(const ModelProfile& profile, const Way& way, double samp
     neighbours = std::max(neighbours, units[unit].bytes + (unit > 0 ? units[unit - 1].bytes : 0));
   const double all = profile.parameter_bytes();
   return profile.process_bytes + all * bytes_a_parameter_byte(profile, {}) / way.replicas +
-         (way.keeps_whole ? all : neighbours) + neighbours + samples * profile.activation_bytes();
+         (way.keeps_whole ? all : neighbours) + neighbours + samples * kept_bytes(profile, way);
 }
 
 double sent_bytes(double bytes, const Way& way) {
@@ -184,7 +196,7 @@ double memory_of(
   if (way.replication == Replication::kShards && way.replicas > 1)
     return memory_of_shards(profile, way, samples);
   return profile.process_bytes + profile.parameter_bytes() * bytes_a_parameter_byte(profile, way) +
-         samples * profile.activation_bytes() + exchange_bytes(profile, machine, way);
+         samples * kept_bytes(profile, way) + exchange_bytes(profile, machine, way);
 }
 
 Prediction predict(

@@ -160,7 +160,13 @@ class ReplicaStep {
 
   void backward(const LayerCurves& layer, bool moves_gradients) {
     add(Use::kBackward, layer.name,
-        layer.backward(samples_) * slowdown_ + (moves_gradients ? gradient_seconds(layer) : 0));
+        backward_seconds(layer) + (moves_gradients ? gradient_seconds(layer) : 0));
+  }
+
+  // With checkpoints the layer computes its forward again before.
+  double backward_seconds(const LayerCurves& layer) const {
+    const bool is_again = way_.checkpoint != Checkpoint::kNever;
+    return (layer.backward(samples_) + (is_again ? layer.forward(samples_) : 0)) * slowdown_;
   }
 
   void backward(bool adds_gradients) {
@@ -218,7 +224,7 @@ class ReplicaStep {
     const Buckets buckets = buckets_of(profile_, way_);
     std::size_t parameter = buckets.completed_by.size();
     for (auto layer = profile_.layers.rbegin(); layer != profile_.layers.rend(); ++layer) {
-      const double all = layer->backward(samples_) * slowdown_ + gradient_seconds(*layer);
+      const double all = backward_seconds(*layer) + gradient_seconds(*layer);
       const double bytes = layer->parameter_bytes();
       double left = all;
       for (auto own = layer->parameters.rbegin(); own != layer->parameters.rend(); ++own) {

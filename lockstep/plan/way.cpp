@@ -34,7 +34,9 @@ std::string settings_text(const Way& way) {
 Way with_settings(Way way, const Way& settings) {
   const std::string kind = kind_of(way);
   if (way.stages == 1) way.accumulated = settings.accumulated;
-  if (takes_flag(kind, "--checkpoint")) way.checkpoint = settings.checkpoint;
+  const bool is_for_stages = settings.checkpoint == Checkpoint::kExceptLast;
+  if (takes_flag(kind, "--checkpoint") && (way.stages > 1 || !is_for_stages))
+    way.checkpoint = settings.checkpoint;
   if (takes_flag(kind, "--shard-optimizer")) way.is_sharded = settings.is_sharded;
   if (takes_flag(kind, "--comm-hook")) way.sent_as = settings.sent_as;
   if (takes_flag(kind, "--reshard")) way.keeps_whole = settings.keeps_whole;

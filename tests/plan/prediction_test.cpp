@@ -205,6 +205,15 @@ TEST(Prediction, OfCheckpointingComputesForwardAgain) {
   EXPECT_DOUBLE_EQ(seconds_of(uniform(2), free_machine(1, 2), way, 1), 6 + 2);
 }
 
+TEST(Prediction, OfCheckpointsInOnePlaceToo) {
+  ModelProfile profile = uniform(4);
+  const Way way{.checkpoint = Checkpoint::kAlways};
+  EXPECT_DOUBLE_EQ(seconds_of(profile, free_machine(1, 1), way, 2), 2 * 4 * (3 + 1));
+  profile.layers.back().activation_bytes = 30;
+  EXPECT_DOUBLE_EQ(memory_of(profile, {}, way, 2), 1600 * 2 + 2 * (3 * 4 + 30.0))
+      << "three layers' inputs, and all of the last";
+}
+
 TEST(Prediction, OfMorePlacesThanCoresTakesTurns) {
   ModelProfile profile = uniform(2);
   profile.company.cores = 2;

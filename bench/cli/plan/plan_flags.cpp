@@ -206,7 +206,8 @@ FlagGroup<C> ways_group() {
           counts_flag(
               "--chunks", "micro-batches of pp", "2, 4, 8, ... up to 4 a stage",
               [](C & command) -> auto& { return command.question.ways.micro_batches; }),
-          flag("--checkpoint", "WHEN", "recompute activations of stages: {}", &C::question,
+          flag("--checkpoint", "WHEN",
+              "compute forward again in backward: {}; except-last is for stages", &C::question,
               &Q::ways, &W::settings, &plan::Way::checkpoint),
           flag("--grad-accum-steps", "N", "batches of a replica in one step, without stages",
               &C::question, &Q::ways, &W::settings, &plan::Way::accumulated)
@@ -214,6 +215,13 @@ FlagGroup<C> ways_group() {
               .to(100000),
           flag_on("--shard-optimizer", "replicas of ddp share the optimizer's state", &C::question,
               &Q::ways, &W::settings, &plan::Way::is_sharded),
+          flag_by<C>("--reshard", "WHEN", "fsdp gives parameters up: after-forward, never",
+              [](C& command, const FlagSpec&, const std::string& text) {
+                check(text == "never" || text == "after-forward",
+                    "plan: --reshard is after-forward or never: ", printable(text));
+                command.question.ways.settings.keeps_whole = text == "never";
+              })
+              .usually("after-forward"),
           flag("--comm-hook", "HOW", "how ddp sends gradients: {}", &C::question, &Q::ways,
               &W::settings, &plan::Way::sent_as),
           flag_by<C>("--bucket-mb", "X", "MiB of gradients from which ddp sends a bucket",
