@@ -13,6 +13,7 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/parameters.h"
+#include "lockstep/formats/weights/tensor_parts.h"
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/grad_scaler.h"
 #include "lockstep/nn/models/model.h"
@@ -116,6 +117,11 @@ class Replica {
 
   /// Returns the parameters and buffers that this rank holds, under the model's names.
   virtual nn::NamedTensors state() const = 0;
+
+  /// Returns which elements of the tensors in state() this rank holds, where ranks share them: all
+  /// of those tensors, also of which it has none. In state() they have one dimension then; the
+  /// others are the same on all ranks of `replicas`.
+  virtual TensorRanges ranges() const { return {}; }
 
   /// Returns the seconds that this rank has waited for others since the start.
   virtual double communication_seconds() const { return 0; }
