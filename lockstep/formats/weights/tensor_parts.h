@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// What one of several owners holds of a tensor: the elements [begin, end) in the row-major order
-/// of the whole, which has the sizes `whole`.
+/// The elements [begin, end) of a tensor of the sizes `whole`, in its row-major order: those that
+/// one of several owners holds.
 struct TensorRange {
   std::vector<std::int64_t> whole;
   std::int64_t begin = 0;
