@@ -1,7 +1,12 @@
 #include "lockstep/train/state/whole_model.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <optional>
+#include <span>
+#include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -9,6 +14,10 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/formats/output_file.h"
+#include "lockstep/formats/weights/safetensors.h"
+#include "lockstep/formats/weights/weight_file.h"
+#include "lockstep/nn/weights.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
 #include "lockstep/parallel/pipeline/links.h"
 #include "lockstep/snapshot/group_values.h"
@@ -162,6 +171,172 @@ void scatter_state(const nn::NamedTensors& all, const nn::NamedTensors& own,
       }
   }
   broadcast_all(values, 0, replicas);
+}
+
+namespace {
+
+struct NoSink final : ByteSink {
+ private:
+  void put(std::span<const std::uint8_t> /*bytes*/) override {}
+};
+
+/// The tensors that ranks share, of which each knows what the others hold.
+class SharedTensors {
+ public:
+  /// A collective.
+  SharedTensors(
+      const nn::NamedTensors& state, const TensorRanges& ranges, const ProcessGroup& group)
+      : state_(state), group_(group) {
+    exchange(ranges);
+    for (const auto& item : state) {
+      const auto range = ranges.find(item.key());
+      const bool is_shared = range != ranges.end();
+      if (is_shared) check_cover(item.key());
+      entries_.push_back({.name = item.key(),
+          .type = nn::element_type_of(item.value().scalar_type()).value(),
+          .shape = is_shared ? range->second.whole : item.value().sizes().vec(),
+          .bytes = {}});
+    }
+  }
+
+  /// Returns names, types and whole shapes.
+  const std::vector<TensorEntry>& entries() const { return entries_; }
+
+  /// Brings a tensor together on the first rank; undefined elsewhere. A collective.
+  torch::Tensor whole(std::size_t place) const {
+    const torch::Tensor own = state_[place].value().detach().cpu().contiguous();
+    const auto shared = held_.find(entries_[place].name);
+    if (shared == held_.end()) return own;
+    const TensorRange& of_this = shared->second[static_cast<std::size_t>(group_.rank())];
+    if (group_.rank() != 0) {
+      if (of_this.size() > 0) group_.send(own, 0).wait();
+      return {};
+    }
+    const torch::Tensor all = at::empty({of_this.elements()}, on_host(own.scalar_type()));
+    part_of(all, of_this).copy_(own);
+    for_each_other(shared->second,
+        [&](int rank, const TensorRange& range) { group_.recv(part_of(all, range), rank).wait(); });
+    return all;
+  }
+
+  /// Gives each rank what it holds of a tensor that the first has whole. A collective.
+  void give(std::size_t place, const torch::Tensor& all) const {
+    const torch::Tensor own = state_[place].value().detach();
+    const torch::Tensor received = at::empty(own.sizes(), on_host(own.scalar_type()));
+    const auto shared = held_.find(entries_[place].name);
+    if (shared == held_.end()) {
+      if (group_.rank() == 0) received.copy_(all);
+      if (received.numel() > 0) group_.broadcast(received, 0).wait();
+    } else if (group_.rank() == 0) {
+      const torch::Tensor row = all.reshape({-1});
+      received.copy_(part_of(row, shared->second.front()));
+      for_each_other(shared->second, [&](int rank, const TensorRange& range) {
+        group_.send(part_of(row, range), rank).wait();
+      });
+    } else if (received.numel() > 0) {
+      group_.recv(received, 0).wait();
+    }
+    own.copy_(received);
+  }
+
+ private:
+  static torch::Tensor part_of(const torch::Tensor& row, const TensorRange& range) {
+    return row.narrow(0, range.begin, range.size());
+  }
+
+  static void for_each_other(const std::vector<TensorRange>& ranges, const auto& body) {
+    for (std::size_t rank = 1; rank < ranges.size(); ++rank)
+      if (ranges[rank].size() > 0) body(static_cast<int>(rank), ranges[rank]);
+  }
+
+  void exchange(const TensorRanges& ranges) {
+    const std::int64_t numbers = 2 * std::ssize(ranges);
+    const torch::Tensor own = at::empty({numbers}, on_host(torch::kLong));
+    auto* next = own.mutable_data_ptr<std::int64_t>();
+    for (const auto& [name, range] : ranges) *next++ = range.begin, *next++ = range.end;
+    const torch::Tensor all = at::empty({group_.size() * numbers}, on_host(torch::kLong));
+    if (numbers > 0) group_.all_gather(all, own).wait();
+    const auto* found = all.const_data_ptr<std::int64_t>();
+    for (int rank = 0; rank < group_.size(); ++rank)
+      for (const auto& [name, range] : ranges) {
+        const std::int64_t begin = *found++, end = *found++;
+        held_[name].push_back({.whole = range.whole, .begin = begin, .end = end});
+      }
+  }
+
+  void check_cover(const std::string& name) const {
+    std::vector<TensorRange> ranges = held_.at(name);
+    std::ranges::sort(
+        ranges, {}, [](const auto& range) { return std::pair(range.begin, range.end); });
+    std::int64_t covered = 0;
+    for (const TensorRange& range : ranges) {
+      if (range.size() == 0) continue;
+      check(range.begin == covered, "the ranks share ", name, ", but elements from ",
+          std::min(range.begin, covered), " on are held by none of them, or by two");
+      covered = range.end;
+    }
+    check(covered == ranges.front().elements(), "the ranks share ", name, ", but elements from ",
+        covered, " on are held by none of them");
+  }
+
+  const nn::NamedTensors& state_;
+  const ProcessGroup& group_;
+  std::vector<TensorEntry> entries_;
+  std::map<std::string, std::vector<TensorRange>> held_;  // by each rank
+};
+
+std::span<const std::uint8_t> bytes_in(const torch::Tensor& tensor) {
+  return {static_cast<const std::uint8_t*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+}  // namespace
+
+void save_shared_weights(const nn::NamedTensors& state, const TensorRanges& ranges,
+    const ProcessGroup& group, const std::filesystem::path& file,
+    const std::map<std::string, std::string>& metadata) {
+  const SharedTensors tensors(state, ranges, group);
+  NoSink nothing;
+  std::exception_ptr failure;
+  const auto attempt = [&](const auto& work) {
+    if (group.rank() != 0 || failure) return;
+    try {
+      work();
+    } catch (const std::exception&) {
+      failure = std::current_exception();  // the others go on sending
+    }
+  };
+  std::optional<AtomicFile> written;
+  attempt([&] { write_safetensors_header(written.emplace(file), tensors.entries(), metadata); });
+  for (const std::size_t place : write_safetensors_header(nothing, tensors.entries(), metadata)) {
+    const torch::Tensor whole = tensors.whole(place);
+    attempt([&] { written->write(bytes_in(whole)); });
+  }
+  const auto finish = [&] {
+    attempt([&] { written->commit(); });
+    if (failure) std::rethrow_exception(failure);
+  };
+  work_patiently(finish, group);
+}
+
+void load_shared_weights(const nn::NamedTensors& state, const TensorRanges& ranges,
+    const ProcessGroup& group, const std::filesystem::path& file) {
+  const at::NoGradGuard no_gradients;
+  const SharedTensors tensors(state, ranges, group);
+  std::optional<TensorFile> weights;
+  const auto open = [&] {
+    weights = read_weights(file);
+    for (const TensorEntry& entry : tensors.entries()) {
+      const TensorEntry* const found = weights->find(entry.name);
+      if (found == nullptr || found->type != entry.type || found->shape != entry.shape)
+        throw DataError(concat(file.string(), ": has no ", torch_name(entry.type), ' ',
+            shape_text(entry.shape), ' ', entry.name));
+    }
+  };
+  do_on_root(open, group);
+  for (std::size_t place = 0; place < tensors.entries().size(); ++place)
+    tensors.give(place,
+        weights ? nn::tensor_of(*weights->find(tensors.entries()[place].name)) : torch::Tensor());
+  do_on_root([&] { weights->require_unchanged(); }, group);
 }
 
 }  // namespace lockstep

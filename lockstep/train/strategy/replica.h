@@ -119,8 +119,8 @@ class Replica {
   virtual nn::NamedTensors state() const = 0;
 
   /// Returns which elements of the tensors in state() this rank holds, where ranks share them: all
-  /// of those tensors, also of which it has none. In state() they have one dimension then; the
-  /// others are the same on all ranks of `replicas`.
+  /// of those tensors, also of which it has none. In state() they have one dimension then, and
+  /// are what the optimizer updates; the others are the same on all ranks of `replicas`.
   virtual TensorRanges ranges() const { return {}; }
 
   /// Returns the seconds that this rank has waited for others since the start.
