@@ -89,10 +89,10 @@ class Snapshot {
   SnapshotPosition load(torch::nn::Module& module, torch::optim::Optimizer& optimizer,
       nn::GradScaler* scaler = nullptr, ModelEma* ema = nullptr);
 
-  /// Does so for a model that the ranks share, whoever wrote the snapshot: its parameters and
-  /// buffers by their names. Those that `ranges` names, the same on all ranks, have one dimension
-  /// and the elements of their range; the others are the same on all ranks. The optimizer and the
-  /// averages are those of these tensors, of which an optimizer may leave out empty ones.
+  /// Does so for a model that the ranks share, whoever wrote the snapshot. `ranges` names all
+  /// tensors of which ranks have parts, also those of which this rank has nothing. `state` has this
+  /// rank's parts under those names, in the sizes of TensorRange::sizes(), and what all ranks have
+  /// alike. The optimizer and the averages are those of these very tensors.
   SnapshotPosition load(const nn::NamedTensors& state, const TensorRanges& ranges,
       torch::optim::Optimizer& optimizer, nn::GradScaler* scaler = nullptr,
       ModelEma* ema = nullptr);

@@ -54,6 +54,7 @@ std::optional<std::pair<std::span<const std::uint8_t>, std::size_t>> bytes_in_pl
   return std::nullopt;
 }
 
+/// Returns these elements in the order in which the tensor counts them.
 torch::Tensor elements_of(const JoinedTensor& tensor, std::int64_t begin, std::int64_t end,
     torch::IntArrayRef shape, const TensorGroup& group) {
   const auto type = nn::scalar_type_of(tensor.type);
@@ -67,6 +68,28 @@ torch::Tensor elements_of(const JoinedTensor& tensor, std::int64_t begin, std::i
   return copy;
 }
 
+torch::Tensor whole_of(const JoinedTensor& tensor, const TensorGroup& group) {
+  const std::int64_t elements = TensorRange{.whole = tensor.shape}.elements();
+  if (tensor.order.empty()) return elements_of(tensor, 0, elements, tensor.shape, group);
+  return elements_of(tensor, 0, elements, {elements}, group)
+      .as_strided(tensor.shape, strides_of(tensor.shape, tensor.order));
+}
+
+// Ranks that count in another order need all of a tensor for a part of it.
+torch::Tensor range_in(
+    const JoinedTensor& tensor, const TensorRange& range, const TensorGroup& group) {
+  if (range.whole != tensor.shape)
+    throw DataError(concat(tensor.name, ": a tensor of shape ", shape_text(tensor.shape),
+        " was saved, a part of one of shape ", shape_text(range.whole), " is needed"));
+  if (range.order == tensor.order)
+    return elements_of(tensor, range.begin, range.end, range.sizes(), group);
+  const torch::Tensor whole = whole_of(tensor, group);
+  return (range.order.empty() ? whole : whole.permute(range.order))
+      .reshape({-1})
+      .slice(0, range.begin, range.end)
+      .view(range.sizes());
+}
+
 /// Returns what is wanted of a tensor; undefined if it is nothing.
 torch::Tensor wanted_of(
     const JoinedTensor& tensor, const WantedTensors& wanted, const TensorGroup& group) {
@@ -75,16 +98,9 @@ torch::Tensor wanted_of(
       !wanted.names->contains(name.substr(0, name.rfind('/'))))
     return {};
   const TensorRange* const range = range_of(name, wanted.ranges);
-  const bool is_of_optimizer = !wanted.ranges.contains(name);
-  if (range != nullptr && is_of_optimizer && range->size() == 0) return {};
-  if (range == nullptr || counts_steps(name)) {
-    const std::int64_t elements = TensorRange{.whole = tensor.shape}.elements();
-    return elements_of(tensor, 0, elements, tensor.shape, group);
-  }
-  if (range->whole != tensor.shape)
-    throw DataError(concat(name, ": a tensor of shape ", shape_text(tensor.shape),
-        " was saved, a part of one of shape ", shape_text(range->whole), " is needed"));
-  return elements_of(tensor, range->begin, range->end, {range->size()}, group);
+  if (range != nullptr && range->size() == 0) return {};
+  return range == nullptr || counts_steps(name) ? whole_of(tensor, group)
+                                                : range_in(tensor, *range, group);
 }
 
 nn::NamedTensors wanted_tensors(

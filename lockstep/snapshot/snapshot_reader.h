@@ -21,8 +21,7 @@ namespace lockstep {
 /// Which of the tensors of a snapshot a reader is to give; all of them, whole, unless it says so.
 struct WantedTensors {
   /// Parameters and buffers of which only these elements are wanted, and of what the optimizer
-  /// keeps for them: as one dimension. Of an optimizer nothing is given where the range has no
-  /// elements.
+  /// keeps for them: in the sizes of TensorRange::sizes(). Nothing is given where a range has none.
   TensorRanges ranges = {};
   std::optional<std::set<std::string>> names = {};  ///< the only parameters and buffers
 };

@@ -11,7 +11,7 @@ namespace lockstep {
 const TensorRange* range_of(const std::string& name, const TensorRanges& ranges) {
   auto found = ranges.find(name);
   if (found == ranges.end()) found = ranges.find(name.substr(0, name.rfind('/')));
-  return found == ranges.end() ? nullptr : &found->second;
+  return found == ranges.end() || found->second.elements() == 0 ? nullptr : &found->second;
 }
 
 bool counts_steps(const std::string& name) { return name.ends_with("/step"); }
@@ -19,7 +19,7 @@ bool counts_steps(const std::string& name) { return name.ends_with("/step"); }
 namespace {
 
 bool writes_alone(const std::string& name, const TensorRange* range, bool is_first) {
-  if (range == nullptr || range->elements() == 0) return is_first;
+  if (range == nullptr) return is_first;
   return range->size() > 0 && (range->begin == 0 || !counts_steps(name));
 }
 
@@ -35,10 +35,11 @@ SnapshotContent shard_of(SnapshotContent content, const TensorRanges& ranges, bo
     if (!writes_alone(name, range, is_first)) continue;
     torch::Tensor value = item.value();
     if (range != nullptr && !counts_steps(name)) {
-      check(value.dim() == 1 && value.numel() == range->size(), "shard_of: ", name, " is ",
-          type_and_shape(value), ", its range has ", range->size(), " elements");
+      check(value.numel() == range->size(), "shard_of: ", name, " is ", type_and_shape(value),
+          ", its range has ", range->size(), " elements");
+      value = value.detach().reshape({-1});
       if (range->size() == range->elements())
-        value = value.view(range->whole);
+        value = value.as_strided(range->whole, strides_of(range->whole, range->order));
       else
         parts.emplace(name, *range);
     }

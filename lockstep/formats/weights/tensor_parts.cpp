@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
@@ -16,6 +18,11 @@ namespace lockstep {
 template <typename Object>
 void list_fields(Object& object, TensorRange& range) {
   object("whole", range.whole);
+  if constexpr (Object::kReads) {
+    if (object.fields().has("order")) object("order", range.order);
+  } else if (!range.order.empty()) {
+    object("order", range.order);
+  }
   object("begin", range.begin);
   object("end", range.end);
 }
@@ -29,6 +36,10 @@ std::int64_t elements_of(std::span<const std::int64_t> shape) {
   return static_cast<std::int64_t>(tensor_bytes(ElementType::kUint8, shape).value());
 }
 
+std::string order_text(std::span<const std::int64_t> order) {
+  return order.empty() ? "" : concat(" in the order ", shape_text(order));
+}
+
 std::string elements_text(std::int64_t begin, std::int64_t end) {
   return concat("elements [", begin, ", ", end, ')');
 }
@@ -39,11 +50,20 @@ template <typename... Parts>
   throw DataError(concat(file, ": the part of the tensor ", printable(name), ": ", reason...));
 }
 
+bool is_order(const std::vector<std::int64_t>& order, std::size_t dimensions) {
+  if (order.empty()) return true;
+  std::vector<std::int64_t> row_major(dimensions);
+  std::iota(row_major.begin(), row_major.end(), 0);
+  return order != row_major && std::ranges::is_permutation(order, row_major);
+}
+
 void check_range(const TensorRange& range, const TensorEntry* part, const std::string& name,
     const std::string& file) {
   if (part == nullptr) refuse_part(file, name, "the file has no tensor of that name");
   if (!tensor_bytes(part->type, range.whole))
     refuse_part(file, name, "no tensor can have the shape ", shape_text(range.whole));
+  if (!is_order(range.order, range.whole.size()))
+    refuse_part(file, name, shape_text(range.order), " is no order of its dimensions");
   const std::int64_t elements = elements_of(range.whole);
   const bool is_within = range.begin < range.end && range.end <= elements;
   if (!is_within || range.size() == elements)
@@ -57,6 +77,34 @@ void check_range(const TensorRange& range, const TensorEntry* part, const std::s
 }  // namespace
 
 std::int64_t TensorRange::elements() const { return elements_of(whole); }
+
+std::vector<std::int64_t> TensorRange::sizes() const {
+  std::vector<std::int64_t> sizes(whole.size(), 1);
+  if (!sizes.empty()) sizes.back() = size();
+  return sizes;
+}
+
+std::vector<std::int64_t> memory_order(
+    std::span<const std::int64_t> sizes, std::span<const std::int64_t> strides) {
+  if (is_contiguous(sizes, strides)) return {};
+  std::vector<std::int64_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, std::ranges::greater(),
+      [&](std::int64_t dimension) { return strides[static_cast<std::size_t>(dimension)]; });
+  return order;
+}
+
+std::vector<std::int64_t> strides_of(
+    std::span<const std::int64_t> sizes, std::span<const std::int64_t> order) {
+  std::vector<std::int64_t> strides(sizes.size());
+  std::int64_t stride = 1;
+  for (std::size_t i = sizes.size(); i-- > 0;) {
+    const std::size_t dimension = order.empty() ? i : static_cast<std::size_t>(order[i]);
+    strides[dimension] = stride;
+    stride *= sizes[dimension];
+  }
+  return strides;
+}
 
 std::string to_json(const TensorRanges& ranges) {
   JsonWriter::Json object = JsonWriter::Json::object();
@@ -73,8 +121,8 @@ TensorRanges ranges_in(const TensorFile& tensors, const std::string& file) {
   for (const auto& item : JsonFields(object, place).items().items()) {
     const JsonFields of_tensor(item.value(), concat(place, ": ", printable(item.key())));
     auto range = JsonReader::read<TensorRange>(of_tensor);
-    if (of_tensor.items().size() != 3)
-      refuse_part(file, item.key(), "only whole, begin and end are said of it");
+    if (of_tensor.items().size() != (range.order.empty() ? 3U : 4U))
+      refuse_part(file, item.key(), "only whole, order, begin and end are said of it");
     check_range(range, tensors.find(item.key()), item.key(), file);
     ranges.emplace(item.key(), std::move(range));
   }
@@ -150,19 +198,20 @@ class CoverCheck {
 };
 
 // A tensor's first piece says what it is.
-void add_piece(JoinedTensor& tensor, const TensorEntry& entry, const TensorRange* range,
+void add_piece(JoinedTensor& tensor, const TensorEntry& entry, const TensorRange& range,
     std::size_t file, std::span<const NamedTensorFile> files) {
-  const auto& shape = range != nullptr ? range->whole : entry.shape;
   if (tensor.pieces.empty()) {
     tensor.type = entry.type;
-    tensor.shape = shape;
-  } else if (tensor.type != entry.type || tensor.shape != shape) {
+    tensor.shape = range.whole;
+    tensor.order = range.order;
+  } else if (tensor.type != entry.type || tensor.shape != range.whole ||
+             tensor.order != range.order) {
     throw DataError(concat(files[file].name, ": the tensor ", printable(entry.name), " is ",
-        torch_name(entry.type), ' ', shape_text(shape), " here and ", torch_name(tensor.type), ' ',
-        shape_text(tensor.shape), " in ", files[tensor.pieces.front().file].name));
+        torch_name(entry.type), ' ', shape_text(range.whole), order_text(range.order), " here and ",
+        torch_name(tensor.type), ' ', shape_text(tensor.shape), order_text(tensor.order), " in ",
+        files[tensor.pieces.front().file].name));
   }
-  tensor.pieces.push_back(
-      {.begin = range != nullptr ? range->begin : 0, .file = file, .bytes = entry.bytes});
+  tensor.pieces.push_back({.begin = range.begin, .file = file, .bytes = entry.bytes});
 }
 
 }  // namespace
@@ -174,10 +223,11 @@ std::vector<JoinedTensor> join_parts(std::span<const NamedTensorFile> files) {
     const TensorRanges ranges = ranges_in(*files[file].tensors, files[file].name);
     for (const TensorEntry& entry : files[file].tensors->entries()) {
       const auto [place, is_new] = places.emplace(entry.name, joined.size());
-      if (is_new) joined.push_back({.name = entry.name, .shape = {}, .pieces = {}});
+      if (is_new) joined.push_back({.name = entry.name, .shape = {}, .order = {}, .pieces = {}});
       const auto range = ranges.find(entry.name);
-      add_piece(joined[place->second], entry, range == ranges.end() ? nullptr : &range->second,
-          file, files);
+      const TensorRange whole{.whole = entry.shape};
+      add_piece(
+          joined[place->second], entry, range == ranges.end() ? whole : range->second, file, files);
     }
   }
   for (JoinedTensor& tensor : joined) {
@@ -187,14 +237,32 @@ std::vector<JoinedTensor> join_parts(std::span<const NamedTensorFile> files) {
   return joined;
 }
 
+namespace {
+
+std::vector<std::uint8_t> row_major_bytes(const JoinedTensor& tensor) {
+  std::vector<std::uint8_t> in_order(*tensor_bytes(tensor.type, tensor.shape));
+  std::vector<std::uint8_t> bytes(in_order.size());
+  tensor.copy(0, in_order);
+  copy_row_major(
+      bytes, in_order, tensor.shape, strides_of(tensor.shape, tensor.order), bytes_of(tensor.type));
+  return bytes;
+}
+
+}  // namespace
+
 void write_safetensors(ByteSink& sink, std::span<const JoinedTensor> tensors,
     const std::map<std::string, std::string>& metadata) {
   std::vector<TensorEntry> entries;
   for (const JoinedTensor& tensor : tensors)
     entries.push_back(
         {.name = tensor.name, .type = tensor.type, .shape = tensor.shape, .bytes = {}});
-  for (const std::size_t place : write_safetensors_header(sink, entries, metadata))
-    for (const JoinedTensor::Piece& piece : tensors[place].pieces) sink.write(piece.bytes);
+  for (const std::size_t place : write_safetensors_header(sink, entries, metadata)) {
+    const JoinedTensor& tensor = tensors[place];
+    if (!tensor.order.empty())
+      sink.write(row_major_bytes(tensor));
+    else
+      for (const JoinedTensor::Piece& piece : tensor.pieces) sink.write(piece.bytes);
+  }
 }
 
 }  // namespace lockstep

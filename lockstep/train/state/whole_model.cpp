@@ -180,63 +180,64 @@ struct NoSink final : ByteSink {
   void put(std::span<const std::uint8_t> /*bytes*/) override {}
 };
 
-/// The tensors that ranks share, of which each knows what the others hold.
-class SharedTensors {
+/// The weights of a model that ranks share: whole ones by their names, and what each rank holds.
+class SharedWeights {
  public:
   /// A collective.
-  SharedTensors(
+  SharedWeights(
       const nn::NamedTensors& state, const TensorRanges& ranges, const ProcessGroup& group)
       : state_(state), group_(group) {
     exchange(ranges);
-    for (const auto& item : state) {
-      const auto range = ranges.find(item.key());
-      const bool is_shared = range != ranges.end();
-      if (is_shared) check_cover(item.key());
-      entries_.push_back({.name = item.key(),
-          .type = nn::element_type_of(item.value().scalar_type()).value(),
-          .shape = is_shared ? range->second.whole : item.value().sizes().vec(),
-          .bytes = {}});
-    }
+    for (const auto& item : state)
+      if (!held_.contains(item.key()))
+        entries_.push_back({.name = item.key(),
+            .type = nn::element_type_of(item.value().scalar_type()).value(),
+            .shape = item.value().sizes().vec(),
+            .bytes = {}});
   }
 
-  /// Returns names, types and whole shapes.
+  /// Returns names, types and whole shapes, the same on all ranks.
   const std::vector<TensorEntry>& entries() const { return entries_; }
 
-  /// Brings a tensor together on the first rank; undefined elsewhere. A collective.
-  torch::Tensor whole(std::size_t place) const {
-    const torch::Tensor own = state_[place].value().detach().cpu().contiguous();
-    const auto shared = held_.find(entries_[place].name);
-    if (shared == held_.end()) return own;
-    const TensorRange& of_this = shared->second[static_cast<std::size_t>(group_.rank())];
+  /// Brings a tensor together on the first rank, row-major; undefined elsewhere. A collective.
+  torch::Tensor whole(const TensorEntry& entry) const {
+    const torch::Tensor* const own = state_.find(entry.name);
+    const auto shared = held_.find(entry.name);
+    if (shared == held_.end()) return own->detach().cpu().contiguous();
     if (group_.rank() != 0) {
-      if (of_this.size() > 0) group_.send(own, 0).wait();
+      if (own != nullptr) group_.send(own->detach().cpu().reshape({-1}), 0).wait();
       return {};
     }
-    const torch::Tensor all = at::empty({of_this.elements()}, on_host(own.scalar_type()));
-    part_of(all, of_this).copy_(own);
-    for_each_other(shared->second,
+    const std::vector<TensorRange>& ranges = shared->second;
+    const TensorRange& first = ranges.front();
+    const torch::Tensor all =
+        at::empty({first.elements()}, on_host(*nn::scalar_type_of(entry.type)));
+    if (own != nullptr) part_of(all, first).copy_(own->detach().reshape({-1}));
+    for_each_other(ranges,
         [&](int rank, const TensorRange& range) { group_.recv(part_of(all, range), rank).wait(); });
-    return all;
+    return all.as_strided(first.whole, strides_of(first.whole, first.order)).contiguous();
   }
 
   /// Gives each rank what it holds of a tensor that the first has whole. A collective.
-  void give(std::size_t place, const torch::Tensor& all) const {
-    const torch::Tensor own = state_[place].value().detach();
-    const torch::Tensor received = at::empty(own.sizes(), on_host(own.scalar_type()));
-    const auto shared = held_.find(entries_[place].name);
-    if (shared == held_.end()) {
-      if (group_.rank() == 0) received.copy_(all);
-      if (received.numel() > 0) group_.broadcast(received, 0).wait();
+  void give(const TensorEntry& entry, const torch::Tensor& all) const {
+    const torch::Tensor* const own = state_.find(entry.name);
+    torch::Tensor part;
+    if (own != nullptr) part = at::empty({own->numel()}, on_host(own->scalar_type()));
+    if (const auto shared = held_.find(entry.name); shared == held_.end()) {
+      if (group_.rank() == 0) part.copy_(all.reshape({-1}));
+      if (part.numel() > 0) group_.broadcast(part, 0).wait();
     } else if (group_.rank() == 0) {
-      const torch::Tensor row = all.reshape({-1});
-      received.copy_(part_of(row, shared->second.front()));
+      const TensorRange& first = shared->second.front();
+      const torch::Tensor row =
+          (first.order.empty() ? all : all.permute(first.order)).reshape({-1});
+      if (own != nullptr) part.copy_(part_of(row, first));
       for_each_other(shared->second, [&](int rank, const TensorRange& range) {
         group_.send(part_of(row, range), rank).wait();
       });
-    } else if (received.numel() > 0) {
-      group_.recv(received, 0).wait();
+    } else if (own != nullptr) {
+      group_.recv(part, 0).wait();
     }
-    own.copy_(received);
+    if (own != nullptr) own->detach().copy_(part.view(own->sizes()));
   }
 
  private:
@@ -249,23 +250,47 @@ class SharedTensors {
       if (ranges[rank].size() > 0) body(static_cast<int>(rank), ranges[rank]);
   }
 
+  // Who has nothing of a tensor does not know its type.
   void exchange(const TensorRanges& ranges) {
-    const std::int64_t numbers = 2 * std::ssize(ranges);
+    const std::int64_t numbers = 3 * std::ssize(ranges);
+    if (numbers == 0) return;
     const torch::Tensor own = at::empty({numbers}, on_host(torch::kLong));
     auto* next = own.mutable_data_ptr<std::int64_t>();
-    for (const auto& [name, range] : ranges) *next++ = range.begin, *next++ = range.end;
+    for (const auto& [name, range] : ranges) {
+      const torch::Tensor* const tensor = state_.find(name);
+      *next++ = range.begin;
+      *next++ = range.end;
+      *next++ = tensor == nullptr
+                    ? -1
+                    : static_cast<std::int64_t>(*nn::element_type_of(tensor->scalar_type()));
+    }
     const torch::Tensor all = at::empty({group_.size() * numbers}, on_host(torch::kLong));
-    if (numbers > 0) group_.all_gather(all, own).wait();
-    const auto* found = all.const_data_ptr<std::int64_t>();
-    for (int rank = 0; rank < group_.size(); ++rank)
-      for (const auto& [name, range] : ranges) {
-        const std::int64_t begin = *found++, end = *found++;
-        held_[name].push_back({.whole = range.whole, .begin = begin, .end = end});
-      }
+    group_.all_gather(all, own).wait();
+    const torch::Tensor of_ranks = all.view({group_.size(), std::ssize(ranges), 3});
+    std::int64_t place = 0;
+    for (const auto& [name, range] : ranges)
+      add(name, range, of_ranks.select(1, place++).contiguous());
   }
 
-  void check_cover(const std::string& name) const {
-    std::vector<TensorRange> ranges = held_.at(name);
+  void add(const std::string& name, const TensorRange& own, const torch::Tensor& of_ranks) {
+    if (own.elements() == 0) return;
+    const auto* found = of_ranks.const_data_ptr<std::int64_t>();
+    std::int64_t type = -1;
+    auto& held = held_[name];
+    for (int rank = 0; rank < group_.size(); ++rank, found += 3) {
+      held.push_back({.whole = own.whole, .order = own.order, .begin = found[0], .end = found[1]});
+      type = std::max(type, found[2]);
+    }
+    const torch::Tensor* const tensor = state_.find(name);
+    check((tensor == nullptr ? 0 : tensor->numel()) ==
+              held[static_cast<std::size_t>(group_.rank())].size(),
+        "rank ", group_.rank(), " has other elements of ", name, " than it says");
+    check_cover(name, held);
+    entries_.push_back(
+        {.name = name, .type = static_cast<ElementType>(type), .shape = own.whole, .bytes = {}});
+  }
+
+  static void check_cover(const std::string& name, std::vector<TensorRange> ranges) {
     std::ranges::sort(
         ranges, {}, [](const auto& range) { return std::pair(range.begin, range.end); });
     std::int64_t covered = 0;
@@ -294,7 +319,8 @@ std::span<const std::uint8_t> bytes_in(const torch::Tensor& tensor) {
 void save_shared_weights(const nn::NamedTensors& state, const TensorRanges& ranges,
     const ProcessGroup& group, const std::filesystem::path& file,
     const std::map<std::string, std::string>& metadata) {
-  const SharedTensors tensors(state, ranges, group);
+  const SharedWeights weights(state, ranges, group);
+  const std::vector<TensorEntry>& entries = weights.entries();
   NoSink nothing;
   std::exception_ptr failure;
   const auto attempt = [&](const auto& work) {
@@ -306,9 +332,9 @@ void save_shared_weights(const nn::NamedTensors& state, const TensorRanges& rang
     }
   };
   std::optional<AtomicFile> written;
-  attempt([&] { write_safetensors_header(written.emplace(file), tensors.entries(), metadata); });
-  for (const std::size_t place : write_safetensors_header(nothing, tensors.entries(), metadata)) {
-    const torch::Tensor whole = tensors.whole(place);
+  attempt([&] { write_safetensors_header(written.emplace(file), entries, metadata); });
+  for (const std::size_t place : write_safetensors_header(nothing, entries, metadata)) {
+    const torch::Tensor whole = weights.whole(entries[place]);
     attempt([&] { written->write(bytes_in(whole)); });
   }
   const auto finish = [&] {
@@ -321,22 +347,21 @@ void save_shared_weights(const nn::NamedTensors& state, const TensorRanges& rang
 void load_shared_weights(const nn::NamedTensors& state, const TensorRanges& ranges,
     const ProcessGroup& group, const std::filesystem::path& file) {
   const at::NoGradGuard no_gradients;
-  const SharedTensors tensors(state, ranges, group);
-  std::optional<TensorFile> weights;
+  const SharedWeights weights(state, ranges, group);
+  std::optional<TensorFile> saved;
   const auto open = [&] {
-    weights = read_weights(file);
-    for (const TensorEntry& entry : tensors.entries()) {
-      const TensorEntry* const found = weights->find(entry.name);
+    saved = read_weights(file);
+    for (const TensorEntry& entry : weights.entries()) {
+      const TensorEntry* const found = saved->find(entry.name);
       if (found == nullptr || found->type != entry.type || found->shape != entry.shape)
         throw DataError(concat(file.string(), ": has no ", torch_name(entry.type), ' ',
             shape_text(entry.shape), ' ', entry.name));
     }
   };
   do_on_root(open, group);
-  for (std::size_t place = 0; place < tensors.entries().size(); ++place)
-    tensors.give(place,
-        weights ? nn::tensor_of(*weights->find(tensors.entries()[place].name)) : torch::Tensor());
-  do_on_root([&] { weights->require_unchanged(); }, group);
+  for (const TensorEntry& entry : weights.entries())
+    weights.give(entry, saved ? nn::tensor_of(*saved->find(entry.name)) : torch::Tensor());
+  do_on_root([&] { saved->require_unchanged(); }, group);
 }
 
 }  // namespace lockstep

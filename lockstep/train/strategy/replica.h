@@ -118,9 +118,10 @@ class Replica {
   /// Returns the parameters and buffers that this rank holds, under the model's names.
   virtual nn::NamedTensors state() const = 0;
 
-  /// Returns which elements of the tensors in state() this rank holds, where ranks share them: all
-  /// of those tensors, also of which it has none. In state() they have one dimension then, and
-  /// are what the optimizer updates; the others are the same on all ranks of `replicas`.
+  /// Returns which elements this rank holds of the tensors that ranks share: of all of them, also
+  /// where it has none. state() has its parts, in the sizes of TensorRange::sizes(), which are what
+  /// the optimizer updates, and none that is empty; the others are the same on all ranks of
+  /// `replicas`.
   virtual TensorRanges ranges() const { return {}; }
 
   /// Returns the seconds that this rank has waited for others since the start.

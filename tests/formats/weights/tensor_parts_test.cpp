@@ -47,6 +47,24 @@ struct Whole {
   }
 
   std::int64_t elements() const { return std::ssize(bytes) / 2; }
+
+  /// Lays the elements out in another order of the dimensions.
+  void reorder(const Shape& order) {
+    std::vector<std::uint8_t> ordered(bytes.size());
+    Shape strides(shape.size(), 1), place(shape.size(), 0);
+    for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
+    for (std::int64_t element = 0; element < elements(); ++element) {
+      std::int64_t rest = element, from = 0;
+      for (std::size_t i = order.size(); i-- > 0;) {
+        const auto dimension = static_cast<std::size_t>(order[i]);
+        from += rest % shape[dimension] * strides[dimension];
+        rest /= shape[dimension];
+      }
+      std::copy_n(bytes.begin() + 2 * from, 2, ordered.begin() + 2 * element);
+    }
+    bytes = ordered;
+  }
+
   TensorEntry entry() const { return {name, ElementType::kInt16, shape, bytes}; }
   TensorEntry part(std::int64_t begin, std::int64_t end) const {
     const auto first = static_cast<std::size_t>(2 * begin);
@@ -172,22 +190,54 @@ TEST(TensorParts, WhatNoWriterSaysOfAPartIsRefused) {
   }
 }
 
-// Cuts each tensor at drawn places and deals the parts to drawn files.
+// None where it would be row-major.
+Shape drawn_order(const Whole& tensor, Dice& dice) {
+  Shape order(tensor.shape.size());
+  std::iota(order.begin(), order.end(), 0);
+  const Shape row_major = order;
+  for (std::size_t i = order.size(); i-- > 1;) std::swap(order[i], order[dice.below(i + 1)]);
+  return order == row_major ? Shape() : order;
+}
+
+TEST(TensorParts, OfUnlikeOrdersAreRefused) {
+  TensorRange other = range(5, 12);
+  other.order = {1, 0};
+  EXPECT_EQ(refusal_of(two_parts(range(0, 5), other)),
+      "file2: the tensor \"w\" is int16 (3, 4) in the order (1, 0) here and int16 (3, 4) in file1");
+}
+
+TEST(TensorParts, AnOrderIsThatOfTheMemory) {
+  EXPECT_EQ(memory_order(Shape{2, 3, 4, 5}, Shape{60, 20, 5, 1}), Shape());
+  EXPECT_EQ(memory_order(Shape{2, 3, 4, 5}, Shape{60, 1, 15, 3}), (Shape{0, 2, 3, 1}));
+  EXPECT_EQ(memory_order(Shape{2, 1, 4, 5}, Shape{20, 1, 5, 1}), Shape());
+  EXPECT_EQ(memory_order(Shape{}, Shape{}), Shape());
+  EXPECT_EQ(strides_of(Shape{2, 3, 4, 5}, Shape{0, 2, 3, 1}), (Shape{60, 1, 15, 3}));
+  EXPECT_EQ(strides_of(Shape{2, 3}, Shape{}), (Shape{3, 1}));
+  EXPECT_EQ(range(2, 7).sizes(), (Shape{1, 5}));
+  EXPECT_EQ(range(0, 1, {}).sizes(), Shape());
+}
+
+// Cuts each tensor, in a drawn order, at drawn places and deals the parts to drawn files.
 TEST(TensorParts, DrawnPartsGiveEveryRangeAndTheWholeFile) {
   Dice dice(20261128);
   for (int round = 0; round < 300; ++round) {
     SCOPED_TRACE(round);
     const std::size_t writers = 1 + dice.below(5);
-    std::vector<Whole> tensors;
+    std::vector<Whole> tensors, row_major;
     std::vector<std::vector<TensorEntry>> entries(writers);
     std::vector<TensorRanges> ranges(writers);
+    std::vector<Shape> orders;
     for (std::size_t i = 0; i <= dice.below(4); ++i) {
       Shape shape;
       for (std::size_t d = dice.below(4); d > 0; --d)
         shape.push_back(static_cast<std::int64_t>(dice.below(5)));
       tensors.emplace_back(concat("t", i), shape, static_cast<std::uint8_t>(dice.below(256)));
+      row_major.push_back(tensors.back());
+      orders.push_back(writers > 1 ? drawn_order(tensors.back(), dice) : Shape());
+      if (!orders.back().empty()) tensors.back().reorder(orders.back());
     }
-    for (const Whole& tensor : tensors) {
+    for (std::size_t at = 0; at < tensors.size(); ++at) {
+      const Whole& tensor = tensors[at];
       std::vector<std::int64_t> cuts{0, tensor.elements()};
       for (std::size_t i = 1; i < writers; ++i)
         cuts.push_back(
@@ -196,10 +246,12 @@ TEST(TensorParts, DrawnPartsGiveEveryRangeAndTheWholeFile) {
       const std::size_t turn = dice.below(writers);
       if (tensor.elements() == 0) entries[turn].push_back(tensor.entry());
       for (std::size_t i = 0; i < writers; ++i) {
-        const TensorRange part = range(cuts[i], cuts[i + 1], tensor.shape);
+        TensorRange part = range(cuts[i], cuts[i + 1], tensor.shape);
+        part.order = orders[at];
         const std::size_t writer = (i + turn) % writers;
         if (part.size() == 0) continue;
         const bool is_whole = part.size() == tensor.elements();
+        if (is_whole) tensors[at] = row_major[at];  // as files have whole tensors
         entries[writer].push_back(is_whole ? tensor.entry() : tensor.part(part.begin, part.end));
         if (!is_whole) ranges[writer].emplace(tensor.name, part);
       }
@@ -222,7 +274,7 @@ TEST(TensorParts, DrawnPartsGiveEveryRangeAndTheWholeFile) {
       }
     }
     std::vector<TensorEntry> all;
-    for (const Whole& tensor : tensors) all.push_back(tensor.entry());
+    for (const Whole& tensor : row_major) all.push_back(tensor.entry());
     TextSink expected, made;
     write_safetensors(expected, all, {{"format", "pt"}});
     write_safetensors(made, joined, {{"format", "pt"}});

@@ -147,7 +147,9 @@ TEST(ScatteredState, GivesAllReplicasTheSame) {
 // Three tensors of which each rank of a group has elements, one of them none, and a buffer.
 TensorRanges ranges_of_rank(int rank, int ranks) {
   const auto range = [&](std::vector<std::int64_t> whole, std::int64_t elements) {
+    const bool is_matrix = whole.size() == 2;
     return TensorRange{.whole = std::move(whole),
+        .order = is_matrix ? std::vector<std::int64_t>{1, 0} : std::vector<std::int64_t>(),
         .begin = elements * rank / ranks,
         .end = elements * (rank + 1) / ranks};
   };
@@ -155,17 +157,21 @@ TensorRanges ranges_of_rank(int rank, int ranks) {
 }
 
 nn::NamedTensors shared_state(const TensorRanges& ranges) {
-  const auto part = [&](const char* name, const torch::Tensor& whole) {
-    const auto found = ranges.find(name);
-    return found == ranges.end()
-               ? whole
-               : whole.flatten().slice(0, found->second.begin, found->second.end).clone();
-  };
   nn::NamedTensors state("Tensor");
-  state.insert("w", part("w", at::arange(15, torch::kFloat).view({3, 5})));
-  state.insert("one", part("one", at::full({}, 7, torch::kLong)));
-  state.insert("half", part("half", at::arange(4, torch::kBFloat16)));
-  state.insert("mean", at::full({2}, 0.5, torch::kFloat));
+  const auto add = [&](const char* name, const torch::Tensor& whole) {
+    const auto found = ranges.find(name);
+    if (found == ranges.end()) {
+      state.insert(name, whole);
+    } else if (const TensorRange& range = found->second; range.size() > 0) {
+      const torch::Tensor row =
+          (range.order.empty() ? whole : whole.permute(range.order)).flatten();
+      state.insert(name, row.slice(0, range.begin, range.end).view(range.sizes()).clone());
+    }
+  };
+  add("half", at::arange(4, torch::kBFloat16));
+  add("one", at::full({}, 7, torch::kLong));
+  add("w", at::arange(15, torch::kFloat).view({3, 5}));
+  add("mean", at::full({2}, 0.5, torch::kFloat));
   return state;
 }
 
