@@ -2,6 +2,7 @@
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/error.h"
@@ -9,6 +10,9 @@
 #include "lockstep/formats/export/exported_writer.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/formats/weights/weight_file.h"
+#include "lockstep/snapshot/manifest.h"
+#include "lockstep/snapshot/snapshot_names.h"
+#include "lockstep/snapshot/tensor_group.h"
 #include "lockstep/train/record/run_directory.h"
 
 namespace lockstep::cli {
@@ -23,7 +27,9 @@ The format of IN is found by its content, that of OUT by its extension: .safeten
 weights, as in the checkpoints of timm, do not hinder --only. What OUT cannot hold is refused,
 except for the versions of modules (_metadata) of an OrderedDict and the metadata of safetensors:
 they are left out, the latter with a message. If IN is the folder of a run, its best weights are
-taken, or its last where no epoch was compared.
+taken, or its last where no epoch was compared. If IN is the folder of a snapshot, OUT is one
+.safetensors of its whole weights, whatever the number of ranks that wrote it; that takes little
+memory.
 
 If OUT is a program, .pt2, it is only read: --output gets a copy of it with the weights of IN in all
 its programs. Names, shapes and types must be those of the program.
@@ -33,7 +39,8 @@ constexpr const char* kConvertExamples = R"(Examples:
   lockstep convert resnet18.pth resnet18.safetensors
   lockstep convert checkpoint.pt weights.safetensors --only state_dict
   lockstep convert weights.safetensors weights.pt --force
-  lockstep convert runs/night net.pt2 -o trained.pt2)";
+  lockstep convert runs/night net.pt2 -o trained.pt2
+  lockstep convert runs/night/snapshots/step-00001200 weights.safetensors)";
 
 constexpr std::string_view kProgram = ".pt2";
 
@@ -110,6 +117,33 @@ ConvertSummary convert(const ConvertRequest& request) {
   return summary;
 }
 
+/// Returns the folder of a snapshot, without a slash at its end; nothing for another input.
+std::optional<std::filesystem::path> snapshot_of(const std::string& input) {
+  std::filesystem::path path = std::filesystem::path(input).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();
+  const bool is_one =
+      step_of(path.filename().string()).has_value() && std::filesystem::is_directory(path);
+  return is_one ? std::optional(path) : std::nullopt;
+}
+
+ConvertSummary convert_snapshot(
+    const ConvertRequest& request, const std::filesystem::path& snapshot) {
+  check(!request.has_program() && request.only.empty() &&
+            weight_format_of_extension(request.target) == WeightFormat::kSafetensors,
+      "convert: ", request.input,
+      " is a snapshot, whose weights become a .safetensors; convert that further");
+  const SnapshotGroups groups = groups_of(verify_snapshot(snapshot), snapshot);
+  const auto model = groups.find("model");
+  if (model == groups.end())
+    throw DataError(concat("convert: ", snapshot.string(), " has no weights of a model"));
+  const TensorGroup group = open_group(snapshot, model->second);
+  write_whole(group, request.target, {{"format", "pt"}});
+  ConvertSummary summary{.tensors = group.tensors.size(), .metadata_left_out = {}};
+  for (const JoinedTensor& tensor : group.tensors)
+    summary.bytes += *tensor_bytes(tensor.type, tensor.shape);
+  return summary;
+}
+
 void print_summary(const ConvertRequest& request, const ConvertSummary& summary) {
   std::cout << request.written() << ": " << summary.tensors << " tensors, " << summary.bytes
             << " bytes\n";
@@ -136,7 +170,8 @@ int convert(const std::vector<std::string>& arguments) {
           .description = kConvertDescription,
           .footer = kConvertExamples},
       {{"Arguments",
-           {flag("IN", "", "file to read, or the folder of a run", &R::input).required(),
+           {flag("IN", "", "file to read, or the folder of a run or snapshot", &R::input)
+                   .required(),
                flag("OUT", "", "file to write, or a program to put the weights into", &R::target)
                    .required()}},
           {"Options",
@@ -150,9 +185,11 @@ int convert(const std::vector<std::string>& arguments) {
   auto request = table.request(arguments, std::cout);
   if (!request) return 0;
   check_output(*request);
-  if (std::filesystem::is_directory(request->input))
+  const auto snapshot = snapshot_of(request->input);
+  if (!snapshot && std::filesystem::is_directory(request->input))
     request->input = weights_of_run(request->input).file;
-  const ConvertSummary summary = convert(*request);
+  const ConvertSummary summary =
+      snapshot ? convert_snapshot(*request, *snapshot) : convert(*request);
   (request->json ? print_summary_json : print_summary)(*request, summary);
   return 0;
 }

@@ -14,12 +14,14 @@
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/json_object.h"
 #include "lockstep/snapshot/snapshot_names.h"
+#include "lockstep/snapshot/tensor_group.h"
 
 namespace lockstep {
 
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kWithoutParts = 1;
+constexpr int kVersion = 2;
 
 std::string sha256_of_text(std::string_view text) {
   Sha256 digest;
@@ -41,10 +43,11 @@ template <typename... Parts>
 void require_version(const JsonFields& manifest, const std::string& file) {
   const std::int64_t version = manifest.count("v");
   if (version > kVersion) {
-    refuse(file, "version ", version, " was written by a newer Lockstep; this one reads version ",
-        kVersion, ": use the newer one");
+    refuse(file, "version ", version,
+        " was written by a newer Lockstep; this one reads versions up to ", kVersion,
+        ": use the newer one");
   }
-  if (version != kVersion) refuse(file, "there is no version ", version);
+  if (version < kWithoutParts) refuse(file, "there is no version ", version);
 }
 
 /// The functions that read the fields refuse those that are missing.
@@ -99,7 +102,7 @@ void list_fields(Object& object, SnapshotManifest& manifest) {
 
 std::string to_json(const SnapshotManifest& manifest) {
   check_writable(manifest);
-  JsonWriter::Json object = {{"v", kVersion}};
+  JsonWriter::Json object = {{"v", manifest.has_parts ? kVersion : kWithoutParts}};
   object.update(JsonWriter::json_of(manifest));
   object["complete"] = true;
   std::string text = object.dump();
@@ -118,6 +121,7 @@ SnapshotManifest parse_manifest(std::string_view text, const std::string& file) 
   require_unchanged(text, file);
   if (!fields.flag("complete")) refuse(file, "complete is not true: it was never finished");
   auto manifest = JsonReader::read<SnapshotManifest>(fields);
+  manifest.has_parts = fields.count("v") > kWithoutParts;
   check_files(fields, file);
   require_only(fields, 7, file);
   return manifest;
@@ -213,9 +217,11 @@ SnapshotManifest verify_snapshot(const fs::path& snapshot) {
   const OpenDirectory folder = OpenDirectory::open(path.parent_path()).child(name);
   SnapshotManifest manifest = verify_files(folder, ReadFrom::kAnywhere);
   const auto step = step_of(name);
-  if (!step || *step == manifest.step) return manifest;
-  throw DataError(
-      concat(path.string(), ": is named after another step than ", manifest.step, ", its own"));
+  if (step && *step != manifest.step)
+    throw DataError(
+        concat(path.string(), ": is named after another step than ", manifest.step, ", its own"));
+  check_parts(manifest, path);
+  return manifest;
 }
 
 }  // namespace lockstep

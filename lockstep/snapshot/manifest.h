@@ -32,6 +32,7 @@ struct SnapshotManifest {
   std::int64_t step = 0;
   std::string libtorch;  ///< the versions that wrote it, such as `2.15.0`
   std::string lockstep;
+  bool has_parts = false;  ///< some tensors lie in parts; older versions of Lockstep refuse that
   std::vector<SnapshotFile> files;
 
   bool operator==(const SnapshotManifest&) const = default;
@@ -49,7 +50,7 @@ std::string to_json(const SnapshotManifest& manifest);
 /// begins with `file`.
 SnapshotManifest parse_manifest(std::string_view json, const std::string& file);
 
-/// Reads a snapshot's manifest and every file, and compares sizes and SHA-256.
+/// Reads a snapshot's manifest and every file, and compares sizes and SHA-256; then check_parts().
 ///
 /// A file that is missing, that is not listed, that is another size or has other bytes, a link,
 /// another user's file or folder, or a manifest that breaks a rule is a DataError that names the

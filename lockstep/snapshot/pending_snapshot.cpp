@@ -14,6 +14,7 @@
 #include "lockstep/formats/checksum.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/snapshot/snapshot_names.h"
+#include "lockstep/snapshot/tensor_group.h"
 
 namespace lockstep {
 namespace {
@@ -158,6 +159,7 @@ fs::path PendingSnapshot::commit(SnapshotManifest manifest) {
   write_manifest(manifest);
   failed_ = true;  // whatever comes, nothing more is written here
   verify(manifest);
+  check_parts(manifest, folder_.path());
   const std::string name = snapshot_name(step_);
   const bool is_new = publish(name);
   if (!is_new) remove_aside();

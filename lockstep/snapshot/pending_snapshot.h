@@ -60,7 +60,8 @@ class PendingSnapshot {
   /// written. `manifest.files` are the files of all ranks; an empty `manifest.lockstep` becomes
   /// this library's version.
   ///
-  /// Writes the manifest, reads every file back from the disk and compares, renames the folder,
+  /// Writes the manifest, reads every file back from the disk and compares, renames the folder
+  /// (not if parts of a tensor are missing, which is a DataError),
   /// waits until the disk has the name, and then replaces LATEST. A snapshot of the same step that
   /// is there already (of an earlier start) is exchanged in one step; on a file system that cannot
   /// do that, a good one stays and a broken one goes.

@@ -18,6 +18,7 @@
 #include "lockstep/snapshot/snapshot_reader.h"
 #include "lockstep/snapshot/snapshot_saver.h"
 #include "lockstep/snapshot/state_fields.h"
+#include "lockstep/snapshot/tensor_shards.h"
 
 namespace lockstep {
 namespace {
@@ -87,7 +88,7 @@ void restore_scaler(const std::optional<nn::GradScalerState>& saved, nn::GradSca
 }
 
 void restore_ema(const SnapshotReader& reader, const std::optional<std::int64_t>& updates,
-    ModelEma* ema, const nn::NamedTensors& named) {
+    ModelEma* ema, const nn::NamedTensors& named, const WantedTensors& wanted) {
   const std::string path = reader.path().string();
   if (updates.has_value() != (ema != nullptr)) {
     throw DataError(
@@ -95,14 +96,14 @@ void restore_ema(const SnapshotReader& reader, const std::optional<std::int64_t>
                              : ": was saved without averages: do not pass a ModelEma to load()"));
   }
   if (ema == nullptr) return;
-  restore_tensors(named_averages(*ema, named), reader.model_ema(), path + ": model-ema");
+  restore_tensors(named_averages(*ema, named), reader.model_ema(wanted), path + ": model-ema");
   ema->restore(ema->averages(), *updates);
 }
 
-std::vector<torch::Device> devices_of(const torch::nn::Module& module) {
+std::vector<torch::Device> devices_of(const nn::NamedTensors& state) {
   std::set<std::string> names;
   std::vector<torch::Device> devices;
-  for (const auto& item : nn::named_state(module)) {
+  for (const auto& item : state) {
     const torch::Device device = item.value().device();
     if (names.insert(device.str()).second) devices.push_back(device);
   }
@@ -140,17 +141,20 @@ bool is_sharded(const torch::optim::Optimizer& optimizer) {
 }
 
 // What a rank of that role gives, without the state.
-SnapshotPart part_of(const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
-    const SnapshotMoment& moment, const SnapshotRole& role) {
-  const auto named = nn::named_state(module);
+SnapshotPart part_of(const nn::NamedTensors& named, const TensorRanges& ranges,
+    const torch::optim::Optimizer& optimizer, const SnapshotMoment& moment,
+    const SnapshotRole& role) {
+  const auto own = [&](SnapshotContent content) {
+    return shard_of(std::move(content), ranges, role.stage == 0);
+  };
   const SnapshotFileNames names = snapshot_file_names(role);
   SnapshotPart part;
-  if (!names.model.empty()) part.files[names.model] = {.tensors = named};
+  if (!names.model.empty()) part.files[names.model] = own({.tensors = named});
   if (moment.ema && !names.model_ema.empty())
-    part.files[names.model_ema] = {.tensors = named_averages(*moment.ema, named)};
+    part.files[names.model_ema] = own({.tensors = named_averages(*moment.ema, named)});
   if (!names.optimizer.empty())
-    part.files[names.optimizer] = content_of(optimizer_state(optimizer, named));
-  part.files[names.rank] = {.tensors = random_state(devices_of(module))};
+    part.files[names.optimizer] = own(content_of(optimizer_state(optimizer, named)));
+  part.files[names.rank] = {.tensors = random_state(devices_of(named))};
   part.best = moment.best;
   return part;
 }
@@ -165,6 +169,11 @@ Snapshot::Snapshot(std::filesystem::path run, ProcessGroup world, SnapshotOption
 
 SnapshotPosition Snapshot::load(torch::nn::Module& module, torch::optim::Optimizer& optimizer,
     nn::GradScaler* scaler, ModelEma* ema) {
+  return load(nn::named_state(module), {}, optimizer, scaler, ema);
+}
+
+SnapshotPosition Snapshot::load(const nn::NamedTensors& named, const TensorRanges& ranges,
+    torch::optim::Optimizer& optimizer, nn::GradScaler* scaler, ModelEma* ema) {
   saver_.finish();
   take_folder();
   if (options_.rescue && world_.size() > 1) report_rescue(RescueState::kPossible);
@@ -178,14 +187,14 @@ SnapshotPosition Snapshot::load(torch::nn::Module& module, torch::optim::Optimiz
   }
   const SnapshotReader reader(choice);
   const State state = read_state(reader);
-  const auto named = nn::named_state(module);
+  const WantedTensors wanted{.ranges = ranges};
   const auto restore = [&] {
-    restore_tensors(named, reader.model(), choice.path.string());
-    restore_optimizer(optimizer, named, reader.optimizer());
+    restore_tensors(named, reader.model(wanted), choice.path.string());
+    restore_optimizer(optimizer, named, reader.optimizer(wanted));
     restore_scaler(state.scaler, scaler, choice.path.string());
-    restore_ema(reader, state.ema_updates, ema, named);
+    restore_ema(reader, state.ema_updates, ema, named, wanted);
     if (const auto own = reader.rank(world_.rank()); !own.is_empty())
-      restore_random_state(own, devices_of(module));
+      restore_random_state(own, devices_of(named));
   };
   work_patiently([&] { reader.checked(restore); }, world_);
   samples_ = state.samples;
@@ -218,10 +227,19 @@ std::int64_t Snapshot::step_of(const SnapshotMoment& moment) const {
 
 void Snapshot::save(const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
     const SnapshotMoment& moment) {
+  save(nn::named_state(module), {}, optimizer, moment);
+}
+
+// Ranks that share a model name their files as stages do.
+void Snapshot::save(const nn::NamedTensors& state, const TensorRanges& ranges,
+    const torch::optim::Optimizer& optimizer, const SnapshotMoment& moment) {
+  const bool is_shared = !ranges.empty();
   const std::int64_t step = step_of(moment);
-  SnapshotPart part = part_of(module, optimizer, moment,
+  SnapshotPart part = part_of(state, ranges, optimizer, moment,
       {.rank = world_.rank(),
-          .replica = world_.rank(),
+          .replica = is_shared ? 0 : world_.rank(),
+          .stage = is_shared ? world_.rank() : 0,
+          .stages = is_shared ? world_.size() : 1,
           .ranks = world_.size(),
           .sharded_optimizer = is_sharded(optimizer)});
   if (world_.rank() == 0) part.state = state_text(moment, step, world_.size());
@@ -237,7 +255,7 @@ bool Snapshot::save_alone(const torch::nn::Module& module, const torch::optim::O
   const std::int64_t step = step_of(moment);
   report_rescue(RescueState::kUnderWay);
   try {
-    SnapshotPart part = part_of(module, optimizer, moment, {});
+    SnapshotPart part = part_of(nn::named_state(module), {}, optimizer, moment, {});
     part.state = state_text(moment, step, 1);
     const bool is_saved = lockstep::save_alone(run_, options_.keep, step, part);
     report_rescue(is_saved ? RescueState::kDone : RescueState::kNone);

@@ -11,8 +11,10 @@
 #include <torch/optim/optimizer.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/formats/weights/tensor_parts.h"
 #include "lockstep/nn/ema.h"
 #include "lockstep/nn/grad_scaler.h"
+#include "lockstep/nn/named_state.h"
 #include "lockstep/snapshot/run_lock.h"
 #include "lockstep/snapshot/snapshot_saver.h"
 
@@ -87,6 +89,14 @@ class Snapshot {
   SnapshotPosition load(torch::nn::Module& module, torch::optim::Optimizer& optimizer,
       nn::GradScaler* scaler = nullptr, ModelEma* ema = nullptr);
 
+  /// Does so for a model that the ranks share, whoever wrote the snapshot. `ranges` names all
+  /// tensors of which ranks have parts, also those of which this rank has nothing. `state` has this
+  /// rank's parts under those names, in the sizes of TensorRange::sizes(), and what all ranks have
+  /// alike. The optimizer and the averages are those of these very tensors.
+  SnapshotPosition load(const nn::NamedTensors& state, const TensorRanges& ranges,
+      torch::optim::Optimizer& optimizer, nn::GradScaler* scaler = nullptr,
+      ModelEma* ema = nullptr);
+
   /// Returns SnapshotMoment::samples of the snapshot that load() took; 0 without one.
   std::int64_t samples() const { return samples_; }
 
@@ -97,6 +107,10 @@ class Snapshot {
   /// before first. Between optimizer steps, a collective.
   void save(const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
       const SnapshotMoment& moment);
+
+  /// Does so for a model that the ranks share: each writes what it holds, see load().
+  void save(const nn::NamedTensors& state, const TensorRanges& ranges,
+      const torch::optim::Optimizer& optimizer, const SnapshotMoment& moment);
 
   /// Saves without the other ranks, after a CommError in a backward pass or between steps: then
   /// each rank still holds what all have trained, but for buffers, which forward has changed, and

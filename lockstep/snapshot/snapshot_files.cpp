@@ -15,6 +15,7 @@
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/formats/json_object.h"
 #include "lockstep/formats/weights/safetensors.h"
+#include "lockstep/formats/weights/tensor_parts.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/snapshot_names.h"
 
@@ -25,6 +26,7 @@ void list_fields(Object& object, WrittenFile& written) {
   object("file", written.file);
   object("tensors", written.tensors);
   object("tensor_bytes", written.tensor_bytes);
+  object("has_parts", written.has_parts);
 }
 
 namespace {
@@ -37,11 +39,17 @@ bool needs_index(const std::string& file) {
   return name && name->parts > 1 && name->group.starts_with("model");
 }
 
+bool has_parts(std::span<const WrittenFile> files) {
+  return std::ranges::any_of(files, &WrittenFile::has_parts);
+}
+
 }  // namespace
 
 OwnFile own_file(const std::string& name, std::vector<TensorEntry> entries,
     std::map<std::string, std::string> metadata) {
-  OwnFile own{.facts = {.file = {.name = name, .sha256 = {}}}, .write = {}};
+  OwnFile own{
+      .facts = {.file = {.name = name, .sha256 = {}}, .has_parts = metadata.contains(kTensorParts)},
+      .write = {}};
   if (needs_index(name)) {
     for (const TensorEntry& entry : entries) {
       own.facts.tensors.push_back(entry.name);
@@ -82,7 +90,7 @@ std::map<std::string, std::string> index_files(std::span<const WrittenFile> file
   const json none{{"metadata", {{"total_size", 0}}}, {"weight_map", json::object()}};
   std::map<std::string, json> indexes;
   for (const WrittenFile& written : files) {
-    if (!needs_index(written.file.name)) continue;
+    if (has_parts(files) || !needs_index(written.file.name)) continue;
     const std::string group = parse_snapshot_file_name(written.file.name)->group;
     json& index = indexes.try_emplace(group + ".safetensors.index.json", none).first->second;
     json& bytes = index["metadata"]["total_size"];
@@ -97,8 +105,11 @@ std::map<std::string, std::string> index_files(std::span<const WrittenFile> file
 void commit_files(PendingSnapshot& pending, std::vector<WrittenFile> files) {
   for (const auto& [name, text] : index_files(files))
     files.push_back({.file = pending.write(name, text)});
-  SnapshotManifest manifest{
-      .step = pending.step(), .libtorch = TORCH_VERSION, .lockstep = {}, .files = {}};
+  SnapshotManifest manifest{.step = pending.step(),
+      .libtorch = TORCH_VERSION,
+      .lockstep = {},
+      .has_parts = has_parts(files),
+      .files = {}};
   for (WrittenFile& written : files) manifest.files.push_back(std::move(written.file));
   pending.commit(std::move(manifest));
 }

@@ -23,6 +23,7 @@ struct WrittenFile {
   SnapshotFile file;
   std::vector<std::string> tensors = {};  ///< names; only of one part of several of a model
   std::uint64_t tensor_bytes = 0;
+  bool has_parts = false;  ///< of tensors
 
   bool operator==(const WrittenFile&) const = default;
 };
@@ -49,8 +50,8 @@ std::optional<std::vector<WrittenFile>> parse_written_files(const std::string& t
 /// Reads one from a file; nothing if that is not there or not whole yet.
 std::optional<std::vector<WrittenFile>> read_written_files(const std::filesystem::path& list);
 
-/// Makes Hugging Face's index of each model that is in several parts, by the name of its file:
-/// which tensor is in which part.
+/// Makes Hugging Face's index of each model whose tensors are whole in several files, by its name:
+/// which tensor is in which file.
 std::map<std::string, std::string> index_files(std::span<const WrittenFile> files);
 
 /// Makes a snapshot of these files appear, with the index files that they need.

@@ -1,10 +1,10 @@
 #include "lockstep/snapshot/snapshot_reader.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -13,12 +13,12 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
-#include "lockstep/formats/weights/safetensors.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/manifest.h"
 #include "lockstep/snapshot/snapshot_names.h"
 #include "lockstep/snapshot/state_fields.h"
+#include "lockstep/snapshot/tensor_shards.h"
 
 namespace lockstep {
 
@@ -30,31 +30,91 @@ using nlohmann::json;
 
 using OpenedFile = std::shared_ptr<const TensorFile>;
 
-torch::Tensor tensor_of(const TensorEntry& entry, const OpenedFile& file) {
-  const auto type = *nn::scalar_type_of(entry.type);
-  const auto address = reinterpret_cast<std::uintptr_t>(entry.bytes.data());
-  if (!entry.bytes.empty() && address % bytes_of(entry.type) == 0) {
-    // The mapping is read-only, which LibTorch cannot say.
-    auto* const data = const_cast<std::uint8_t*>(entry.bytes.data());
-    return at::from_blob(
-        data, entry.shape, [file](void*) {}, torch::dtype(type));
+// The mapping is read-only, which LibTorch cannot say.
+torch::Tensor mapped(std::span<const std::uint8_t> bytes, torch::IntArrayRef shape,
+    torch::ScalarType type, const OpenedFile& file) {
+  auto* const data = const_cast<std::uint8_t*>(bytes.data());
+  return at::from_blob(
+      data, shape, [file](void*) {}, torch::dtype(type));
+}
+
+/// Returns the bytes of these elements where they lie; nothing unless that is in one piece, at an
+/// address at which a tensor may begin.
+std::optional<std::pair<std::span<const std::uint8_t>, std::size_t>> bytes_in_place(
+    const JoinedTensor& tensor, std::int64_t begin, std::int64_t end) {
+  const auto width = static_cast<std::int64_t>(bytes_of(tensor.type));
+  for (const JoinedTensor::Piece& piece : tensor.pieces) {
+    const std::int64_t first = (begin - piece.begin) * width, last = (end - piece.begin) * width;
+    if (first < 0 || last > std::ssize(piece.bytes) || first == last) continue;
+    const auto bytes = piece.bytes.subspan(
+        static_cast<std::size_t>(first), static_cast<std::size_t>(last - first));
+    if (reinterpret_cast<std::uintptr_t>(bytes.data()) % bytes_of(tensor.type) != 0) break;
+    return std::pair(bytes, piece.file);
   }
-  torch::Tensor copy = at::empty(entry.shape, on_host(type));
-  if (!entry.bytes.empty())
-    std::memcpy(copy.mutable_data_ptr(), entry.bytes.data(), entry.bytes.size());
+  return std::nullopt;
+}
+
+/// Returns these elements in the order in which the tensor counts them.
+torch::Tensor elements_of(const JoinedTensor& tensor, std::int64_t begin, std::int64_t end,
+    torch::IntArrayRef shape, const TensorGroup& group) {
+  const auto type = nn::scalar_type_of(tensor.type);
+  if (!type)
+    throw DataError(
+        concat(tensor.name, ": has a type that LibTorch lacks: ", torch_name(tensor.type)));
+  if (const auto found = bytes_in_place(tensor, begin, end))
+    return mapped(found->first, shape, *type, group.files[found->second]);
+  torch::Tensor copy = at::empty(shape, on_host(*type));
+  tensor.copy(begin, {static_cast<std::uint8_t*>(copy.mutable_data_ptr()), copy.nbytes()});
   return copy;
 }
 
-void add_tensors(const OpenedFile& file, const std::string& name, nn::NamedTensors& tensors) {
-  for (const TensorEntry& entry : file->entries()) {
-    if (tensors.contains(entry.name))
-      throw DataError(concat(name, ": the tensor ", entry.name, " is in another part, too"));
-    if (!nn::scalar_type_of(entry.type)) {
-      throw DataError(concat(name, ": the tensor ", entry.name,
-          " has a type that LibTorch lacks: ", torch_name(entry.type)));
+torch::Tensor whole_of(const JoinedTensor& tensor, const TensorGroup& group) {
+  const std::int64_t elements = TensorRange{.whole = tensor.shape}.elements();
+  if (tensor.order.empty()) return elements_of(tensor, 0, elements, tensor.shape, group);
+  return elements_of(tensor, 0, elements, {elements}, group)
+      .as_strided(tensor.shape, strides_of(tensor.shape, tensor.order));
+}
+
+// Ranks that count in another order need all of a tensor for a part of it.
+torch::Tensor range_in(
+    const JoinedTensor& tensor, const TensorRange& range, const TensorGroup& group) {
+  if (range.whole != tensor.shape)
+    throw DataError(concat(tensor.name, ": a tensor of shape ", shape_text(tensor.shape),
+        " was saved, a part of one of shape ", shape_text(range.whole), " is needed"));
+  if (range.order == tensor.order)
+    return elements_of(tensor, range.begin, range.end, range.sizes(), group);
+  const torch::Tensor whole = whole_of(tensor, group);
+  return (range.order.empty() ? whole : whole.permute(range.order))
+      .reshape({-1})
+      .slice(0, range.begin, range.end)
+      .view(range.sizes());
+}
+
+/// Returns what is wanted of a tensor; undefined if it is nothing.
+torch::Tensor wanted_of(
+    const JoinedTensor& tensor, const WantedTensors& wanted, const TensorGroup& group) {
+  const std::string& name = tensor.name;
+  if (wanted.names && !wanted.names->contains(name) &&
+      !wanted.names->contains(name.substr(0, name.rfind('/'))))
+    return {};
+  const TensorRange* const range = range_of(name, wanted.ranges);
+  if (range != nullptr && range->size() == 0) return {};
+  return range == nullptr || counts_steps(name) ? whole_of(tensor, group)
+                                                : range_in(tensor, *range, group);
+}
+
+nn::NamedTensors wanted_tensors(
+    const TensorGroup& group, const WantedTensors& wanted, const std::filesystem::path& snapshot) {
+  nn::NamedTensors tensors("Tensor");
+  try {
+    for (const JoinedTensor& tensor : group.tensors) {
+      const torch::Tensor value = wanted_of(tensor, wanted, group);
+      if (value.defined()) tensors.insert(tensor.name, value);
     }
-    tensors.insert(entry.name, tensor_of(entry, file));
+  } catch (const DataError& error) {
+    throw DataError(concat(snapshot.string(), ": ", error.what()));
   }
+  return tensors;
 }
 
 std::string group_of_rank(int rank) {
@@ -79,68 +139,44 @@ SnapshotChoice chosen_by_root(
 
 }  // namespace
 
-// All parts of a group are there, and all are parts of the same whole.
 SnapshotReader::SnapshotReader(const SnapshotChoice& choice)
     : path_(choice.path), step_(choice.manifest.step) {
   check(!path_.empty(), "SnapshotReader: there is no snapshot to read");
-  std::map<std::string, int> wholes;  // the number of parts that each group has by its names
-  for (const SnapshotFile& file : choice.manifest.files) {
-    const auto name = parse_snapshot_file_name(file.name);
-    if (!name) continue;
-    const int number = wholes.try_emplace(name->group, name->parts).first->second;
-    if (number != name->parts)
-      throw DataError(concat(path_.string(), ": ", name->group, " is there in ", number,
-          " parts and in ", name->parts));
-    parts_[name->group].push_back(file.name);
-  }
-  for (auto& [group, parts] : parts_) {
-    if (std::ssize(parts) != wholes.at(group))
-      throw DataError(concat(path_.string(), ": ", group, " has ", wholes.at(group),
-          " parts, of which ", parts.size(), " are there"));
-    std::ranges::sort(parts);
-  }
-}
-
-std::vector<std::string> SnapshotReader::parts_of(const std::string& group) const {
-  const auto found = parts_.find(group);
-  return found == parts_.end() ? std::vector<std::string>() : found->second;
+  groups_ = groups_of(choice.manifest, path_);
 }
 
 std::string SnapshotReader::state() const {
   return short_text(OpenDirectory::open(path_), kStateFile, kStateLimits.bytes);
 }
 
-nn::NamedTensors SnapshotReader::group(const std::string& name) const {
-  nn::NamedTensors tensors("Tensor");
-  for (const std::string& part : parts_of(name)) {
-    const auto file = path_ / part;
-    add_tensors(open(file), file.string(), tensors);
-  }
-  return tensors;
+TensorGroup SnapshotReader::open(const std::string& group) const {
+  const auto files = groups_.find(group);
+  if (files == groups_.end()) return {};
+  TensorGroup opened = open_group(path_, files->second);
+  opened_.insert(opened_.end(), opened.files.begin(), opened.files.end());
+  return opened;
 }
 
-OptimizerState SnapshotReader::optimizer() const {
+nn::NamedTensors SnapshotReader::group(const std::string& name, const WantedTensors& wanted) const {
+  return wanted_tensors(open(name), wanted, path_);
+}
+
+OptimizerState SnapshotReader::optimizer(const WantedTensors& wanted) const {
+  const TensorGroup group = open("optimizer");
   std::vector<OptimizerState> states;
-  for (const std::string& part : parts_of("optimizer")) {
-    const auto path = path_ / part;
-    const OpenedFile file = open(path);
+  for (const OpenedFile& file : group.files) {
     const auto options = file->metadata().find(kOptimizerOptions);
     if (options == file->metadata().end())
-      throw DataError(concat(path.string(), ": the options of the optimizer are missing"));
-    OptimizerState state;
-    state.options = options->second;
-    add_tensors(file, path.string(), state.tensors);
-    states.push_back(std::move(state));
+      throw DataError(path_.string() + ": the options of the optimizer are missing");
+    states.push_back({.options = options->second});
   }
   if (states.empty()) throw DataError(path_.string() + ": no optimizer state");
-  return joined(states);
+  OptimizerState state = joined(states);
+  state.tensors = wanted_tensors(group, wanted, path_);
+  return state;
 }
 
 nn::NamedTensors SnapshotReader::rank(int rank) const { return group(group_of_rank(rank)); }
-
-OpenedFile SnapshotReader::open(const std::filesystem::path& part) const {
-  return opened_.emplace_back(std::make_shared<const TensorFile>(read_safetensors(part)));
-}
 
 void SnapshotReader::require_unchanged() const {
   const auto files = std::exchange(opened_, {});
@@ -159,7 +195,7 @@ void SnapshotReader::checked(const std::function<void()>& restore) const {
 
 int SnapshotReader::ranks() const {
   int ranks = 0;
-  while (parts_.contains(group_of_rank(ranks))) ++ranks;
+  while (groups_.contains(group_of_rank(ranks))) ++ranks;
   return ranks;
 }
 

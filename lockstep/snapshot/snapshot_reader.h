@@ -3,8 +3,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,13 +14,23 @@
 #include "lockstep/nn/named_state.h"
 #include "lockstep/snapshot/optimizer_state.h"
 #include "lockstep/snapshot/snapshot_folder.h"
+#include "lockstep/snapshot/tensor_group.h"
 
 namespace lockstep {
 
+/// Which of the tensors of a snapshot a reader is to give; all of them, whole, unless it says so.
+struct WantedTensors {
+  /// Parameters and buffers of which only these elements are wanted, and of what the optimizer
+  /// keeps for them: in the sizes of TensorRange::sizes(). Nothing is given where a range has none.
+  TensorRanges ranges = {};
+  std::optional<std::set<std::string>> names = {};  ///< the only parameters and buffers
+};
+
 /// Reads a snapshot that was verified, whatever the number of ranks that wrote it.
 ///
-/// Tensors are the files themselves, mapped into memory: copy from them, within checked(), never
-/// write to them. They may outlive the reader, and the snapshot being pruned.
+/// Tensors are the files themselves, mapped into memory, where they lie in one piece: copy from
+/// them, within checked(), never write to them. They may outlive the reader, and the snapshot being
+/// pruned. Those of which ranks wrote parts are copied together.
 ///
 ///     SnapshotReader reader(newest_snapshot("runs/7", world));
 ///     reader.checked([&] {
@@ -37,15 +48,18 @@ class SnapshotReader {
   /// Returns the text of state.json.
   std::string state() const;
 
-  /// Returns all tensors of a group, such as `model`, from all its parts; none if there is none of
-  /// the group. A name in two parts is a DataError.
-  nn::NamedTensors group(const std::string& name) const;
+  /// Returns the tensors of a group, such as `model`, from all its files; none if there is none of
+  /// the group. A tensor that is there twice or not all, and one of another shape than the whole of
+  /// a range, are a DataError.
+  nn::NamedTensors group(const std::string& name, const WantedTensors& wanted = {}) const;
 
-  nn::NamedTensors model() const { return group("model"); }
-  nn::NamedTensors model_ema() const { return group("model-ema"); }
+  nn::NamedTensors model(const WantedTensors& wanted = {}) const { return group("model", wanted); }
+  nn::NamedTensors model_ema(const WantedTensors& wanted = {}) const {
+    return group("model-ema", wanted);
+  }
 
-  /// Returns the whole state of the optimizer. A snapshot without one is a DataError.
-  OptimizerState optimizer() const;
+  /// Returns the state of the optimizer. A snapshot without one is a DataError.
+  OptimizerState optimizer(const WantedTensors& wanted = {}) const;
 
   /// Returns what one rank alone knew; nothing if the world was smaller.
   nn::NamedTensors rank(int rank) const;
@@ -58,13 +72,12 @@ class SnapshotReader {
   void checked(const std::function<void()>& restore) const;
 
  private:
-  std::vector<std::string> parts_of(const std::string& group) const;
-  std::shared_ptr<const TensorFile> open(const std::filesystem::path& part) const;
+  TensorGroup open(const std::string& group) const;
   void require_unchanged() const;
 
   std::filesystem::path path_;
   std::int64_t step_;
-  std::map<std::string, std::vector<std::string>> parts_;               ///< the files of each group
+  SnapshotGroups groups_;
   mutable std::vector<std::shared_ptr<const TensorFile>> opened_ = {};  ///< and not yet checked
 };
 

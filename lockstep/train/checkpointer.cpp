@@ -4,12 +4,14 @@
 #include <exception>
 #include <iostream>
 #include <unordered_set>
+#include <utility>
 
 #include "lockstep/liveness/own_slot.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/restore_tensors.h"
 #include "lockstep/snapshot/snapshot_folder.h"
 #include "lockstep/snapshot/snapshot_names.h"
+#include "lockstep/snapshot/tensor_shards.h"
 #include "lockstep/train/stop_signal.h"
 
 namespace lockstep {
@@ -27,7 +29,8 @@ bool holds_all(const TrainRun& run) {
   const ProcessGroup& world = run.groups.world;
   return run.replica->turns() == 1 && world.size() > 1 && world.backend_name() != "threads" &&
          run.groups.replicas.size() == world.size() && !run.options.optimizer.sharded &&
-         run.options.snapshots.rescue && run.options.snapshots.unit != SnapshotUnit::kNever;
+         run.replica->ranges().empty() && run.options.snapshots.rescue &&
+         run.options.snapshots.unit != SnapshotUnit::kNever;
 }
 
 double seconds_to_save(const nn::NamedTensors& state) {
@@ -69,8 +72,14 @@ void bring_up_to_date(TrainRun& run) {
   if (run.ema) state.ema_updates = run.ema->updates();
 }
 
+// Ranks that share the model of all replicas name their files as stages do.
 SnapshotRole role_in(const TrainRun& run) {
   const RankGroups& groups = run.groups;
+  if (!run.replica->ranges().empty())
+    return {.rank = groups.world.rank(),
+        .stage = groups.replicas.rank(),
+        .stages = groups.replicas.size(),
+        .ranks = groups.world.size()};
   return {.rank = groups.world.rank(),
       .replica = groups.replicas.rank(),
       .stage = groups.stages.rank(),
@@ -85,12 +94,16 @@ SnapshotRole role_in(const TrainRun& run) {
 SnapshotPart run_part(TrainRun& run, const SnapshotRole& role, bool looks_later) {
   const SnapshotFileNames names = snapshot_file_names(role);
   const nn::NamedTensors state = run.replica->state();
+  const auto share = [&](SnapshotContent content) {
+    return shard_of(std::move(content), run.replica->ranges(), role.stage == 0);
+  };
   SnapshotPart part;
-  if (!names.model.empty()) part.files[names.model].tensors = what_stays(run, state);
+  if (!names.model.empty()) part.files[names.model] = share({.tensors = what_stays(run, state)});
   if (run.ema && !names.model_ema.empty())
-    part.files[names.model_ema].tensors = named_averages(*run.ema, state);
+    part.files[names.model_ema] = share({.tensors = named_averages(*run.ema, state)});
   if (!names.optimizer.empty())
-    part.files[names.optimizer] = content_of(optimizer_state(run.replica->optimizer(), state));
+    part.files[names.optimizer] =
+        share(content_of(optimizer_state(run.replica->optimizer(), state)));
   nn::NamedTensors own = random_state(run.devices);
   own.insert("meter", looks_later ? run.meter.packed_part() : packed(run.meter.part()));
   part.files[names.rank].tensors = own;

@@ -230,17 +230,21 @@ void TrainRun::announce_start() {
   if (!weights.warning.empty()) progress.warn(weights.warning);
 }
 
-// The state is there already; the tensors follow.
+// The state is there already; the tensors follow. What other stages hold is not even read.
 void TrainRun::restore(const SnapshotReader& snapshot) {
   const nn::NamedTensors own = replica->state();
   const Others others = groups.stages.size() > 1 ? Others::kSkipped : Others::kRefused;
   const std::string path = snapshot.path().string();
-  restore_tensors(own, snapshot.model(), path + ": model", others);
-  restore_optimizer(replica->optimizer(), own, snapshot.optimizer(), others);
+  WantedTensors wanted{.ranges = replica->ranges()};
+  if (const auto names = own.keys(); others == Others::kSkipped)
+    wanted.names = std::set<std::string>(names.begin(), names.end());
+  restore_tensors(own, snapshot.model(wanted), path + ": model", others);
+  restore_optimizer(replica->optimizer(), own, snapshot.optimizer(wanted), others);
   replica->restore_scaler(state.scaler);
   state.plateau.lr = rescaled_lr(state.plateau.lr, *this);
   if (ema) {
-    restore_tensors(named_averages(*ema, own), snapshot.model_ema(), path + ": model-ema", others);
+    restore_tensors(
+        named_averages(*ema, own), snapshot.model_ema(wanted), path + ": model-ema", others);
     ema->restore(ema->averages(), state.ema_updates);
   }
   restore_rank(snapshot);

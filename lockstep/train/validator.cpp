@@ -9,6 +9,7 @@
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/manifest.h"
 #include "lockstep/snapshot/restore_tensors.h"
+#include "lockstep/snapshot/tensor_group.h"
 #include "lockstep/train/evaluate.h"
 #include "lockstep/train/state/whole_model.h"
 
@@ -46,10 +47,9 @@ void Validator::restore_best(const SnapshotReader& snapshot) {
   if (best_weights_->holds(best_metadata())) return;
   try {
     const std::filesystem::path best = snapshot.path().parent_path() / run_.state.best_snapshot;
-    const SnapshotReader reader({.path = best, .manifest = verify_snapshot(best), .refused = {}});
-    nn::NamedTensors weights;
-    reader.checked([&] { weights = copied(run_.ema ? reader.model_ema() : reader.model()); });
-    nn::save_weights(weights, file, best_metadata());
+    const SnapshotGroups groups = groups_of(verify_snapshot(best), best);
+    write_whole(
+        open_group(best, groups.at(run_.ema ? "model-ema" : "model")), file, best_metadata());
   } catch (const std::exception& error) {
     run_.log.warn(
         concat("best.safetensors may belong to a later epoch than the best one: ", error.what()));
@@ -113,12 +113,17 @@ Scores Validator::best_of_epochs() const {
 void Validator::with_best_weights(const std::function<void()>& body) {
   const nn::NamedTensors own = run_.replica->state();
   const nn::NamedTensors last = copied(own);
+  const TensorRanges ranges = run_.replica->ranges();
   nn::NamedTensors best;
-  if (run_.groups.replicas.rank() == 0) best = copied(gathered_state(own, run_.groups.stages));
+  if (ranges.empty() && run_.groups.replicas.rank() == 0)
+    best = copied(gathered_state(own, run_.groups.stages));
   if (!load_best(best)) return;
   const auto put_back = [&] { restore_tensors(own, last, "the last weights"); };
   try {
-    scatter_state(best, own, run_.groups.stages, run_.groups.replicas);
+    if (ranges.empty())
+      scatter_state(best, own, run_.groups.stages, run_.groups.replicas);
+    else
+      load_shared_weights(own, ranges, run_.groups.replicas, best_file());
     body();
   } catch (...) {
     put_back();
@@ -127,12 +132,14 @@ void Validator::with_best_weights(const std::function<void()>& body) {
   put_back();
 }
 
-// Returns whether rank 0 could. A collective.
+// Returns whether rank 0 could, or can where the ranks share the weights. A collective.
 bool Validator::load_best(const nn::NamedTensors& into) {
   double failures = 0;
+  const bool is_shared = !run_.replica->ranges().empty();
   const auto load = [&] {
     try {
-      if (best_weights_) best_weights_->load(into, best_metadata());
+      if (best_weights_ && is_shared) best_weights_->require(best_metadata());
+      if (best_weights_ && !is_shared) best_weights_->load(into, best_metadata());
     } catch (const std::exception& error) {
       run_.log.warn(concat("no test with the weights of the best epoch: ", error.what()));
       failures = 1;
@@ -203,7 +210,25 @@ nn::NamedTensors Validator::weights_to_save() const {
                                      : nn::NamedTensors();
 }
 
+std::filesystem::path Validator::best_file() const {
+  return best_weights_ ? best_weights_->file() : std::filesystem::path();
+}
+
+// No rank has the memory to keep what the disk does not take.
+void Validator::save_shared_best(const TensorRanges& ranges) {
+  try {
+    save_shared_weights(
+        run_.replica->state(), ranges, run_.groups.replicas, best_file(), best_metadata());
+  } catch (const std::system_error& error) {
+    run_.log.warn(concat(error.what(),
+        "; training continues, and the weights of the best epoch are "
+        "in its snapshot alone"));
+  }
+}
+
 void Validator::save_best() {
+  if (const TensorRanges ranges = run_.replica->ranges(); !ranges.empty())
+    return save_shared_best(ranges);
   const nn::NamedTensors weights = weights_to_save();
   std::string warning;
   const auto save = [&] {
@@ -224,10 +249,14 @@ void Validator::save_last() {
 }
 
 void Validator::save(const std::string& name) {
+  const RunRecorder* const recorder = run_.log.recorder();
+  const std::filesystem::path file = recorder != nullptr ? recorder->file(name) : "";
+  const std::map<std::string, std::string> metadata{{"step", concat(run_.state.step)}};
+  if (const TensorRanges ranges = run_.replica->ranges(); !ranges.empty())
+    return save_shared_weights(run_.replica->state(), ranges, run_.groups.replicas, file, metadata);
   const nn::NamedTensors weights = weights_to_save();
   const auto write = [&] {
-    if (const RunRecorder* const recorder = run_.log.recorder())
-      nn::save_weights(weights, recorder->file(name), {{"step", concat(run_.state.step)}});
+    if (recorder != nullptr) nn::save_weights(weights, file, metadata);
   };
   work_patiently(write, run_.groups.world);
 }
@@ -269,9 +298,13 @@ bool BestWeights::holds(const Metadata& metadata) const {
   }
 }
 
-void BestWeights::load(const nn::NamedTensors& into, const Metadata& metadata) const {
+void BestWeights::require(const Metadata& metadata) const {
   if (!holds(metadata))
     throw DataError(concat(file_.string(), " is missing, or not of the best epoch"));
+}
+
+void BestWeights::load(const nn::NamedTensors& into, const Metadata& metadata) const {
+  require(metadata);
   if (kept_) return restore_tensors(into, kept_->weights, "the best weights");
   nn::load_weights(into, file_);
 }

@@ -32,6 +32,9 @@ class BestWeights {
   /// Returns whether what was saved last, by this start or another one, has this metadata.
   bool holds(const Metadata& metadata) const;
 
+  /// Throws DataError unless it does.
+  void require(const Metadata& metadata) const;
+
   /// Copies what was saved last into tensors of its names, all of them. Throws DataError unless it
   /// has this metadata and fits.
   void load(const nn::NamedTensors& into, const Metadata& metadata) const;
@@ -92,6 +95,8 @@ class Validator {
   bool load_best(const nn::NamedTensors& into);
   bool compare(std::int64_t epoch, const Scores& scores);
   nn::NamedTensors weights_to_save() const;
+  std::filesystem::path best_file() const;
+  void save_shared_best(const TensorRanges& ranges);
   void save_best();
   void restore_best(const SnapshotReader& snapshot);
   std::map<std::string, std::string> best_metadata() const;

@@ -10,8 +10,11 @@
 #include "lockstep/core/error.h"
 #include "lockstep/formats/export/exported_program.h"
 #include "lockstep/formats/weights/safetensors.h"
+#include "lockstep/formats/weights/tensor_parts.h"
 #include "lockstep/formats/weights/torch_file.h"
 #include "lockstep/formats/weights/weight_file.h"
+#include "lockstep/snapshot/pending_snapshot.h"
+#include "lockstep/snapshot/snapshot_names.h"
 
 namespace lockstep::cli {
 namespace {
@@ -156,6 +159,47 @@ TEST_F(Convert, AProgramNeedsAnOutput) {
 
 TEST_F(Convert, ExplainsItself) {
   EXPECT_THAT(output_of({"--help"}), HasSubstr("Usage: lockstep convert IN OUT"));
+}
+
+/// Saves a snapshot of two ranks, of which each has a part of the tensor `w`.
+fs::path saved_parts(const fs::path& run, std::span<const std::uint8_t> bytes) {
+  auto pending = PendingSnapshot::begin(SnapshotFolder(run), 5);
+  SnapshotManifest manifest{
+      .step = 5, .libtorch = "2.15.0", .lockstep = {}, .has_parts = true, .files = {}};
+  for (const std::int64_t begin : {0, 3}) {
+    const std::int64_t end = begin == 0 ? 3 : 8;
+    const std::vector<TensorEntry> entries{{"w", ElementType::kUint8, {end - begin},
+        bytes.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))}};
+    const TensorRanges ranges{{"w", {.whole = {2, 4}, .begin = begin, .end = end}}};
+    const auto write = [&](ByteSink& sink) {
+      write_safetensors(sink, entries, {{kTensorParts, to_json(ranges)}});
+    };
+    manifest.files.push_back(
+        pending.write(snapshot_file_name("model", begin == 0 ? 0 : 1, 2), write));
+  }
+  return pending.commit(manifest);
+}
+
+TEST_F(Convert, MakesWholeWeightsOfASnapshotInParts) {
+  const fs::path snapshot = saved_parts(path("run"), bytes_);
+  const std::string out = path("whole.safetensors");
+  EXPECT_EQ(output_of({snapshot.string() + "/", out}), out + ": 1 tensors, 8 bytes\n");
+  const TensorFile file = read_safetensors(out);
+  EXPECT_THAT(file.find("w")->shape, ElementsAre(2, 4));
+  EXPECT_THAT(file.find("w")->bytes, ::testing::ElementsAreArray(bytes_));
+  EXPECT_THAT(file.metadata(), ElementsAre(Pair("format", "pt")));
+}
+
+TEST_F(Convert, RefusesPartsAloneAndOtherFormatsOfASnapshot) {
+  const fs::path snapshot = saved_parts(path("run"), bytes_);
+  EXPECT_THAT(refusal<InvalidArgument>({snapshot.string(), path("x.pt")}),
+      HasSubstr("become a .safetensors; convert that further"));
+  EXPECT_THAT(refusal<DataError>({(snapshot / "model-00001-of-00002.safetensors").string(),
+                  path("x.safetensors")}),
+      HasSubstr("holds parts of tensors"));
+  fs::resize_file(snapshot / "model-00002-of-00002.safetensors", 20);
+  EXPECT_THROW(convert({snapshot.string(), path("x.safetensors")}), DataError);
+  EXPECT_FALSE(fs::exists(path("x.safetensors")));
 }
 
 }  // namespace

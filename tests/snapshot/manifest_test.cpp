@@ -51,9 +51,18 @@ TEST(Manifest, IsReadAsItIsWritten) {
   EXPECT_EQ(testing::with_true_digest(text), text);
 }
 
+// So an older Lockstep refuses a snapshot whose tensors lie in parts, and reads any other.
+TEST(Manifest, HasTheVersionThatItsTensorsNeed) {
+  SnapshotManifest manifest = example();
+  manifest.has_parts = true;
+  const std::string text = to_json(manifest);
+  EXPECT_THAT(text, StartsWith(R"({"v":2,"step":1200,)"));
+  EXPECT_EQ(parse_manifest(text, "m"), manifest);
+}
+
 TEST(Manifest, OfANewerLockstepSaysSo) {
-  EXPECT_THAT(refusal(R"("v":1)", R"("v":2)"), HasSubstr("newer Lockstep"));
-  EXPECT_THAT(refusal(R"("v":1)", R"("v":2,"more":[{}])"), HasSubstr("newer Lockstep"));
+  EXPECT_THAT(refusal(R"("v":1)", R"("v":3)"), HasSubstr("newer Lockstep"));
+  EXPECT_THAT(refusal(R"("v":1)", R"("v":3,"more":[{}])"), HasSubstr("newer Lockstep"));
   EXPECT_THAT(refusal(R"("v":1)", R"("v":0)"), HasSubstr("no version 0"));
   EXPECT_THAT(refusal(R"("v":1)", R"("v":-1)"), HasSubstr("whole number"));
   EXPECT_THAT(refusal(R"("v":1,)", ""), HasSubstr("v must be there"));

@@ -8,6 +8,7 @@
 
 #include "tests/support/temporary_folder.h"
 
+#include "lockstep/core/error.h"
 #include "lockstep/snapshot/snapshot_names.h"
 
 namespace lockstep {
@@ -47,6 +48,18 @@ TEST(SnapshotFiles, AnIndexSaysWhichPartHasATensor) {
       "    \"a\": \"model-00001-of-00002.safetensors\",\n"
       "    \"b\": \"model-00001-of-00002.safetensors\",\n"
       "    \"c\": \"model-00002-of-00002.safetensors\"\n  }\n}\n");
+}
+
+// Python would take a part for the whole.
+TEST(SnapshotFiles, PartsOfTensorsHaveNoIndex) {
+  const auto written = [](int part, bool has_parts) {
+    SnapshotFile file;
+    file.name = snapshot_file_name("model", part, 2);
+    return WrittenFile{.file = file, .tensors = {concat("t", part)}, .has_parts = has_parts};
+  };
+  const std::vector<WrittenFile> files{written(0, false), written(1, true)};
+  EXPECT_TRUE(index_files(files).empty());
+  EXPECT_EQ(parse_written_files(to_json(files)), files);
 }
 
 }  // namespace

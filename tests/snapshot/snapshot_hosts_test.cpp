@@ -20,7 +20,9 @@
 #include "lockstep/core/error.h"
 #include "lockstep/snapshot/manifest.h"
 #include "lockstep/snapshot/snapshot_files.h"
+#include "lockstep/snapshot/snapshot_reader.h"
 #include "lockstep/snapshot/snapshot_saver.h"
+#include "lockstep/snapshot/tensor_shards.h"
 
 namespace lockstep {
 namespace {
@@ -93,6 +95,32 @@ TEST(SnapshotsApart, AreWholeOnEachHostThatKeepsThem) {
     for (const char* file : {"manifest.json", "model.safetensors.index.json"})
       EXPECT_EQ(contents(snapshots_on(folder, "even") / "step-00000007" / file),
           contents(snapshots_on(folder, "odd") / "step-00000007" / file));
+  }
+}
+
+// Also on one that has lost them.
+TEST(SnapshotsApart, AreWholeOnEachHostWhereRanksShareTensors) {
+  const TemporaryFolder folder;
+  testing::run_ranks(4, [&](const ProcessGroup& world) {
+    const SnapshotHosts hosts(world, 2, host_of(world));
+    SnapshotSaver saver({.run = run_of(folder, world), .hosts = hosts}, world);
+    const std::int64_t begin = 5 * world.rank();
+    const TensorRange range{.whole = {4, 5}, .begin = begin, .end = begin + 5};
+    SnapshotPart part;
+    part.files[snapshot_file_name("model", world.rank(), 4)] =
+        shard_of({.tensors = testing::named("w", torch::full({5}, 1.0 * world.rank()))},
+            {{"w", range}}, false);
+    if (world.rank() == 0) part.state = "{\"step\":7}";
+    saver.save(7, part);
+    saver.finish();
+    EXPECT_THAT(saver.take_warnings(), IsEmpty());
+    if (world.rank() == 1) fs::remove_all(snapshots_on(folder, "odd"));
+    spread(folder, world, 2);
+  });
+  for (const char* host : {"even", "odd"}) {
+    const SnapshotReader reader(SnapshotFolder(folder.path() / host).newest());
+    testing::expect_same_bits(
+        reader.model()["w"], torch::arange(4, torch::kFloat).view({4, 1}).expand({4, 5}));
   }
 }
 

@@ -280,7 +280,7 @@ constexpr std::size_t kAlignment = 8;
 
 void check_writable(
     std::span<const TensorEntry> entries, const std::map<std::string, std::string>& metadata) {
-  check_entries("write_safetensors", entries);
+  check_names_and_shapes("write_safetensors", entries);
   for (const TensorEntry& entry : entries) {
     check(entry.name != "__metadata__",
         "write_safetensors: a tensor cannot be named __metadata__, the format keeps that name");
@@ -305,10 +305,14 @@ std::vector<std::size_t> byte_order(std::span<const TensorEntry> entries) {
   return order;
 }
 
+std::uint64_t data_bytes(const TensorEntry& entry) {
+  return *tensor_bytes(entry.type, entry.shape);
+}
+
 std::string tensor_text(const TensorEntry& entry, std::uint64_t begin) {
   return concat(json(entry.name).dump(), R"(:{"dtype":")", *safetensors_name(entry.type),
       R"(","shape":)", json(entry.shape).dump(), R"(,"data_offsets":[)", begin, ',',
-      begin + entry.bytes.size(), "]}");
+      begin + data_bytes(entry), "]}");
 }
 
 std::string header_of(std::span<const TensorEntry> entries, const std::vector<std::size_t>& order,
@@ -317,7 +321,7 @@ std::string header_of(std::span<const TensorEntry> entries, const std::vector<st
   std::uint64_t end = 0;
   for (const std::size_t place : order) {
     begins[place] = end;
-    end += entries[place].bytes.size();
+    end += data_bytes(entries[place]);
   }
   std::string text = "{";
   if (!metadata.empty()) text += R"("__metadata__":)" + json(metadata).dump();
@@ -341,10 +345,10 @@ TensorFile parse_safetensors(std::span<const std::uint8_t> bytes, const std::str
   return parse_whole(bytes, name, nullptr);
 }
 
-void write_safetensors(ByteSink& sink, std::span<const TensorEntry> entries,
-    const std::map<std::string, std::string>& metadata) {
+std::vector<std::size_t> write_safetensors_header(ByteSink& sink,
+    std::span<const TensorEntry> entries, const std::map<std::string, std::string>& metadata) {
   check_writable(entries, metadata);
-  const auto order = byte_order(entries);
+  auto order = byte_order(entries);
   const std::string header = header_of(entries, order, metadata);
   check(header.size() <= kMostHeaderBytes, "write_safetensors: a header of ", header.size(),
       " bytes; the format allows ", kMostHeaderBytes);
@@ -352,7 +356,14 @@ void write_safetensors(ByteSink& sink, std::span<const TensorEntry> entries,
   append_little_endian(length, header.size(), 8);
   sink.write(length);
   sink.write(header);
-  for (const std::size_t place : order) sink.write(entries[place].bytes);
+  return order;
+}
+
+void write_safetensors(ByteSink& sink, std::span<const TensorEntry> entries,
+    const std::map<std::string, std::string>& metadata) {
+  check_entries("write_safetensors", entries);
+  for (const std::size_t place : write_safetensors_header(sink, entries, metadata))
+    sink.write(entries[place].bytes);
 }
 
 }  // namespace lockstep

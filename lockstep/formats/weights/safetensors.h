@@ -5,6 +5,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "lockstep/formats/byte_stream.h"
 #include "lockstep/formats/weights/tensor_file.h"
@@ -31,5 +32,11 @@ TensorFile parse_safetensors(std::span<const std::uint8_t> bytes, const std::str
 /// InvalidArgument.
 void write_safetensors(ByteSink& sink, std::span<const TensorEntry> entries,
     const std::map<std::string, std::string>& metadata = {});
+
+/// Writes the header alone, for tensors whose bytes need not be in memory together: those of the
+/// entries are not looked at. Returns the places of the entries in the order in which all bytes of
+/// each must follow.
+std::vector<std::size_t> write_safetensors_header(ByteSink& sink,
+    std::span<const TensorEntry> entries, const std::map<std::string, std::string>& metadata = {});
 
 }  // namespace lockstep

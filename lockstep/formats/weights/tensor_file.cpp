@@ -207,17 +207,23 @@ std::string shape_text(std::span<const std::int64_t> shape) {
   return text + ')';
 }
 
-void check_entries(const char* operation, std::span<const TensorEntry> entries) {
+void check_names_and_shapes(const char* operation, std::span<const TensorEntry> entries) {
   std::unordered_set<std::string_view> names;
   for (const TensorEntry& entry : entries) {
     const std::string name = printable(entry.name);
     check(is_utf8(entry.name), operation, ": the name ", name, " is not UTF-8");
     check(names.insert(entry.name).second, operation, ": two tensors have the name ", name);
-    const auto bytes = tensor_bytes(entry.type, entry.shape);
-    check(bytes == entry.bytes.size(), operation, ": tensor ", name, " has ", entry.bytes.size(),
-        " bytes, which is not what ", torch_name(entry.type), " of shape ", shape_text(entry.shape),
-        " needs");
+    check(tensor_bytes(entry.type, entry.shape).has_value(), operation, ": tensor ", name,
+        " cannot have the shape ", shape_text(entry.shape));
   }
+}
+
+void check_entries(const char* operation, std::span<const TensorEntry> entries) {
+  check_names_and_shapes(operation, entries);
+  for (const TensorEntry& entry : entries)
+    check(tensor_bytes(entry.type, entry.shape) == entry.bytes.size(), operation, ": tensor ",
+        printable(entry.name), " has ", entry.bytes.size(), " bytes, which is not what ",
+        torch_name(entry.type), " of shape ", shape_text(entry.shape), " needs");
 }
 
 bool is_contiguous(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides) {

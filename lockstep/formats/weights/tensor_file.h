@@ -130,6 +130,9 @@ std::string shape_text(std::span<const std::int64_t> shape);
 /// Otherwise throws InvalidArgument that begins with `operation`.
 void check_entries(const char* operation, std::span<const TensorEntry> entries);
 
+/// Does so but for the bytes, which may be elsewhere.
+void check_names_and_shapes(const char* operation, std::span<const TensorEntry> entries);
+
 /// Returns whether elements of that shape and with these strides lie row-major without gaps.
 bool is_contiguous(std::span<const std::int64_t> shape, std::span<const std::int64_t> strides);
 

@@ -7,6 +7,7 @@
 #include "lockstep/formats/input_file.h"
 #include "lockstep/formats/output_file.h"
 #include "lockstep/formats/weights/safetensors.h"
+#include "lockstep/formats/weights/tensor_parts.h"
 #include "lockstep/formats/weights/torch_file.h"
 
 namespace lockstep {
@@ -37,6 +38,10 @@ TensorFile read_weights(const std::filesystem::path& path, std::string_view only
     return tensors_of(read_torch_file(path), only);
   }
   TensorFile file = read_safetensors(path);
+  if (file.metadata().contains(kTensorParts))
+    throw DataError(concat(path.string(),
+        ": holds parts of tensors, of which other files of a snapshot have the rest; `lockstep "
+        "convert FOLDER weights.safetensors` makes whole ones of the snapshot's folder"));
   return only.empty() ? file : file.part(only);
 }
 

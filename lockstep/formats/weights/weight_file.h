@@ -26,8 +26,9 @@ WeightFormat weight_format_of_extension(const std::filesystem::path& path);
 ///
 /// `only` takes a part, as in `{"state_dict": {...}, "epoch": 3}`: read_weights(path, "state_dict")
 /// gives the tensors below it, named without it. What is read must consist of tensors: other values
-/// (numbers, texts) are a DataError that names them. A file that breaks its format's rules is a
-/// DataError with file, offset and reason; nothing in a file is executed.
+/// (numbers, texts) are a DataError that names them, and so are parts of tensors. A file that
+/// breaks its format's rules is a DataError with file, offset and reason; nothing in a file is
+/// executed.
 ///
 ///     auto weights = lockstep::read_weights("resnet18.pth");
 ///     const auto* entry = weights.find("fc.weight");   // entry->shape is {1000, 512}

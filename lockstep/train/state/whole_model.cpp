@@ -1,7 +1,12 @@
 #include "lockstep/train/state/whole_model.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <exception>
+#include <optional>
+#include <span>
+#include <utility>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -9,6 +14,10 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/formats/output_file.h"
+#include "lockstep/formats/weights/safetensors.h"
+#include "lockstep/formats/weights/weight_file.h"
+#include "lockstep/nn/weights.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
 #include "lockstep/parallel/pipeline/links.h"
 #include "lockstep/snapshot/group_values.h"
@@ -162,6 +171,197 @@ void scatter_state(const nn::NamedTensors& all, const nn::NamedTensors& own,
       }
   }
   broadcast_all(values, 0, replicas);
+}
+
+namespace {
+
+struct NoSink final : ByteSink {
+ private:
+  void put(std::span<const std::uint8_t> /*bytes*/) override {}
+};
+
+/// The weights of a model that ranks share: whole ones by their names, and what each rank holds.
+class SharedWeights {
+ public:
+  /// A collective.
+  SharedWeights(
+      const nn::NamedTensors& state, const TensorRanges& ranges, const ProcessGroup& group)
+      : state_(state), group_(group) {
+    exchange(ranges);
+    for (const auto& item : state)
+      if (!held_.contains(item.key()))
+        entries_.push_back({.name = item.key(),
+            .type = nn::element_type_of(item.value().scalar_type()).value(),
+            .shape = item.value().sizes().vec(),
+            .bytes = {}});
+  }
+
+  /// Returns names, types and whole shapes, the same on all ranks.
+  const std::vector<TensorEntry>& entries() const { return entries_; }
+
+  /// Brings a tensor together on the first rank, row-major; undefined elsewhere. A collective.
+  torch::Tensor whole(const TensorEntry& entry) const {
+    const torch::Tensor* const own = state_.find(entry.name);
+    const auto shared = held_.find(entry.name);
+    if (shared == held_.end()) return own->detach().cpu().contiguous();
+    if (group_.rank() != 0) {
+      if (own != nullptr) group_.send(own->detach().cpu().reshape({-1}), 0).wait();
+      return {};
+    }
+    const std::vector<TensorRange>& ranges = shared->second;
+    const TensorRange& first = ranges.front();
+    const torch::Tensor all =
+        at::empty({first.elements()}, on_host(*nn::scalar_type_of(entry.type)));
+    if (own != nullptr) part_of(all, first).copy_(own->detach().reshape({-1}));
+    for_each_other(ranges,
+        [&](int rank, const TensorRange& range) { group_.recv(part_of(all, range), rank).wait(); });
+    return all.as_strided(first.whole, strides_of(first.whole, first.order)).contiguous();
+  }
+
+  /// Gives each rank what it holds of a tensor that the first has whole. A collective.
+  void give(const TensorEntry& entry, const torch::Tensor& all) const {
+    const torch::Tensor* const own = state_.find(entry.name);
+    torch::Tensor part;
+    if (own != nullptr) part = at::empty({own->numel()}, on_host(own->scalar_type()));
+    if (const auto shared = held_.find(entry.name); shared == held_.end()) {
+      if (group_.rank() == 0) part.copy_(all.reshape({-1}));
+      if (part.numel() > 0) group_.broadcast(part, 0).wait();
+    } else if (group_.rank() == 0) {
+      const TensorRange& first = shared->second.front();
+      const torch::Tensor row =
+          (first.order.empty() ? all : all.permute(first.order)).reshape({-1});
+      if (own != nullptr) part.copy_(part_of(row, first));
+      for_each_other(shared->second, [&](int rank, const TensorRange& range) {
+        group_.send(part_of(row, range), rank).wait();
+      });
+    } else if (own != nullptr) {
+      group_.recv(part, 0).wait();
+    }
+    if (own != nullptr) own->detach().copy_(part.view(own->sizes()));
+  }
+
+ private:
+  static torch::Tensor part_of(const torch::Tensor& row, const TensorRange& range) {
+    return row.narrow(0, range.begin, range.size());
+  }
+
+  static void for_each_other(const std::vector<TensorRange>& ranges, const auto& body) {
+    for (std::size_t rank = 1; rank < ranges.size(); ++rank)
+      if (ranges[rank].size() > 0) body(static_cast<int>(rank), ranges[rank]);
+  }
+
+  // Who has nothing of a tensor does not know its type.
+  void exchange(const TensorRanges& ranges) {
+    const std::int64_t numbers = 3 * std::ssize(ranges);
+    if (numbers == 0) return;
+    const torch::Tensor own = at::empty({numbers}, on_host(torch::kLong));
+    auto* next = own.mutable_data_ptr<std::int64_t>();
+    for (const auto& [name, range] : ranges) {
+      const torch::Tensor* const tensor = state_.find(name);
+      *next++ = range.begin;
+      *next++ = range.end;
+      *next++ = tensor == nullptr
+                    ? -1
+                    : static_cast<std::int64_t>(*nn::element_type_of(tensor->scalar_type()));
+    }
+    const torch::Tensor all = at::empty({group_.size() * numbers}, on_host(torch::kLong));
+    group_.all_gather(all, own).wait();
+    const torch::Tensor of_ranks = all.view({group_.size(), std::ssize(ranges), 3});
+    std::int64_t place = 0;
+    for (const auto& [name, range] : ranges)
+      add(name, range, of_ranks.select(1, place++).contiguous());
+  }
+
+  void add(const std::string& name, const TensorRange& own, const torch::Tensor& of_ranks) {
+    if (own.elements() == 0) return;
+    const auto* found = of_ranks.const_data_ptr<std::int64_t>();
+    std::int64_t type = -1;
+    auto& held = held_[name];
+    for (int rank = 0; rank < group_.size(); ++rank, found += 3) {
+      held.push_back({.whole = own.whole, .order = own.order, .begin = found[0], .end = found[1]});
+      type = std::max(type, found[2]);
+    }
+    const torch::Tensor* const tensor = state_.find(name);
+    check((tensor == nullptr ? 0 : tensor->numel()) ==
+              held[static_cast<std::size_t>(group_.rank())].size(),
+        "rank ", group_.rank(), " has other elements of ", name, " than it says");
+    check_cover(name, held);
+    entries_.push_back(
+        {.name = name, .type = static_cast<ElementType>(type), .shape = own.whole, .bytes = {}});
+  }
+
+  static void check_cover(const std::string& name, std::vector<TensorRange> ranges) {
+    std::ranges::sort(
+        ranges, {}, [](const auto& range) { return std::pair(range.begin, range.end); });
+    std::int64_t covered = 0;
+    for (const TensorRange& range : ranges) {
+      if (range.size() == 0) continue;
+      check(range.begin == covered, "the ranks share ", name, ", but elements from ",
+          std::min(range.begin, covered), " on are held by none of them, or by two");
+      covered = range.end;
+    }
+    check(covered == ranges.front().elements(), "the ranks share ", name, ", but elements from ",
+        covered, " on are held by none of them");
+  }
+
+  const nn::NamedTensors& state_;
+  const ProcessGroup& group_;
+  std::vector<TensorEntry> entries_;
+  std::map<std::string, std::vector<TensorRange>> held_;  // by each rank
+};
+
+std::span<const std::uint8_t> bytes_in(const torch::Tensor& tensor) {
+  return {static_cast<const std::uint8_t*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+}  // namespace
+
+void save_shared_weights(const nn::NamedTensors& state, const TensorRanges& ranges,
+    const ProcessGroup& group, const std::filesystem::path& file,
+    const std::map<std::string, std::string>& metadata) {
+  const SharedWeights weights(state, ranges, group);
+  const std::vector<TensorEntry>& entries = weights.entries();
+  NoSink nothing;
+  std::exception_ptr failure;
+  const auto attempt = [&](const auto& work) {
+    if (group.rank() != 0 || failure) return;
+    try {
+      work();
+    } catch (const std::exception&) {
+      failure = std::current_exception();  // the others go on sending
+    }
+  };
+  std::optional<AtomicFile> written;
+  attempt([&] { write_safetensors_header(written.emplace(file), entries, metadata); });
+  for (const std::size_t place : write_safetensors_header(nothing, entries, metadata)) {
+    const torch::Tensor whole = weights.whole(entries[place]);
+    attempt([&] { written->write(bytes_in(whole)); });
+  }
+  const auto finish = [&] {
+    attempt([&] { written->commit(); });
+    if (failure) std::rethrow_exception(failure);
+  };
+  work_patiently(finish, group);
+}
+
+void load_shared_weights(const nn::NamedTensors& state, const TensorRanges& ranges,
+    const ProcessGroup& group, const std::filesystem::path& file) {
+  const at::NoGradGuard no_gradients;
+  const SharedWeights weights(state, ranges, group);
+  std::optional<TensorFile> saved;
+  const auto open = [&] {
+    saved = read_weights(file);
+    for (const TensorEntry& entry : weights.entries()) {
+      const TensorEntry* const found = saved->find(entry.name);
+      if (found == nullptr || found->type != entry.type || found->shape != entry.shape)
+        throw DataError(concat(file.string(), ": has no ", torch_name(entry.type), ' ',
+            shape_text(entry.shape), ' ', entry.name));
+    }
+  };
+  do_on_root(open, group);
+  for (const TensorEntry& entry : weights.entries())
+    weights.give(entry, saved ? nn::tensor_of(*saved->find(entry.name)) : torch::Tensor());
+  do_on_root([&] { saved->require_unchanged(); }, group);
 }
 
 }  // namespace lockstep

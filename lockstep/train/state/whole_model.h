@@ -1,12 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/formats/weights/tensor_parts.h"
 #include "lockstep/nn/named_state.h"
 
 // A model as one whole, wherever its stages and replicas lie.
@@ -39,5 +42,21 @@ nn::NamedTensors gathered_state(const nn::NamedTensors& own, const ProcessGroup&
 /// both groups.
 void scatter_state(const nn::NamedTensors& all, const nn::NamedTensors& own,
     const ProcessGroup& stages, const ProcessGroup& replicas);
+
+/// Writes the weights that the ranks of a group share, whole, into a safetensors file of its first
+/// rank, tensor by tensor: no rank ever has more than one of them whole. `file` is not looked at
+/// elsewhere. See Replica::ranges() about `state` and `ranges`.
+///
+/// What the first rank cannot write is thrown there, once the others have given it all; the file is
+/// complete or as it was. A collective.
+void save_shared_weights(const nn::NamedTensors& state, const TensorRanges& ranges,
+    const ProcessGroup& group, const std::filesystem::path& file,
+    const std::map<std::string, std::string>& metadata);
+
+/// Does the opposite: copies into the tensors of each rank what it holds of the weights in a file
+/// of the first rank. What that cannot read, or does not fit, is a DataError on all ranks, and
+/// nothing is changed unless another program changes the file meanwhile. A collective.
+void load_shared_weights(const nn::NamedTensors& state, const TensorRanges& ranges,
+    const ProcessGroup& group, const std::filesystem::path& file);
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include "lockstep/data/loader.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/parameters.h"
+#include "lockstep/formats/weights/tensor_parts.h"
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/grad_scaler.h"
 #include "lockstep/nn/models/model.h"
@@ -116,6 +117,12 @@ class Replica {
 
   /// Returns the parameters and buffers that this rank holds, under the model's names.
   virtual nn::NamedTensors state() const = 0;
+
+  /// Returns which elements this rank holds of the tensors that ranks share: of all of them, also
+  /// where it has none. state() has its parts, in the sizes of TensorRange::sizes(), which are what
+  /// the optimizer updates, and none that is empty; the others are the same on all ranks of
+  /// `replicas`.
+  virtual TensorRanges ranges() const { return {}; }
 
   /// Returns the seconds that this rank has waited for others since the start.
   virtual double communication_seconds() const { return 0; }

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -12,6 +15,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
+#include "lockstep/nn/weights.h"
 
 namespace lockstep {
 namespace {
@@ -137,6 +141,83 @@ TEST(ScatteredState, GivesAllReplicasTheSame) {
     nn::NamedTensors all("Tensor");
     if (replicas.rank() == 0) all = state_of_stage(0);
     expect_zeroed_and_scattered(all, ProcessGroup(), replicas);
+  });
+}
+
+// Three tensors of which each rank of a group has elements, one of them none, and a buffer.
+TensorRanges ranges_of_rank(int rank, int ranks) {
+  const auto range = [&](std::vector<std::int64_t> whole, std::int64_t elements) {
+    const bool is_matrix = whole.size() == 2;
+    return TensorRange{.whole = std::move(whole),
+        .order = is_matrix ? std::vector<std::int64_t>{1, 0} : std::vector<std::int64_t>(),
+        .begin = elements * rank / ranks,
+        .end = elements * (rank + 1) / ranks};
+  };
+  return {{"w", range({3, 5}, 15)}, {"one", range({}, 1)}, {"half", range({4}, 4)}};
+}
+
+nn::NamedTensors shared_state(const TensorRanges& ranges) {
+  nn::NamedTensors state("Tensor");
+  const auto add = [&](const char* name, const torch::Tensor& whole) {
+    const auto found = ranges.find(name);
+    if (found == ranges.end()) {
+      state.insert(name, whole);
+    } else if (const TensorRange& range = found->second; range.size() > 0) {
+      const torch::Tensor row =
+          (range.order.empty() ? whole : whole.permute(range.order)).flatten();
+      state.insert(name, row.slice(0, range.begin, range.end).view(range.sizes()).clone());
+    }
+  };
+  add("half", at::arange(4, torch::kBFloat16));
+  add("one", at::full({}, 7, torch::kLong));
+  add("w", at::arange(15, torch::kFloat).view({3, 5}));
+  add("mean", at::full({2}, 0.5, torch::kFloat));
+  return state;
+}
+
+TEST(SharedWeights, AreOneFileOfWholeTensors) {
+  const testing::TemporaryFolder folder;
+  const auto expected = folder.path() / "expected.safetensors",
+             made = folder.path() / "made.safetensors";
+  nn::save_weights(shared_state({}), expected, {{"step", "3"}});
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    run_ranks(ranks, [&](const ProcessGroup& group) {
+      const auto ranges = ranges_of_rank(group.rank(), ranks);
+      const auto state = shared_state(ranges);
+      save_shared_weights(state, ranges, group, group.rank() == 0 ? made : "", {{"step", "3"}});
+      for (const auto& item : state) item.value().zero_();
+      load_shared_weights(state, ranges, group, group.rank() == 0 ? made : "");
+      for (const auto& item : shared_state(ranges))
+        EXPECT_TRUE(state[item.key()].equal(item.value())) << item.key();
+    });
+    EXPECT_EQ(testing::contents(made), testing::contents(expected)) << ranks;
+  }
+}
+
+TEST(SharedWeights, AFileThatCannotBeWrittenOrReadIsAnErrorAndNoRankWaits) {
+  run_ranks(2, [](const ProcessGroup& group) {
+    const auto ranges = ranges_of_rank(group.rank(), 2);
+    const auto state = shared_state(ranges);
+    const auto save = [&] { save_shared_weights(state, ranges, group, "/none/w.safetensors", {}); };
+    if (group.rank() == 0) {
+      EXPECT_ANY_THROW(save());
+    } else {
+      save();
+    }
+    EXPECT_THROW(load_shared_weights(state, ranges, group, "/none/w.safetensors"), DataError);
+  });
+}
+
+TEST(SharedWeights, ElementsThatNoRankHasAreRefused) {
+  run_ranks(2, [](const ProcessGroup& group) {
+    TensorRanges ranges{
+        {"w", {.whole = {8}, .begin = 5 * group.rank(), .end = 4 * group.rank() + 4}}};
+    nn::NamedTensors state("Tensor");
+    state.insert("w", at::zeros({ranges["w"].size()}, torch::kFloat));
+    const auto message = testing::message_of<InvalidArgument>(
+        [&] { save_shared_weights(state, ranges, group, "", {}); });
+    EXPECT_NE(message.find("the ranks share w, but elements from 4 on"), std::string::npos)
+        << message;
   });
 }
 
