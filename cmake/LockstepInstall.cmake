@@ -13,7 +13,7 @@ add_library(lockstep_library INTERFACE)
 add_library(lockstep::lockstep ALIAS lockstep_library)
 set_target_properties(lockstep_library PROPERTIES EXPORT_NAME lockstep)
 target_link_libraries(lockstep_library INTERFACE
-  lockstep::balance lockstep::comm lockstep::data lockstep::data_parallel lockstep::graceful_stop lockstep::nn
+  lockstep::balance lockstep::comm lockstep::data lockstep::data_parallel lockstep::fsdp lockstep::graceful_stop lockstep::nn
   lockstep::parallel lockstep::pipeline lockstep::place lockstep::sharded_optim lockstep::snapshot lockstep::sync_batch_norm)
 
 # Sets the named variable to the targets and all libraries of ours below them.

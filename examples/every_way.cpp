@@ -80,6 +80,19 @@ void sharded_optimizer(
   }
 }
 
+void fully_sharded(
+    const Task& task, const torch::nn::Sequential& net, const lockstep::ProcessGroup& world) {
+  const Task own = task.share(world);
+  lockstep::FullyShardedDataParallel model(net, world);
+  SGD optimizer(model.parameters(), kRate);  // this rank's parts
+  for (int step = 0; step < kSteps; ++step) {
+    optimizer.zero_grad();
+    loss_of(model(own.inputs), own.labels).backward();
+    optimizer.step();
+  }
+  model.unwrap();  // the net has whole parameters again
+}
+
 void model_parallel(const Task& task, const torch::nn::Sequential& net) {
   const auto options =
       lockstep::PipelineOptions().chunks(1).schedule(lockstep::ScheduleKind::kSequential);
@@ -161,7 +174,8 @@ int run(int, char**) {
       torch::randn({16, 20}), torch::randn({16, 4})};
   const std::vector<std::pair<const char*, std::function<void(const Task&, torch::nn::Sequential)>>>
       ways = {{"serial", serial}, {"dp", data_parallel}, {"ddp", on_ranks(2, distributed)},
-          {"ddp, ZeRO-1", on_ranks(2, sharded_optimizer)}, {"mp", model_parallel}, {"pp", pipeline},
+          {"ddp, ZeRO-1", on_ranks(2, sharded_optimizer)}, {"fsdp", on_ranks(2, fully_sharded)},
+          {"mp", model_parallel}, {"pp", pipeline},
           {"ddp+pp in places", on_ranks(2, replicas_of_pipelines)},
           {"ddp+pp over ranks", on_ranks(4, replicas_of_stages)}};
   for (const auto& [name, train] : ways) {

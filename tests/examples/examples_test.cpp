@@ -86,7 +86,7 @@ TEST(Examples, EveryWayLearnsTheSame) {
   const auto [status, output] = run_line("every_way");
   EXPECT_EQ(status, 0) << output;
   const auto losses = numbers_in(output, "loss ([0-9.]+)");
-  ASSERT_EQ(losses.size(), 8U) << output;
+  ASSERT_EQ(losses.size(), 9U) << output;
   EXPECT_THAT(losses, ::testing::Each(::testing::DoubleNear(losses.front(), 2e-6))) << output;
 }
 

@@ -38,7 +38,7 @@ TEST(ParallelismPage, ItsCodeIsFromTheExample) {
   const auto snippets = snippets_of(text_of("docs/parallelism.md"));
   const auto example = bare(text_of("examples/every_way.cpp"));
   ASSERT_FALSE(example.empty());
-  EXPECT_EQ(snippets.size(), 6U);
+  EXPECT_EQ(snippets.size(), 7U);
   for (const auto& snippet : snippets)
     EXPECT_NE(example.find(bare(snippet)), std::string::npos) << snippet;
 }

@@ -1,0 +1,284 @@
+#include "lockstep/parallel/fsdp/flat_parameter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kAlignment = 64;  // bytes: LibTorch's of memory on the host
+
+std::int64_t rounded_up(std::int64_t number, std::int64_t unit) {
+  return (number + unit - 1) / unit * unit;
+}
+
+std::vector<std::int64_t> strides_without_holes(const torch::Tensor& parameter) {
+  const torch::Tensor values = parameter.detach();
+  if (values.is_non_overlapping_and_dense()) return values.strides().vec();
+  return at::empty_like(values).strides().vec();
+}
+
+// No view for autograd: a parameter is a leaf.
+torch::Tensor tensor_on(const torch::Storage& storage, const torch::TensorOptions& options,
+    std::int64_t offset, at::IntArrayRef sizes, at::IntArrayRef strides) {
+  return at::empty({0}, options).set_(storage, offset, sizes, strides);
+}
+
+std::vector<std::int64_t> sizes_of_part(std::size_t dimensions, std::int64_t elements) {
+  std::vector<std::int64_t> sizes(dimensions, 1);
+  if (dimensions > 0) sizes.back() = elements;
+  return sizes;
+}
+
+constexpr const char* kReleased =
+    "FullyShardedDataParallel: a parameter is used while it is in parts; it is whole in the "
+    "forward "
+    "and backward of the layer that holds it, and under whole()";
+
+// LibTorch before 2.15 cannot undo it: there, who uses the parameter uses address 0.
+template <typename Storage>
+void allow_use(Storage& storage, bool allow) {
+  if constexpr (requires { storage.clear_data_ptr_access_error_msg_(); }) {
+    if (allow) {
+      storage.clear_data_ptr_access_error_msg_();
+    } else {
+      storage.release_data_and_set_meta_custom_data_ptr_error_msg_(kReleased);
+    }
+  }
+}
+
+std::int64_t bytes_in(const torch::Tensor& tensor) {
+  return static_cast<std::int64_t>(tensor.nbytes());
+}
+
+}  // namespace
+
+Stretch common(const Stretch& a, const Stretch& b) {
+  const std::int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max<std::int64_t>(0, std::min(a.end(), b.end()) - begin)};
+}
+
+FlatLayout::FlatLayout(const std::vector<std::int64_t>& elements, std::int64_t unit, int ranks) {
+  std::int64_t end = 0;
+  for (const std::int64_t count : elements) {
+    offsets.push_back(end);
+    end = rounded_up(end + count, unit);
+  }
+  shard = rounded_up((end + ranks - 1) / ranks, unit);
+}
+
+torch::Tensor BufferPool::take(std::int64_t elements, const torch::TensorOptions& options) {
+  auto chosen = free_.end(), largest = free_.end();
+  for (auto buffer = free_.begin(); buffer != free_.end(); ++buffer) {
+    if (buffer->scalar_type() != options.dtype() || buffer->device() != options.device()) continue;
+    if (largest == free_.end() || buffer->numel() > largest->numel()) largest = buffer;
+    const bool fits = buffer->numel() >= elements;
+    if (fits && (chosen == free_.end() || buffer->numel() < chosen->numel())) chosen = buffer;
+  }
+  if (chosen != free_.end()) {
+    torch::Tensor buffer = std::move(*chosen);
+    free_.erase(chosen);
+    return buffer;
+  }
+  if (largest != free_.end()) {
+    bytes_ -= bytes_in(*largest);
+    free_.erase(largest);
+  }
+  torch::Tensor made = make_(elements, options);
+  bytes_ += bytes_in(made);
+  peak_ = std::max(peak_, bytes_);
+  return made;
+}
+
+void BufferPool::clear() {
+  for (const torch::Tensor& buffer : free_) bytes_ -= bytes_in(buffer);
+  free_.clear();
+}
+
+BufferPools::BufferPools(const ProcessGroup& group)
+    : parameters([](std::int64_t elements, const torch::TensorOptions& options) {
+        return at::empty({elements}, options);
+      }),
+      gradients([group](std::int64_t elements, const torch::TensorOptions& options) {
+        return group.empty(elements, options);
+      }) {}
+
+FlatParameter::FlatParameter(
+    const NamedTensors& parameters, const ProcessGroup& group, BufferPools& pools)
+    : group_(group),
+      pools_(pools),
+      options_(parameters.front().second.options().requires_grad(false)) {
+  const torch::NoGradGuard no_gradients;
+  std::vector<std::int64_t> elements;
+  for (const auto& [name, parameter] : parameters) elements.push_back(parameter.numel());
+  const auto unit = kAlignment / static_cast<std::int64_t>(options_.dtype().itemsize());
+  const FlatLayout layout(elements, unit, group_.size());
+  shard_elements_ = layout.shard;
+  lay_out(parameters, layout);
+  const torch::Tensor whole = at::zeros({shard_elements_ * group_.size()}, options_);
+  move_to(whole);
+  shard_ = group_.empty(shard_elements_, options_);
+  group_.scatter(shard_, group_.rank() == 0 ? whole : torch::Tensor(), 0).wait();
+  make_parts();
+  lend(nullptr);  // frees the memory
+}
+
+// A group whose ranks have failed has nothing to wait for.
+FlatParameter::~FlatParameter() { lend(nullptr); }
+
+void FlatParameter::lay_out(const NamedTensors& parameters, const FlatLayout& layout) {
+  for (std::size_t index = 0; index < parameters.size(); ++index) {
+    const auto& [name, parameter] = parameters[index];
+    members_.push_back({.name = name,
+        .parameter = parameter,
+        .sizes = parameter.sizes().vec(),
+        .strides = strides_without_holes(parameter),
+        .offset = layout.offsets[index],
+        .part = {}});
+  }
+}
+
+void FlatParameter::move_to(const torch::Tensor& whole) {
+  whole_ = whole.storage();
+  for (Member& member : members_) {
+    const torch::Tensor moved =
+        tensor_on(whole_, options_, member.offset, member.sizes, member.strides);
+    moved.copy_(member.parameter);
+    member.parameter.set_data(moved);
+    member.parameter.mutable_grad().reset();
+  }
+}
+
+void FlatParameter::make_parts() {
+  const Stretch own{group_.rank() * shard_elements_, shard_elements_};
+  for (Member& member : members_) {
+    const Stretch here = common(own, {member.offset, member.parameter.numel()});
+    member.part = {member.name, member.sizes, member.strides, here.begin - member.offset, {}};
+    if (here.count == 0) continue;
+    member.part_offset = here.begin - own.begin;
+    const torch::Tensor seen = shard_.narrow(0, member.part_offset, here.count)
+                                   .view(sizes_of_part(member.sizes.size(), here.count));
+    member.part.tensor =
+        tensor_on(shard_.storage(), options_, seen.storage_offset(), seen.sizes(), seen.strides());
+    member.part.tensor.set_requires_grad(is_trained());
+  }
+}
+
+std::int64_t FlatParameter::version() const {
+  std::int64_t sum = 0;
+  for (const Member& member : members_)
+    if (member.part.tensor.defined()) sum += member.part.tensor._version();
+  return sum;
+}
+
+void FlatParameter::lend(void* memory) {
+  c10::StorageImpl& storage = *whole_.unsafeGetStorageImpl();
+  storage.set_data_ptr_noswap(at::DataPtr(memory, options_.device()));
+  allow_use(storage, memory != nullptr);
+}
+
+torch::Tensor FlatParameter::own_shard_of(const torch::Tensor& whole) const {
+  return whole.narrow(0, group_.rank() * shard_elements_, shard_elements_);
+}
+
+void FlatParameter::begin_gather() {
+  if (is_whole()) return;
+  const torch::NoGradGuard no_gradients;
+  const std::int64_t elements = shard_elements_ * group_.size();
+  lent_ = pools_.parameters.take(elements, options_);
+  lend(lent_.data_ptr());
+  gather_ = group_.all_gather(lent_.narrow(0, 0, elements), shard_);
+}
+
+void FlatParameter::finish_gather() { std::exchange(gather_, {}).wait(); }
+
+void FlatParameter::release() {
+  if (!is_whole()) return;
+  finish_gather();
+  lend(nullptr);
+  pools_.parameters.give(std::exchange(lent_, {}));
+}
+
+void FlatParameter::keep_part_of_whole() {
+  const torch::NoGradGuard no_gradients;
+  shard_.copy_(own_shard_of(lent_));
+}
+
+void FlatParameter::give_back() {
+  for (Member& member : members_) member.parameter.set_data(member.parameter.detach().clone());
+}
+
+void FlatParameter::take_gradient(std::size_t index) {
+  Member& member = members_[index];
+  torch::Tensor gradient = std::exchange(member.parameter.mutable_grad(), {});
+  if (!gradient.defined()) return;
+  const torch::NoGradGuard no_gradients;
+  if (!gradient_.defined())
+    gradient_ = pools_.gradients.take(shard_elements_ * group_.size(), options_);
+  const torch::Tensor own = gradient_.as_strided(
+      member.sizes, member.strides, gradient_.storage_offset() + member.offset);
+  if (member.has_gradient) {
+    own.add_(gradient);
+    return;
+  }
+  own.copy_(gradient);
+  member.has_gradient = true;
+  ++gradients_;
+}
+
+// Into this rank's shard of the gradients themselves: what the others read are their own shards.
+void FlatParameter::begin_reduce() {
+  const torch::NoGradGuard no_gradients;
+  finish_reduce();
+  reduced_ = std::exchange(gradient_, {});
+  for (Member& member : members_) member.has_gradient = false;
+  gradients_ = 0;
+  const torch::Tensor whole = reduced_.narrow(0, 0, shard_elements_ * group_.size());
+  reduction_ = group_.reduce_scatter(own_shard_of(whole), whole, ReduceOp::kMean);
+}
+
+void FlatParameter::finish_reduce() {
+  if (!reduced_.defined()) return;
+  const torch::NoGradGuard no_gradients;
+  std::exchange(reduction_, {}).wait();
+  if (!gradient_shard_.defined()) make_places();
+  const torch::Tensor averages = own_shard_of(reduced_);
+  for (Member& member : members_)
+    if (member.part.tensor.defined()) add_to_part(member, averages);
+  pools_.gradients.give(std::exchange(reduced_, {}));
+}
+
+void FlatParameter::make_places() {
+  gradient_shard_ = at::empty({shard_elements_}, options_);
+  for (Member& member : members_) {
+    const torch::Tensor& part = member.part.tensor;
+    if (part.defined())
+      member.place =
+          GradientPlace(gradient_shard_, member.part_offset, part.sizes(), part.strides());
+  }
+}
+
+// A gradient that a caller has kept since zero_grad() stays as it is.
+void FlatParameter::add_to_part(Member& member, const torch::Tensor& averages) {
+  torch::Tensor& gradient = member.part.tensor.mutable_grad();
+  const torch::Tensor added = averages.narrow(0, member.part_offset, member.part.tensor.numel())
+                                  .view(member.part.tensor.sizes());
+  if (gradient.defined()) {
+    gradient.add_(added);
+    return;
+  }
+  if (member.place.is_seen()) member.place.leave_to_those_who_see();
+  member.place.memory().copy_(added);
+  gradient = member.place.gradient();
+}
+
+void FlatParameter::poll() {
+  gather_.done();
+  reduction_.done();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,173 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <torch/types.h>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/comm/work.h"
+#include "lockstep/device/gradient_places.h"
+#include "lockstep/parallel/ddp/replicated_state.h"
+
+namespace lockstep {
+
+/// A rank's part of a parameter: a stretch of its elements, in the order of their memory.
+struct ParameterPart {
+  std::string name;                   ///< of the parameter
+  std::vector<std::int64_t> sizes;    ///< of the whole parameter
+  std::vector<std::int64_t> strides;  ///< of the whole parameter, which has no holes
+  std::int64_t begin = 0;             ///< the first element
+  /// As many dimensions as the parameter, all but the last of size 1: so rules that go by the
+  /// number of dimensions, such as which weights decay, hold for parts too.
+  torch::Tensor tensor;
+};
+
+/// A stretch of elements.
+struct Stretch {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+
+  std::int64_t end() const { return begin + count; }
+  friend bool operator==(const Stretch&, const Stretch&) = default;
+};
+
+/// Returns what two stretches have in common; nothing has no elements.
+Stretch common(const Stretch& a, const Stretch& b);
+
+/// Where parameters lie in one stretch of memory that is cut into equal shards.
+struct FlatLayout {
+  std::vector<std::int64_t> offsets;  ///< of each parameter, in elements
+  std::int64_t shard = 0;             ///< elements of each rank's shard
+
+  /// Lays parameters out one after the other. Each begins on a multiple of `unit` elements, as
+  /// memory that is allocated for it would: the bits of some kernels depend on that. So do shards.
+  FlatLayout(const std::vector<std::int64_t>& elements, std::int64_t unit, int ranks);
+};
+
+/// One-dimensional tensors of one purpose, which are used again and again.
+class BufferPool {
+ public:
+  using Make = std::function<torch::Tensor(std::int64_t, const torch::TensorOptions&)>;
+
+  explicit BufferPool(Make make) : make_(std::move(make)) {}
+
+  /// Returns a tensor of that type and device with at least as many elements: the smallest that is
+  /// free, or a new one in place of the largest that is.
+  torch::Tensor take(std::int64_t elements, const torch::TensorOptions& options);
+  void give(torch::Tensor buffer) { free_.push_back(std::move(buffer)); }
+
+  /// Frees what nobody uses.
+  void clear();
+
+  /// Returns the most bytes that there have been.
+  std::int64_t peak_bytes() const { return peak_; }
+
+ private:
+  Make make_;
+  std::vector<torch::Tensor> free_;
+  std::int64_t bytes_ = 0;
+  std::int64_t peak_ = 0;
+};
+
+/// The memory of flat parameters and their gradients while they are whole.
+struct BufferPools {
+  explicit BufferPools(const ProcessGroup& group);
+
+  BufferPool parameters;
+  BufferPool gradients;  ///< which the group reduces without copying
+};
+
+/// Parameters that are gathered and released together; of each, this rank keeps a part.
+///
+/// Note [Memory that is lent]
+/// The parameters are views of one storage, whose memory is lent to it while they are whole. What
+/// autograd has saved of them in forward so finds their values again in backward, wherever they
+/// were gathered by then. Released, the storage has no memory, and LibTorch throws at any use.
+/// What is lent comes from a pool, and the ranks' shards lie where the group reads them in place.
+class FlatParameter {
+ public:
+  /// Takes the values of rank 0 and gives up the parameters' own memory. They have one type, one
+  /// device, and all require gradients, or none. A collective.
+  FlatParameter(const NamedTensors& parameters, const ProcessGroup& group, BufferPools& pools);
+  ~FlatParameter();
+  FlatParameter(const FlatParameter&) = delete;
+  FlatParameter& operator=(const FlatParameter&) = delete;
+
+  std::size_t size() const { return members_.size(); }
+  const torch::Tensor& parameter(std::size_t index) const { return members_[index].parameter; }
+  bool is_trained() const { return members_.front().parameter.requires_grad(); }
+
+  /// Returns this rank's part of a parameter; the tensor is undefined where it has none.
+  const ParameterPart& part(std::size_t index) const { return members_[index].part; }
+
+  /// Returns a number that is another one once a part has been changed.
+  std::int64_t version() const;
+
+  /// Begins to bring the parts of all ranks together, unless that is done. A collective.
+  void begin_gather();
+  /// Waits for it: the parameters can be used.
+  void finish_gather();
+  bool is_whole() const { return lent_.defined(); }
+  /// Takes the memory back.
+  void release();
+  /// Takes this rank's part of the whole parameters, which have been changed.
+  void keep_part_of_whole();
+  /// Gives the parameters, which are whole, memory of their own again.
+  void give_back();
+
+  /// Moves the gradient of a parameter, which backward has just completed, to the others of this
+  /// pass and of those before that were not reduced.
+  void take_gradient(std::size_t index);
+  bool has_gradient(std::size_t index) const { return members_[index].has_gradient; }
+  bool has_all_gradients() const { return gradients_ == members_.size(); }
+  bool has_gradients() const { return gradients_ > 0; }
+
+  /// Begins to average the gradients over the ranks, each of which gets its parts. A collective.
+  void begin_reduce();
+  /// Waits for it, and adds them to the parts' gradients.
+  void finish_reduce();
+
+  /// Carries forward what is under way.
+  void poll();
+
+ private:
+  struct Member {
+    std::string name;
+    torch::Tensor parameter;
+    std::vector<std::int64_t> sizes, strides;
+    std::int64_t offset = 0;
+    ParameterPart part;
+    std::int64_t part_offset = 0;  // in the shard
+    GradientPlace place = {};      // of the part's gradient
+    bool has_gradient = false;     // whole, of this rank alone
+  };
+
+  void lay_out(const NamedTensors& parameters, const FlatLayout& layout);
+  void move_to(const torch::Tensor& whole);
+  void make_parts();
+  void make_places();
+  void lend(void* memory);
+  torch::Tensor own_shard_of(const torch::Tensor& whole) const;
+  void add_to_part(Member& member, const torch::Tensor& averages);
+
+  ProcessGroup group_;
+  BufferPools& pools_;
+  torch::TensorOptions options_;
+  std::int64_t shard_elements_;
+  std::vector<Member> members_;
+  torch::Storage whole_;
+  torch::Tensor shard_;
+  torch::Tensor gradient_shard_;  // from the first reduction on
+  torch::Tensor lent_;
+  Work gather_;
+  torch::Tensor gradient_;  // whole, of this rank alone
+  std::size_t gradients_ = 0;
+  torch::Tensor reduced_;  // while it is
+  Work reduction_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,466 @@
+#include "lockstep/parallel/fsdp/sharded_units.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/grad_mode.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/device/parameters.h"
+#include "lockstep/liveness/own_slot.h"
+#include "lockstep/parallel/pipeline/checkpoint.h"
+#include "lockstep/parallel/pipeline/links.h"
+
+namespace lockstep {
+namespace {
+
+ReplicatedState state_of_module(const torch::nn::Module& module) {
+  ReplicatedState state;
+  state.add(module);
+  return state;
+}
+
+// What must stay as it is: buffers only if they are broadcast.
+ReplicatedState settled_state(
+    const torch::nn::Module& module, const FullyShardedDataParallelOptions& options) {
+  ReplicatedState state = state_of_module(module);
+  if (!options.broadcast_buffers()) state.buffers.clear();
+  return state;
+}
+
+std::vector<torch::Tensor> values_of(const NamedTensors& named) {
+  std::vector<torch::Tensor> values;
+  for (const auto& entry : named) values.push_back(entry.second);
+  return values;
+}
+
+void check_can_be_sharded(const ReplicatedState& state, const ProcessGroup& group) {
+  NamedTensors all;
+  for (const auto& [name, parameter] : state.parameters) {
+    const char* const kind = parameter.requires_grad() ? "" : " (frozen)";
+    all.emplace_back(concat(name, kind, " with strides ", parameter.strides()), parameter);
+  }
+  all.insert(all.end(), state.buffers.begin(), state.buffers.end());
+  check_same_on_all_ranks("FullyShardedDataParallel: the model's tensors", all, group);
+  check(state.sparse.empty(), "FullyShardedDataParallel: the gradient of ",
+      state.sparse.empty() ? "" : *state.sparse.begin(),
+      " is sparse, but only dense ones can be averaged in shards; make the embedding without "
+      "sparse(true)");
+  for (const auto& [name, parameter] : state.parameters) {
+    const torch::Device device = state.parameters.front().second.device();
+    check(parameter.device() == device, "FullyShardedDataParallel: ", name, " is on ",
+        parameter.device(), " and ", state.parameters.front().first, " on ", device,
+        "; move the module to one device");
+  }
+}
+
+/// What parameters that are gathered together have in common: type, whether they are trained, and
+/// the units that use them.
+using FlatKey = std::tuple<std::set<std::size_t>, at::ScalarType, bool>;
+
+}  // namespace
+
+std::vector<std::vector<std::size_t>> join_to_units(
+    const std::vector<std::int64_t>& layers, std::int64_t unit_bytes) {
+  std::vector<std::vector<std::size_t>> units(1);
+  std::int64_t bytes = 0;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    const bool is_full = bytes > 0 && bytes >= unit_bytes;
+    if (layers[layer] > 0 && is_full) {
+      units.emplace_back();
+      bytes = 0;
+    }
+    units.back().push_back(layer);
+    bytes += layers[layer];
+  }
+  return units;
+}
+
+/// Keeps the accumulation nodes of all parameters alive, for otherwise their hooks never fire.
+struct ShardedUnits::Hooks {
+  using Node =
+      decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::Tensor&>()));
+  struct Attached {
+    Node node;
+    std::uintptr_t key;
+  };
+  std::vector<Attached> attached;
+};
+
+ShardedUnits::ShardedUnits(const torch::nn::Module& module, const Units& units, ProcessGroup group,
+    const FullyShardedDataParallelOptions& options)
+    : group_(std::move(group)),
+      options_(options),
+      record_(settled_state(module, options)),
+      pools_(group_),
+      hooks_(std::make_unique<Hooks>()) {
+  const ReplicatedState state = state_of_module(module);
+  check_can_be_sharded(state, group_);
+  broadcast_all(values_of(state.buffers), 0, group_);
+  if (options.broadcast_buffers()) buffers_ = values_of(state.buffers);
+  if (options.sync_batch_norm()) norm_group_ = group_.split(0, group_.rank());
+  make_flats(module, units);
+  attach();
+}
+
+ShardedUnits::~ShardedUnits() { detach(); }
+
+void ShardedUnits::make_flats(const torch::nn::Module& module, const Units& units) {
+  std::map<const void*, std::set<std::size_t>> users;
+  for (std::size_t unit = 0; unit < units.size(); ++unit)
+    for (const auto& entry : units[unit]) users[entry.second.unsafeGetTensorImpl()].insert(unit);
+  std::map<FlatKey, NamedTensors> members;
+  std::map<const void*, std::size_t> places;  // of the parameters in the module
+  for (const auto& parameter : module.named_parameters()) {
+    const torch::Tensor& tensor = parameter.value();
+    const void* const own = tensor.unsafeGetTensorImpl();
+    if (!places.emplace(own, places.size()).second) continue;
+    check(users.contains(own), "FullyShardedDataParallel: the parameter ", parameter.key(),
+        " belongs to no layer of the chain");
+    members[{users[own], tensor.scalar_type(), tensor.requires_grad()}].emplace_back(
+        parameter.key(), tensor);
+  }
+  flats_of_.resize(units.size());
+  order_.resize(places.size());
+  for (const auto& [key, parameters] : members) {
+    for (const std::size_t unit : std::get<0>(key)) flats_of_[unit].push_back(flats_.size());
+    first_unit_.push_back(*std::get<0>(key).begin());
+    for (std::size_t index = 0; index < parameters.size(); ++index)
+      order_[places[parameters[index].second.unsafeGetTensorImpl()]] = {flats_.size(), index};
+    flats_.push_back(std::make_unique<FlatParameter>(parameters, group_, pools_));
+  }
+  seen_versions_.resize(flats_.size());
+  reduced_.resize(flats_.size());
+}
+
+void ShardedUnits::attach() {
+  using torch::autograd::variable_list;
+  for (std::size_t flat = 0; flat < flats_.size(); ++flat) {
+    if (!flats_[flat]->is_trained()) continue;
+    for (std::size_t index = 0; index < flats_[flat]->size(); ++index) {
+      auto node = torch::autograd::impl::grad_accumulator(flats_[flat]->parameter(index));
+      const auto hook = [this, flat, index](const variable_list& outputs, const variable_list&) {
+        on_gradient(flat, index);
+        return outputs;
+      };
+      const std::uintptr_t key =
+          node->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(hook));
+      hooks_->attached.push_back({std::move(node), key});
+    }
+  }
+}
+
+void ShardedUnits::detach() {
+  for (Hooks::Attached& attached : hooks_->attached) attached.node->del_post_hook(attached.key);
+  hooks_->attached.clear();
+}
+
+// The others wait for this rank, so they must learn the reason.
+void ShardedUnits::fail(const std::string& reason) const {
+  const std::string text = concat("FullyShardedDataParallel: ", reason);
+  group_.abort(text);
+  throw InvalidArgument(text);
+}
+
+bool ShardedUnits::uses(std::size_t unit, std::size_t flat) const {
+  return std::ranges::find(flats_of_[unit], flat) != flats_of_[unit].end();
+}
+
+void ShardedUnits::hold(std::optional<std::size_t> now, std::optional<std::size_t> next) {
+  const bool keeps = options_.reshard() == Reshard::kNever && now;
+  for (std::size_t flat = 0; flat < flats_.size() && !keeps; ++flat) {
+    const bool is_used = (now && uses(*now, flat)) || (next && uses(*next, flat));
+    if (!is_used) flats_[flat]->release();
+  }
+  for (const auto& unit : {now, next}) {
+    if (!unit) continue;
+    for (const std::size_t flat : flats_of_[*unit]) flats_[flat]->begin_gather();
+  }
+  if (!now) return;
+  for (const std::size_t flat : flats_of_[*now]) flats_[flat]->finish_gather();
+}
+
+void ShardedUnits::begin_forward(const torch::nn::Module& module) {
+  check(!is_unwrapped_, "FullyShardedDataParallel: the module was unwrapped; wrap it again");
+  check(torch::autograd::get_current_graph_task_id() == -1,
+      "FullyShardedDataParallel: a forward inside a backward, which needs the memory");
+  if (in_pass_) {
+    fail(concat("an earlier backward of rank ", group_.rank(),
+        " ended with an exception and lost its gradients; make a new model from a snapshot"));
+  }
+  const std::string change = record_.change(settled_state(module, options_));
+  if (!change.empty()) {
+    fail(concat("the module is not what it was when it was wrapped: ", change,
+        "; make such changes before, or wrap it again"));
+  }
+  release_all();  // an optimizer may have changed the parts since
+  expects_backward_ = false;
+  if (!module.is_training() || !torch::GradMode::is_enabled()) return;
+  const bool begins = std::exchange(was_synchronised_, synchronised_);
+  if (!begins || buffers_.empty()) return;
+  // A graph may have saved them: of two forwards before one backward.
+  const at::AutoDispatchBelowADInplaceOrView without_new_versions;
+  broadcast_all(buffers_, 0, group_);
+}
+
+void ShardedUnits::enter_forward(std::size_t unit, const std::vector<torch::Tensor>& inputs) {
+  const bool is_last = unit + 1 == flats_of_.size();
+  hold(unit, is_last ? std::nullopt : std::optional(unit + 1));
+  entered_.clear();
+  for (const torch::Tensor& input : inputs)
+    if (input.defined() && input.requires_grad()) entered_.push_back(input.grad_fn().get());
+  if (!torch::GradMode::is_enabled()) return;
+  for (const std::size_t flat : flats_of_[unit]) seen_versions_[flat] = flats_[flat]->version();
+}
+
+// What is handed on as it came has no part in the unit.
+void ShardedUnits::leave_forward(std::size_t unit, const std::vector<torch::Tensor>& outputs) {
+  if (!torch::GradMode::is_enabled()) return;
+  for (const torch::Tensor& output : outputs) {
+    if (!output.defined() || !output.requires_grad() || output.is_leaf()) continue;
+    if (std::ranges::find(entered_, output.grad_fn().get()) != entered_.end()) continue;
+    expects_backward_ = true;
+    output.register_hook([self = weak_from_this(), unit](const torch::Tensor&) {
+      if (const auto units = self.lock()) units->enter_backward(unit);
+    });
+  }
+}
+
+void ShardedUnits::end_forward() {
+  if (!expects_backward_) release_all();
+}
+
+std::unique_ptr<SyncBatchNormScope> ShardedUnits::synchronised_batch_norm(bool training) const {
+  if (!training || !norm_group_) return nullptr;
+  return std::make_unique<SyncBatchNormScope>(*norm_group_);
+}
+
+// Backward.
+
+void ShardedUnits::begin_pass() {
+  in_pass_ = true;
+  current_.reset();
+  reduced_.assign(flats_.size(), false);
+  torch::autograd::Engine::get_default_engine().queue_callback([this] {
+    const std::lock_guard lock(mutex_);
+    const torch::NoGradGuard no_gradients;
+    end_pass();
+  });
+}
+
+void ShardedUnits::check_parts_unchanged(std::size_t unit) const {
+  for (const std::size_t flat : flats_of_[unit]) {
+    if (flats_[flat]->version() == seen_versions_[flat]) continue;
+    fail(concat("the parameters were changed between forward and backward on rank ", group_.rank(),
+        ", as by a step of the optimizer; call backward() first"));
+  }
+}
+
+void ShardedUnits::enter_backward(std::size_t unit) {
+  sign_of_life();
+  const torch::NoGradGuard no_gradients;
+  const std::lock_guard lock(mutex_);
+  if (!in_pass_) begin_pass();
+  if (current_ == unit) return;
+  check_parts_unchanged(unit);
+  leave_backward();
+  hold(unit, unit > 0 ? std::optional(unit - 1) : std::nullopt);
+  current_ = unit;
+}
+
+void ShardedUnits::leave_backward() {
+  if (!current_ || !synchronised_) return;
+  for (const std::size_t flat : flats_of_[*current_]) {
+    const bool is_complete = flats_[flat]->is_trained() && flats_[flat]->has_all_gradients();
+    if (is_complete && first_unit_[flat] == *current_) reduce(flat);
+  }
+}
+
+void ShardedUnits::on_gradient(std::size_t flat, std::size_t index) {
+  sign_of_life();
+  const bool create_graph = torch::GradMode::is_enabled();
+  const torch::NoGradGuard no_gradients;
+  const std::lock_guard lock(mutex_);
+  if (create_graph) {
+    fail(concat("backward with create_graph reached ", flats_[flat]->part(index).name,
+        ", but what is averaged over ranks cannot be differentiated again"));
+  }
+  if (!in_pass_) begin_pass();
+  flats_[flat]->take_gradient(index);
+  for (const Flat& each : flats_) each->poll();
+}
+
+// One at a time beside those that backward fills.
+void ShardedUnits::reduce(std::size_t flat) {
+  if (reducing_) flats_[*reducing_]->finish_reduce();
+  flats_[flat]->begin_reduce();
+  reducing_ = flat;
+  reduced_[flat] = true;
+}
+
+void ShardedUnits::end_pass() {
+  leave_backward();
+  if (synchronised_) reduce_rest();
+  hold(std::nullopt, std::nullopt);
+  current_.reset();
+  in_pass_ = false;
+}
+
+// A backward that reaches no parameter, such as one of torch::autograd::grad, does not count.
+void ShardedUnits::reduce_rest() {
+  std::vector<std::string> missing;
+  bool is_pass = false;
+  for (std::size_t flat = 0; flat < flats_.size(); ++flat) {
+    const FlatParameter& own = *flats_[flat];
+    is_pass = is_pass || reduced_[flat] || own.has_gradients();
+    const bool is_settled = reduced_[flat] && !own.has_gradients();
+    for (std::size_t index = 0; own.is_trained() && !is_settled && index < own.size(); ++index)
+      if (!own.has_gradient(index)) missing.push_back(own.part(index).name);
+  }
+  if (!is_pass) return;
+  if (!missing.empty()) {
+    fail(concat("backward on rank ", group_.rank(), " gave no gradient to ", joined(missing),
+        "; freeze what is not to be trained, by requires_grad_(false), before it is wrapped"));
+  }
+  for (std::size_t flat = 0; flat < flats_.size(); ++flat)
+    if (flats_[flat]->has_gradients()) reduce(flat);
+  for (const Flat& flat : flats_) flat->finish_reduce();
+  reducing_.reset();
+}
+
+void ShardedUnits::reduce_accumulated() {
+  const std::lock_guard lock(mutex_);
+  check(!in_pass_, "reduce_accumulated: a backward pass is under way; call it after backward()");
+  reduced_.assign(flats_.size(), false);
+  reduce_rest();
+  was_synchronised_ = true;
+}
+
+void ShardedUnits::gather_all() {
+  release_all();
+  for (const Flat& flat : flats_) flat->begin_gather();
+  for (const Flat& flat : flats_) flat->finish_gather();
+}
+
+void ShardedUnits::release_all(bool changed) {
+  for (const Flat& flat : flats_) {
+    if (changed && flat->is_whole()) flat->keep_part_of_whole();
+    flat->release();
+  }
+}
+
+void ShardedUnits::unwrap() {
+  release_all();
+  detach();
+  for (const Flat& flat : flats_) {
+    flat->begin_gather();
+    flat->finish_gather();
+    flat->give_back();
+    flat->release();
+  }
+  is_unwrapped_ = true;
+}
+
+void ShardedUnits::visit_whole(const std::function<void(const NamedTensors&)>& visitor) {
+  release_all();
+  for (const Flat& flat : flats_) {
+    flat->begin_gather();
+    flat->finish_gather();
+    NamedTensors whole;
+    for (std::size_t index = 0; index < flat->size(); ++index)
+      whole.emplace_back(flat->part(index).name, flat->parameter(index).detach());
+    visitor(whole);
+    flat->release();
+  }
+}
+
+std::vector<ParameterPart> ShardedUnits::parts() const {
+  std::vector<ParameterPart> parts;
+  for (const auto& [flat, index] : order_) {
+    const ParameterPart& part = flats_[flat]->part(index);
+    if (part.tensor.defined()) parts.push_back(part);
+  }
+  return parts;
+}
+
+ShardingReport ShardedUnits::report() const {
+  ShardingReport report{.units = flats_of_.size(),
+      .peak_of_wholes = pools_.parameters.peak_bytes(),
+      .peak_of_gradients = pools_.gradients.peak_bytes()};
+  for (const ParameterPart& part : parts())
+    report.bytes_of_parts += static_cast<std::int64_t>(part.tensor.nbytes());
+  return report;
+}
+
+// Chains.
+
+namespace {
+
+NamedTensors parameters_of_layers(const Layers& layers, const std::vector<std::size_t>& chosen) {
+  NamedTensors parameters;
+  for (const std::size_t index : chosen)
+    for (const auto& parameter : layers[index].value().ptr()->named_parameters())
+      parameters.emplace_back(concat(layers[index].key(), ".", parameter.key()), parameter.value());
+  return parameters;
+}
+
+std::vector<std::int64_t> bytes_of_layers(const Layers& layers) {
+  std::vector<std::int64_t> bytes;
+  for (const auto& layer : layers) {
+    bytes.push_back(0);
+    for (const torch::Tensor& parameter : parameters_of(*layer.value().ptr()))
+      bytes.back() += static_cast<std::int64_t>(parameter.nbytes());
+  }
+  return bytes;
+}
+
+ShardedUnits::Units units_of(
+    const Layers& layers, const std::vector<std::vector<std::size_t>>& joined) {
+  ShardedUnits::Units units;
+  for (const auto& chosen : joined) units.push_back(parameters_of_layers(layers, chosen));
+  return units;
+}
+
+}  // namespace
+
+ShardedChain::ShardedChain(const torch::nn::Module& module, const Layers& layers,
+    ProcessGroup group, const FullyShardedDataParallelOptions& options)
+    : layers_(layers),
+      checkpoint_(options.checkpoint()),
+      units_(join_to_units(bytes_of_layers(layers), options.unit_bytes())),
+      sharded_(std::make_shared<ShardedUnits>(
+          module, units_of(layers, units_), std::move(group), options)) {}
+
+torch::nn::AnyValue ShardedChain::forward(
+    const torch::nn::Module& module, torch::nn::AnyValue value) {
+  sharded_->begin_forward(module);
+  const auto norms = sharded_->synchronised_batch_norm(module.is_training());
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) value = forward(unit, std::move(value));
+  sharded_->end_forward();
+  return value;
+}
+
+torch::nn::AnyValue ShardedChain::forward(std::size_t unit, torch::nn::AnyValue value) {
+  ValueForm form = ValueForm::kTensor;
+  const std::vector<torch::Tensor> inputs = tensors_of(value, form);
+  sharded_->enter_forward(unit, inputs);
+  value = value_of(form, inputs);
+  for (const std::size_t index : units_[unit]) {
+    torch::nn::AnyModule& layer = layers_[index].value();
+    value = checkpoint_ ? checkpoint(layer, std::move(value)) : layer.any_forward(std::move(value));
+  }
+  const std::vector<torch::Tensor> outputs = tensors_of(value, form);
+  sharded_->leave_forward(unit, outputs);
+  return value_of(form, outputs);
+}
+
+}  // namespace lockstep

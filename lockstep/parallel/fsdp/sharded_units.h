@@ -1,0 +1,234 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <torch/arg.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/any_value.h>
+#include <torch/types.h>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/parallel/ddp/replicated_state.h"
+#include "lockstep/parallel/fsdp/flat_parameter.h"
+#include "lockstep/parallel/pipeline/layers.h"
+#include "lockstep/parallel/sync_batch_norm/sync_batch_norm.h"
+
+namespace lockstep {
+
+/// The moment at which parameters are given up that a backward will need.
+enum class Reshard {
+  kAfterForward,  ///< after their unit's forward; backward gathers them again (ZeRO stage 3)
+  /// After backward (ZeRO stage 2): a third less to exchange, but all are whole meanwhile.
+  kNever
+};
+
+/// The options of FullyShardedDataParallel, equal on all ranks.
+struct FullyShardedDataParallelOptions {
+  /// The size from which adjacent layers of a chain are a unit, which is gathered at once: smaller
+  /// takes less memory, larger costs less per byte.
+  TORCH_ARG(std::int64_t, unit_bytes) = std::int64_t{1} << 20;
+  TORCH_ARG(Reshard, reshard) = Reshard::kAfterForward;
+  /// Computes each layer of a chain again in backward, see checkpoint().
+  TORCH_ARG(bool, checkpoint) = false;
+  /// As those of DistributedDataParallel.
+  TORCH_ARG(bool, broadcast_buffers) = true;
+  TORCH_ARG(bool, sync_batch_norm) = false;
+};
+
+/// The memory of full sharding on this rank.
+struct ShardingReport {
+  std::size_t units = 0;
+  std::int64_t bytes_of_parts = 0;     ///< of parameters, always there
+  std::int64_t peak_of_wholes = 0;     ///< bytes of whole parameters at once
+  std::int64_t peak_of_gradients = 0;  ///< bytes of whole gradients at once
+};
+
+/// Joins adjacent layers, given the bytes of their parameters, to units of at least that size.
+/// Returns the layers of each; those without parameters, and what is left, belong to the unit
+/// before.
+std::vector<std::vector<std::size_t>> join_to_units(
+    const std::vector<std::int64_t>& layers, std::int64_t unit_bytes);
+
+/// The parameters of a model in units, of which at most two are whole at a time: the one that
+/// computes and the one that comes next. FullyShardedDataParallel without the module's type.
+///
+/// Note [Whole units]
+/// `hold(now, next)` is all there is: what neither uses is released, what they use is gathered, and
+/// for the first it is waited for. Forward calls it before each unit, and so does backward, from a
+/// hook on the unit's outputs.
+///
+///     forward   hold(0,1) | hold(1,2) | hold(2,-)     backward   hold(2,1) | hold(1,0) | hold(0,-)
+///
+/// Autograd takes what is ready in the reverse order of forward, so it has done with a unit when it
+/// comes to the outputs of one before; what a unit keeps for a later one (Stash) changes nothing
+/// about that. Then the unit's gradients are complete, too, and are averaged. A tied parameter, or
+/// one of a layer that is used twice, lies with those that the same units use; its gradient is
+/// complete when backward has done with the first of them.
+///
+/// Note [Order of exchanges]
+/// All ranks compute the same units in the same order and thus make the same collectives in the
+/// same order; a rank that does otherwise is told by the group, or by the time limit.
+class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
+ public:
+  /// The parameters that a unit uses, under their names.
+  using Units = std::vector<NamedTensors>;
+
+  /// Takes rank 0's state and leaves each rank its parts. Throws InvalidArgument on every rank if
+  /// the tensors differ in number, name, type or shape. A collective.
+  ShardedUnits(const torch::nn::Module& module, const Units& units, ProcessGroup group,
+      const FullyShardedDataParallelOptions& options);
+  ~ShardedUnits();
+  ShardedUnits(const ShardedUnits&) = delete;
+  ShardedUnits& operator=(const ShardedUnits&) = delete;
+
+  /// Begins a forward of the module. A collective.
+  void begin_forward(const torch::nn::Module& module);
+  /// Makes a unit's parameters whole. A collective.
+  void enter_forward(std::size_t unit, const std::vector<torch::Tensor>& inputs);
+  /// Sees a unit's outputs, so that backward from them makes it whole again.
+  void leave_forward(std::size_t unit, const std::vector<torch::Tensor>& outputs);
+  void end_forward();
+
+  /// Makes batch norm layers normalise by the batches of all ranks while the returned scope exists,
+  /// if the options ask for it and this is a forward in training.
+  std::unique_ptr<SyncBatchNormScope> synchronised_batch_norm(bool training) const;
+
+  /// Sets whether backward averages gradients; if not, they stay whole on this rank.
+  void set_synchronised(bool synchronised) { synchronised_ = synchronised; }
+  bool is_synchronised() const { return synchronised_; }
+
+  /// Averages what has accumulated without, as a backward would that adds nothing. A collective.
+  void reduce_accumulated();
+
+  /// Makes all parameters whole. A collective.
+  void gather_all();
+  /// Releases them; this rank's parts take over what was changed if `changed`.
+  void release_all(bool changed = false);
+
+  /// Gives the module whole parameters of its own and ends the sharding: what is left here is of no
+  /// use any more. A collective.
+  void unwrap();
+
+  /// Calls a visitor with some whole parameters at a time, each once. A collective.
+  void visit_whole(const std::function<void(const NamedTensors&)>& visitor);
+
+  /// Returns this rank's parts in the order of the module's parameters, without empty ones.
+  std::vector<ParameterPart> parts() const;
+
+  ShardingReport report() const;
+
+ private:
+  struct Hooks;
+  using Flat = std::unique_ptr<FlatParameter>;
+
+  void make_flats(const torch::nn::Module& module, const Units& units);
+  void attach();
+  void detach();
+  void hold(std::optional<std::size_t> now, std::optional<std::size_t> next);
+  bool uses(std::size_t unit, std::size_t flat) const;
+  void check_parts_unchanged(std::size_t unit) const;
+
+  void begin_pass();
+  void enter_backward(std::size_t unit);
+  void leave_backward();
+  void on_gradient(std::size_t flat, std::size_t index);
+  void reduce(std::size_t flat);
+  void end_pass();
+  void reduce_rest();
+  [[noreturn]] void fail(const std::string& reason) const;
+
+  ProcessGroup group_;
+  std::optional<ProcessGroup> norm_group_;  // its own: it must not disturb the exchanges' order
+  FullyShardedDataParallelOptions options_;
+  StateRecord record_;
+  std::vector<torch::Tensor> buffers_;  // that follow rank 0
+  BufferPools pools_;
+  std::vector<Flat> flats_;
+  std::vector<std::vector<std::size_t>> flats_of_;          // a unit
+  std::vector<std::size_t> first_unit_;                     // that uses a flat
+  std::vector<std::pair<std::size_t, std::size_t>> order_;  // flat and index of each parameter
+  std::unique_ptr<Hooks> hooks_;
+  std::mutex mutex_;  // parameters on devices have their hooks run by other threads
+  bool is_unwrapped_ = false;
+  bool synchronised_ = true;
+  bool was_synchronised_ = true;  // no gradients of a forward before wait to be added to
+
+  // Of the forward under way.
+  std::vector<const void*> entered_;         // where the gradients of a unit's inputs go
+  std::vector<std::int64_t> seen_versions_;  // of each flat's parts
+  bool expects_backward_ = false;
+
+  // Of the backward under way.
+  bool in_pass_ = false;
+  std::optional<std::size_t> current_;
+  std::vector<bool> reduced_;            // flats
+  std::optional<std::size_t> reducing_;  // the flat
+};
+
+/// A scope in which all parameters are whole on every rank.
+class [[nodiscard]] WholeParameters {
+ public:
+  /// A collective. The ranks' parts take over what was changed meanwhile if `keeps_changes`.
+  WholeParameters(std::shared_ptr<ShardedUnits> units, bool keeps_changes)
+      : units_(std::move(units)), keeps_changes_(keeps_changes) {
+    units_->gather_all();
+  }
+  ~WholeParameters() {
+    if (units_) units_->release_all(keeps_changes_);
+  }
+  WholeParameters(WholeParameters&&) = default;
+  WholeParameters& operator=(WholeParameters&&) = delete;
+
+ private:
+  std::shared_ptr<ShardedUnits> units_;
+  bool keeps_changes_;
+};
+
+/// Suspends the averaging of gradients while it exists.
+class [[nodiscard]] LocalGradients {
+ public:
+  explicit LocalGradients(std::shared_ptr<ShardedUnits> units)
+      : units_(std::move(units)), before_(units_->is_synchronised()) {
+    units_->set_synchronised(false);
+  }
+  ~LocalGradients() {
+    if (units_) units_->set_synchronised(before_);
+  }
+  LocalGradients(LocalGradients&&) = default;
+  LocalGradients& operator=(LocalGradients&&) = delete;
+
+ private:
+  std::shared_ptr<ShardedUnits> units_;
+  bool before_;
+};
+
+/// The units of a chain of layers, which it computes.
+class ShardedChain {
+ public:
+  /// Throws InvalidArgument if a parameter of the module is in no layer. Else as ShardedUnits.
+  ShardedChain(const torch::nn::Module& module, const Layers& layers, ProcessGroup group,
+      const FullyShardedDataParallelOptions& options);
+
+  /// Computes the layers, of which the module consists. A collective.
+  torch::nn::AnyValue forward(const torch::nn::Module& module, torch::nn::AnyValue value);
+
+  const std::shared_ptr<ShardedUnits>& units() const { return sharded_; }
+
+ private:
+  torch::nn::AnyValue forward(std::size_t unit, torch::nn::AnyValue value);
+
+  Layers layers_;
+  bool checkpoint_;
+  std::vector<std::vector<std::size_t>> units_;
+  std::shared_ptr<ShardedUnits> sharded_;
+};
+
+}  // namespace lockstep

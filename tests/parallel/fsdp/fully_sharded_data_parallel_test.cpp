@@ -1,0 +1,738 @@
+// FullyShardedDataParallel against the same training in one process and against
+// DistributedDataParallel: parameters that are tied, frozen, used twice or computed again,
+// accumulation, clipping, memory, and what is refused.
+
+#include "lockstep/parallel/fully_sharded_data_parallel.h"
+
+#include <algorithm>
+#include <functional>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/comm/group_factory.h"
+#include "tests/parallel/pipeline/serial_reference.h"
+#include "tests/support/message_of.h"
+#include "tests/support/places.h"
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
+
+#include "lockstep/comm/process_group.h"
+#include "lockstep/core/error.h"
+#include "lockstep/device/parameters.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/optim/clip_grad_norm.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Options = FullyShardedDataParallelOptions;
+using Sharded = FullyShardedDataParallel<torch::nn::Sequential>;
+using testing::expect_close;
+using testing::mean_loss;
+using testing::message_of;
+using testing::share_here;
+using torch::nn::Linear;
+using torch::nn::LinearOptions;
+using torch::nn::Sequential;
+using torch::nn::Tanh;
+
+constexpr int kSteps = 20;
+
+/// Each layer with parameters is a unit.
+Options small_units() { return Options().unit_bytes(1); }
+
+using MakeOptimizer =
+    std::function<std::unique_ptr<torch::optim::Optimizer>(const std::vector<torch::Tensor>&)>;
+
+std::unique_ptr<torch::optim::Optimizer> sgd(const std::vector<torch::Tensor>& parameters) {
+  return std::make_unique<torch::optim::SGD>(
+      parameters, torch::optim::SGDOptions(0.1).momentum(0.9));
+}
+
+std::unique_ptr<torch::optim::Optimizer> adam(const std::vector<torch::Tensor>& parameters) {
+  return std::make_unique<torch::optim::Adam>(parameters, torch::optim::AdamOptions(0.01));
+}
+
+/// The results of a training.
+struct Trained {
+  std::vector<double> losses;
+  std::map<std::string, torch::Tensor> parameters;
+};
+
+/// Makes steps; `pass` makes the gradients and returns the loss.
+std::vector<double> train(
+    torch::optim::Optimizer& optimizer, int steps, const std::function<torch::Tensor()>& pass) {
+  std::vector<double> losses;
+  for (int step = 0; step < steps; ++step) {
+    optimizer.zero_grad();
+    losses.push_back(pass().item<double>());
+    optimizer.step();
+  }
+  return losses;
+}
+
+std::map<std::string, torch::Tensor> values_of(const torch::nn::Module& net) {
+  std::map<std::string, torch::Tensor> values;
+  for (const auto& parameter : net.named_parameters())
+    values[parameter.key()] = parameter.value().detach().cpu().clone();
+  return values;
+}
+
+Trained train_alone(Sequential net, const torch::Tensor& input, const torch::Tensor& target,
+    const MakeOptimizer& make, int steps = kSteps) {
+  const auto optimizer = make(distinct(net->parameters()));
+  Trained trained;
+  trained.losses = train(*optimizer, steps, [&] {
+    auto loss = mean_loss(net->forward(input), target);
+    loss.backward();
+    return loss;
+  });
+  trained.parameters = values_of(*net);
+  return trained;
+}
+
+torch::Tensor mean_over(const ProcessGroup& group, const torch::Tensor& loss) {
+  const torch::Tensor mean = loss.detach().reshape({1}).clone();
+  group.all_reduce(mean, ReduceOp::kMean).wait();
+  return mean;
+}
+
+/// Trains on this rank's share of the batch, all of them equally large.
+template <typename Model>
+Trained train_with(Model& model, const ProcessGroup& group,
+    const std::vector<torch::Tensor>& parameters, const torch::Tensor& input,
+    const torch::Tensor& target, const MakeOptimizer& make, int steps = kSteps) {
+  const auto optimizer = make(parameters);
+  const torch::Tensor own = share_here(input, group), wanted = share_here(target, group);
+  Trained trained;
+  trained.losses = train(*optimizer, steps, [&] {
+    auto loss = mean_loss(model(own), wanted);
+    loss.backward();
+    return mean_over(group, loss);
+  });
+  return trained;
+}
+
+Trained train_sharded(const Sequential& net, const ProcessGroup& group, const Options& options,
+    const torch::Tensor& input, const torch::Tensor& target, const MakeOptimizer& make,
+    int steps = kSteps) {
+  Sharded model(net, group, options);
+  Trained trained = train_with(model, group, model.parameters(), input, target, make, steps);
+  const auto whole = model.whole();
+  trained.parameters = values_of(*net);
+  return trained;
+}
+
+void expect_as(const Trained& actual, const Trained& expected, double tolerance,
+    const std::string& what = "") {
+  for (std::size_t step = 0; step < expected.losses.size(); ++step)
+    EXPECT_NEAR(actual.losses.at(step), expected.losses[step], tolerance) << what << step;
+  for (const auto& [name, value] : expected.parameters)
+    expect_close(actual.parameters.at(name), value, tolerance, what + name);
+}
+
+/// A batch of doubles.
+struct Batch {
+  torch::Tensor input, target;
+};
+
+Batch make_batch(std::int64_t samples, std::int64_t inputs, std::int64_t outputs) {
+  return {torch::randn({samples, inputs}, torch::kDouble),
+      torch::randn({samples, outputs}, torch::kDouble)};
+}
+
+/// Trains copies of a net alone and sharded over ranks.
+void expect_trains_as_alone(const Sequential& net, const Batch& batch, int ranks,
+    const Options& options, const MakeOptimizer& make, const std::string& what) {
+  const Trained alone = train_alone(
+      testing::copy_of(net), testing::here(batch.input), testing::here(batch.target), make);
+  testing::run_ranks(ranks, [&](const ProcessGroup& group) {
+    const Trained sharded =
+        train_sharded(testing::copy_of(net), group, options, batch.input, batch.target, make);
+    expect_as(sharded, alone, 1e-12, what);
+  });
+}
+
+std::vector<Options> all_kinds() {
+  std::vector<Options> kinds;
+  for (const std::int64_t unit_bytes : {1, 2000, 1 << 20})
+    for (const Reshard reshard : {Reshard::kAfterForward, Reshard::kNever})
+      for (const bool checkpoint : {false, true})
+        kinds.push_back(Options().unit_bytes(unit_bytes).reshard(reshard).checkpoint(checkpoint));
+  return kinds;
+}
+
+TEST(FullySharded, TrainsAsTheModelAlone) {
+  torch::manual_seed(1);
+  Sequential net = testing::make_chain({5, 31, 17, 8, 3});
+  const Batch batch = make_batch(12, 5, 3);
+  int number = 0;
+  for (const int ranks : {1, 2, 3, 4})
+    for (const Options& options : all_kinds())
+      expect_trains_as_alone(
+          net, batch, ranks, options, ++number % 2 == 0 ? sgd : adam, concat("kind ", number, " "));
+}
+
+TEST(FullySharded, HasTheBitsOfDistributedDataParallel) {
+  torch::manual_seed(2);
+  Sequential net = testing::make_chain({50, 64, 33, 10});
+  net->to(torch::kFloat);
+  const torch::Tensor input = torch::randn({12, 50}), target = torch::randn({12, 10});
+  testing::run_ranks(3, [&](const ProcessGroup& group) {
+    const bool is_exact = group.sums_in_rank_order();
+    for (const MakeOptimizer& make : {MakeOptimizer(sgd), MakeOptimizer(adam)}) {
+      const Sequential copy = testing::copy_of(net);
+      DistributedDataParallel<Sequential> model(copy, group);
+      Trained replicated = train_with(model, group, copy->parameters(), input, target, make);
+      replicated.parameters = values_of(*copy);
+      for (const std::int64_t unit_bytes : {1, 1 << 20}) {
+        const auto options = Options().unit_bytes(unit_bytes);
+        expect_as(train_sharded(testing::copy_of(net), group, options, input, target, make),
+            replicated, is_exact ? 0 : 1e-5);
+      }
+    }
+  });
+}
+
+TEST(FullySharded, EveryRankTakesRankZerosParametersAndBuffers) {
+  testing::run_ranks(3, [](const ProcessGroup& group) {
+    Sequential net(Linear(4, 4), torch::nn::BatchNorm1d(4));
+    {
+      const torch::NoGradGuard no_gradients;
+      for (auto& parameter : net->parameters()) parameter.fill_(group.rank() + 1);
+      net->named_buffers()["1.running_mean"].fill_(group.rank() + 10);
+    }
+    testing::bring_here(*net);
+    Sharded model(net, group, small_units());
+    EXPECT_TRUE(torch::all(net->named_buffers()["1.running_mean"] == 10).item<bool>());
+    model(testing::here(torch::full({2, 4}, static_cast<double>(group.rank()), torch::kFloat)));
+    net->named_buffers()["1.running_mean"].fill_(group.rank() + 20);
+    model(testing::here(torch::zeros({2, 4})));  // from rank 0's 20 on
+    const auto whole = model.whole();
+    for (const auto& parameter : net->parameters())
+      EXPECT_TRUE(torch::all(parameter == 1).item<bool>());
+    const torch::Tensor mean = net->named_buffers()["1.running_mean"];
+    const torch::Tensor all = torch::empty({3, 4}, mean.options());
+    group.all_gather(all, mean).wait();
+    EXPECT_TRUE(torch::equal(all[1], all[0]) && torch::equal(all[2], all[0]));
+  });
+}
+
+TEST(FullySharded, SynchronisesBatchNorms) {
+  torch::manual_seed(3);
+  Sequential net(Linear(4, 6), torch::nn::BatchNorm1d(6), Tanh(), Linear(6, 2));
+  net->to(torch::kDouble);
+  expect_trains_as_alone(
+      net, make_batch(12, 4, 2), 3, small_units().sync_batch_norm(true), sgd, "");
+}
+
+TEST(FullySharded, TrainsChannelsLastWeightsInTheOrderOfTheirMemory) {
+  torch::manual_seed(4);
+  Sequential net(Linear(4, 6), Tanh(), Linear(6, 2));
+  net->to(torch::kDouble);
+  torch::Tensor weight = net->parameters()[0];
+  weight.set_data(weight.detach().t().contiguous().t());
+  const auto strides = weight.strides().vec();
+  expect_trains_as_alone(net, make_batch(8, 4, 2), 2, small_units(), adam, "");
+  testing::run_ranks(2, [&](const ProcessGroup& group) {
+    const Sequential copy = testing::copy_of(net);
+    copy->parameters()[0].set_data(testing::here(weight.detach().clone()));
+    const Sharded model(copy, group, small_units());
+    EXPECT_EQ(copy->parameters()[0].strides().vec(), strides);
+  });
+}
+
+// Parameters that several units have, that are not trained, or that are used twice.
+
+/// A linear layer whose weight is that of another one, transposed.
+struct TiedImpl : torch::nn::Module {
+  explicit TiedImpl(const Linear& first) { weight = register_parameter("weight", first->weight); }
+  torch::Tensor forward(const torch::Tensor& input) { return torch::matmul(input, weight); }
+  torch::Tensor weight;
+};
+TORCH_MODULE(Tied);
+
+/// A net whose first and last layers share a weight; one layer between is called twice, another is
+/// frozen. Its values are the same each time, which a generator of several threads would not give.
+Sequential make_shared_net() {
+  Linear first(4, 9), frozen(9, 9), twice(9, 9);
+  for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
+  Sequential net(first, Tanh(), twice, Tanh(), frozen, Tanh(), twice, Linear(9, 9), Tied(first));
+  net->to(torch::kDouble);
+  const torch::NoGradGuard no_gradients;
+  for (auto& parameter : net->parameters())
+    parameter.copy_(
+        torch::arange(parameter.numel()).mul(1.7).sin().mul(0.3).reshape(parameter.sizes()));
+  testing::bring_here(*net);
+  return net;
+}
+
+TEST(FullySharded, TrainsTiedFrozenAndTwiceUsedParameters) {
+  torch::manual_seed(6);
+  const Batch batch = make_batch(12, 4, 4);
+  const Trained alone =
+      train_alone(make_shared_net(), testing::here(batch.input), testing::here(batch.target), sgd);
+  for (const Options& options : all_kinds()) {
+    testing::run_ranks(3, [&](const ProcessGroup& group) {
+      expect_as(train_sharded(make_shared_net(), group, options, batch.input, batch.target, sgd),
+          alone, 1e-12);
+    });
+  }
+}
+
+TEST(FullySharded, GathersATiedWeightForThoseThatUseItAlone) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    const Sequential net = make_shared_net();
+    const Sharded model(net, group, small_units());
+    EXPECT_EQ(model.report().units, 6U);
+    std::vector<std::string> names;
+    for (const ParameterPart& part : model.parts()) names.push_back(part.name);
+    EXPECT_EQ(std::ranges::count(names, "8.weight"), 0);
+  });
+}
+
+// A module that is no chain.
+
+struct BranchesImpl : torch::nn::Module {
+  BranchesImpl() {
+    left = register_module("left", Linear(4, 3));
+    right = register_module("right", Linear(4, 3));
+    to(torch::kDouble);
+    const torch::NoGradGuard no_gradients;
+    for (auto& parameter : parameters()) parameter.fill_(0.25);
+  }
+  std::pair<torch::Tensor, torch::Tensor> forward(
+      const torch::Tensor& input, bool uses_right = true) {
+    return {left(input), uses_right ? right(input) : input};
+  }
+  Linear left{nullptr}, right{nullptr};
+};
+TORCH_MODULE(Branches);
+
+torch::Tensor loss_of(const std::pair<torch::Tensor, torch::Tensor>& output) {
+  return (output.first * output.second).mean();
+}
+
+TEST(FullySharded, TakesAModuleThatIsNoChain) {
+  torch::manual_seed(7);
+  const torch::Tensor input = torch::randn({6, 4}, torch::kDouble);
+  Branches serial;
+  testing::bring_here(*serial);
+  const auto optimizer = adam(serial->parameters());
+  const auto losses = train(*optimizer, kSteps, [&] {
+    const torch::Tensor loss = loss_of(serial(testing::here(input)));
+    loss.backward();
+    return loss;
+  });
+  testing::run_ranks(2, [&](const ProcessGroup& group) {
+    Branches net;
+    testing::bring_here(*net);
+    FullyShardedDataParallel model(net, group);
+    const auto of_parts = adam(model.parameters());
+    const auto own = train(*of_parts, kSteps, [&] {
+      const torch::Tensor loss = loss_of(model(share_here(input, group)));
+      loss.backward();
+      return mean_over(group, loss);
+    });
+    for (int step = 0; step < kSteps; ++step)
+      EXPECT_NEAR(
+          own[static_cast<std::size_t>(step)], losses[static_cast<std::size_t>(step)], 1e-12);
+  });
+}
+
+TEST(FullySharded, RefusesToLeaveAGradientOut) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Branches net;
+    testing::bring_here(*net);
+    FullyShardedDataParallel model(net, group);
+    const auto input = testing::here(torch::ones({2, 4}, torch::kDouble));
+    const std::string reason =
+        message_of<Error>([&] { model(input, false).first.sum().backward(); });
+    EXPECT_THAT(reason, HasSubstr("no gradient to right.weight, right.bias; freeze"));
+    EXPECT_THAT(message_of<Error>([&] { model(input); }), HasSubstr("ended with an exception"));
+  });
+}
+
+// Passes: accumulation, several forwards, gradients that are kept.
+
+/// A chain, its copy with whole parameters on each rank, and this rank's input.
+struct Pair {
+  explicit Pair(const ProcessGroup& group, const Options& options = small_units())
+      : net(testing::make_chain({3, 5, 4, 2})), serial(alike(net)), model(net, group, options) {}
+
+  static Sequential alike(Sequential net) {
+    const torch::NoGradGuard no_gradients;
+    double seed = 0;
+    for (auto& parameter : net->parameters())
+      parameter.copy_(
+          torch::arange(parameter.numel()).mul(1.7).add(++seed).sin().reshape(parameter.sizes()));
+    testing::bring_here(*net);
+    return testing::copy_of(net);
+  }
+
+  /// Expects that the parts have the average of what the ranks' copies have.
+  void expect_gradients(const ProcessGroup& group, const std::string& what = "") {
+    const auto whole = serial->named_parameters();
+    for (const auto& parameter : whole) {
+      const torch::Tensor average = parameter.value().grad().clone();
+      group.all_reduce(average, ReduceOp::kMean).wait();
+      for (const ParameterPart& part : model.parts()) {
+        if (part.name != parameter.key()) continue;
+        const torch::Tensor expected =
+            average.flatten().narrow(0, part.begin, part.tensor.numel()).view(part.tensor.sizes());
+        expect_close(part.tensor.grad(), expected, 1e-13, concat(what, part.name));
+      }
+    }
+  }
+
+  void zero_grad(bool set_to_none = true) {
+    serial->zero_grad(set_to_none);
+    for (const torch::Tensor& part : model.parameters()) {
+      if (set_to_none) {
+        part.mutable_grad().reset();
+      } else if (part.grad().defined()) {
+        part.mutable_grad().zero_();
+      }
+    }
+  }
+
+  Sequential net, serial;
+  Sharded model;
+};
+
+torch::Tensor input_of(const ProcessGroup& group, double number) {
+  const torch::Tensor values = torch::arange(6, torch::kDouble) + number + 3 * group.rank();
+  return testing::here(values.sin().reshape({2, 3}));
+}
+
+TEST(FullySharded, AccumulatesOverPasses) {
+  for (const Options& options : all_kinds()) {
+    testing::run_ranks(3, [&](const ProcessGroup& group) {
+      Pair pair(group, options);
+      for (int step = 0; step < 3; ++step) {
+        pair.zero_grad(step != 1);
+        for (int pass = 0; pass < 3; ++pass) {
+          pair.model(input_of(group, pass)).square().sum().backward();
+          pair.serial->forward(input_of(group, pass)).square().sum().backward();
+        }
+        pair.expect_gradients(group, "reduced each time: ");
+      }
+    });
+  }
+}
+
+TEST(FullySharded, AccumulatesOnEachRankWithoutSynchronisation) {
+  for (const Options& options : all_kinds()) {
+    testing::run_ranks(3, [&](const ProcessGroup& group) {
+      Pair pair(group, options);
+      for (const bool afterwards : {false, true}) {
+        pair.zero_grad();
+        for (int pass = 0; pass < 3; ++pass) {
+          std::optional<LocalGradients> local;
+          if (afterwards || pass < 2) local.emplace(pair.model.no_sync());
+          pair.model(input_of(group, pass)).square().sum().backward();
+          pair.serial->forward(input_of(group, pass)).square().sum().backward();
+          if (local) {
+            for (const auto& part : pair.model.parameters()) EXPECT_FALSE(part.grad().defined());
+          }
+        }
+        if (afterwards) pair.model.reduce_accumulated();
+        pair.expect_gradients(group);
+      }
+    });
+  }
+}
+
+TEST(FullySharded, TakesSeveralForwardsBeforeBackward) {
+  for (const Options& options : all_kinds()) {
+    testing::run_ranks(2, [&](const ProcessGroup& group) {
+      Pair pair(group, options);
+      const auto of_both = [&](auto&& model) {
+        const torch::Tensor a = model(input_of(group, 1)), b = model(input_of(group, 2));
+        return (a * b).sum();
+      };
+      const auto alone = [&](const torch::Tensor& input) { return pair.serial->forward(input); };
+      of_both(pair.model).backward();
+      of_both(alone).backward();
+      pair.expect_gradients(group, "one backward: ");
+
+      const torch::Tensor a = pair.model(input_of(group, 3)).sum();
+      const torch::Tensor b = pair.model(input_of(group, 4)).square().sum();
+      {
+        const torch::NoGradGuard no_gradients;
+        pair.model(input_of(group, 5));
+      }
+      a.backward();
+      b.backward();
+      alone(input_of(group, 3)).sum().backward();
+      alone(input_of(group, 4)).square().sum().backward();
+      pair.expect_gradients(group, "two: ");
+    });
+  }
+}
+
+TEST(FullySharded, LeavesAGradientThatACallerKeeps) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Pair pair(group);
+    pair.model(input_of(group, 1)).sum().backward();
+    const torch::Tensor kept = pair.model.parameters().front().grad();
+    const torch::Tensor before = kept.clone();
+    pair.zero_grad();
+    pair.model(input_of(group, 2)).square().sum().backward();
+    pair.serial->forward(input_of(group, 2)).square().sum().backward();
+    EXPECT_TRUE(torch::equal(kept, before));
+    pair.expect_gradients(group);
+  });
+}
+
+TEST(FullySharded, GivesGradientsOfInputsToTheirCaller) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Pair pair(group);
+    const torch::Tensor input = input_of(group, 1).requires_grad_();
+    const auto ours = torch::autograd::grad({pair.model(input).square().sum()}, {input});
+    const auto alone = torch::autograd::grad({pair.serial->forward(input).square().sum()}, {input});
+    expect_close(ours[0], alone[0], 1e-13, "input");
+    for (const auto& part : pair.model.parameters()) EXPECT_FALSE(part.grad().defined());
+    pair.model(input_of(group, 2)).sum().backward();  // the next pass is as any other
+    pair.serial->forward(input_of(group, 2)).sum().backward();
+    pair.expect_gradients(group);
+  });
+}
+
+TEST(FullySharded, ClipsByTheNormOfAllParts) {
+  testing::run_ranks(3, [](const ProcessGroup& group) {
+    Pair pair(group);
+    const torch::Tensor input = testing::here(torch::ones({2, 3}, torch::kDouble));  // on all
+    pair.model(input).square().sum().backward();
+    pair.serial->forward(input).square().sum().backward();
+    const double norm = clip_grad_norm(pair.model.parameters(), 0.5, group);
+    EXPECT_NEAR(clip_grad_norm(pair.serial->parameters(), 0.5), norm, 1e-12 * norm);
+    EXPECT_GT(norm, 0.5);
+    pair.expect_gradients(group);
+  });
+}
+
+TEST(FullySharded, LoadsAndGivesWholeParameters) {
+  testing::run_ranks(3, [](const ProcessGroup& group) {
+    Pair pair(group);
+    {
+      const auto whole = pair.model.whole(/*keeps_changes=*/true);
+      const torch::NoGradGuard no_gradients;
+      for (auto& parameter : pair.net->parameters()) parameter.mul_(2);
+    }
+    {
+      const auto whole = pair.model.whole();
+      const torch::NoGradGuard no_gradients;
+      for (auto& parameter : pair.net->parameters()) parameter.zero_();
+    }
+    const auto expected = pair.serial->named_parameters();
+    std::size_t visited = 0;
+    pair.model.visit_whole([&](const NamedTensors& unit) {
+      for (const auto& entry : unit)
+        EXPECT_TRUE(torch::equal(entry.second, 2 * expected[entry.first])) << entry.first;
+      visited += unit.size();
+    });
+    EXPECT_EQ(visited, expected.size());
+    pair.model.unwrap();
+    for (const auto& parameter : pair.net->named_parameters())
+      EXPECT_TRUE(torch::equal(parameter.value(), 2 * expected[parameter.key()]));
+    EXPECT_THAT(message_of<InvalidArgument>([&] { pair.model(input_of(group, 1)); }),
+        HasSubstr("was unwrapped"));
+  });
+}
+
+// Memory.
+
+std::int64_t bytes_of(const std::vector<torch::Tensor>& tensors) {
+  std::int64_t bytes = 0;
+  for (const torch::Tensor& tensor : tensors) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  return bytes;
+}
+
+TEST(FullySharded, KeepsAnNthOfAllAndTwoUnits) {
+  constexpr int kRanks = 4;
+  const std::vector<std::int64_t> widths(9, 64);
+  const std::int64_t of_unit = (64 * 64 + 64) * 8, whole = 8 * of_unit;
+  for (const bool checkpoint : {false, true}) {
+    testing::run_ranks(kRanks, [&](const ProcessGroup& group) {
+      Sequential net = testing::make_chain(widths);
+      testing::bring_here(*net);
+      Sharded model(net, group, small_units().checkpoint(checkpoint));
+      const auto parts = model.parameters();
+      const auto optimizer = adam(parts);
+      const auto input = testing::here(torch::ones({2, 64}, torch::kDouble));
+      for (int step = 0; step < 2; ++step) {
+        model(input).sum().backward();
+        optimizer->step();
+      }
+      std::vector<torch::Tensor> gradients, states;
+      for (const torch::Tensor& part : parts) {
+        gradients.push_back(part.grad());
+        const auto& state = static_cast<torch::optim::AdamParamState&>(
+            *optimizer->state().at(part.unsafeGetTensorImpl()));
+        states.insert(states.end(), {state.exp_avg(), state.exp_avg_sq()});
+      }
+      const double share = static_cast<double>(whole) / kRanks;
+      EXPECT_NEAR(static_cast<double>(bytes_of(parts)), share, 0.05 * share);
+      EXPECT_NEAR(static_cast<double>(bytes_of(gradients)), share, 0.05 * share);
+      EXPECT_NEAR(static_cast<double>(bytes_of(states)), 2 * share, 0.1 * share);
+      EXPECT_EQ(model.report().bytes_of_parts, bytes_of(parts));
+      EXPECT_LE(model.report().peak_of_wholes, 2 * of_unit + 1024);
+      EXPECT_LE(model.report().peak_of_gradients, 2 * of_unit + 1024);
+      for (const auto& parameter : net->parameters()) {
+        EXPECT_FALSE(parameter.grad().defined());
+        EXPECT_ANY_THROW(parameter.storage().data());
+      }
+    });
+  }
+}
+
+TEST(FullySharded, ParametersHaveNoValuesBetweenTheCalls) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Pair pair(group);
+    EXPECT_THAT(message_of<c10::Error>([&] { pair.net->parameters().front().sum(); }),
+        HasSubstr("while it is in parts"));
+    pair.model->eval();
+    const torch::NoGradGuard no_gradients;
+    const torch::Tensor output = pair.model(input_of(group, 1));
+    EXPECT_TRUE(torch::equal(output, pair.serial->forward(input_of(group, 1))));
+    EXPECT_ANY_THROW(pair.net->parameters().front().sum());
+  });
+}
+
+// What is refused.
+
+TEST(FullySharded, RefusesAStepBetweenForwardAndBackward) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Pair pair(group);
+    const torch::Tensor loss = pair.model(input_of(group, 1)).sum();
+    for (const torch::Tensor& part : pair.model.parameters()) {
+      const torch::NoGradGuard no_gradients;
+      part.mul_(2);
+    }
+    EXPECT_THAT(message_of<Error>([&] { loss.backward(); }),
+        HasSubstr("changed between forward and backward"));
+  });
+}
+
+TEST(FullySharded, RefusesSparseGradients) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Sequential net(torch::nn::Embedding(torch::nn::EmbeddingOptions(5, 3).sparse(true)));
+    EXPECT_THAT(message_of<InvalidArgument>([&] { Sharded(net, group); }),
+        AllOf(HasSubstr("0.weight is sparse"), HasSubstr("without sparse(true)")));
+  });
+}
+
+TEST(FullySharded, RefusesUnequalModels) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Sequential net(Linear(4, 3 + group.rank()));
+    EXPECT_THAT(message_of<InvalidArgument>([&] { Sharded(net, group); }),
+        HasSubstr("differ between the ranks"));
+  });
+}
+
+TEST(FullySharded, RefusesParametersOutsideOfTheLayers) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Branches net;
+    Layers layers;
+    layers.insert("left", torch::nn::AnyModule(net->left));
+    EXPECT_THAT(message_of<InvalidArgument>([&] { FullyShardedDataParallel(net, layers, group); }),
+        HasSubstr("right.weight belongs to no layer"));
+  });
+}
+
+TEST(FullySharded, RefusesModulesThatHaveChanged) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Pair pair(group);
+    pair.net->push_back(Linear(2, 2));
+    EXPECT_THAT(message_of<Error>([&] { pair.model(input_of(group, 1)); }),
+        HasSubstr("5.weight was added"));
+  });
+}
+
+TEST(FullySharded, RefusesSecondDerivatives) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Pair pair(group);
+    const torch::Tensor loss = pair.model(input_of(group, 1)).square().sum();
+    EXPECT_THAT(
+        message_of<Error>([&] { loss.backward({}, /*retain_graph=*/true, /*create_graph=*/true); }),
+        HasSubstr("create_graph"));
+  });
+}
+
+// The rules by which parameters are divided.
+
+TEST(FlatLayout, CutsWhatIsLaidOutOnBordersOfMemory) {
+  const FlatLayout layout({5, 16, 1}, 8, 3);
+  EXPECT_THAT(layout.offsets, ElementsAre(0, 8, 24));
+  EXPECT_EQ(layout.shard, 16);
+  EXPECT_EQ(common({16, 16}, {8, 16}), (Stretch{16, 8}));
+  EXPECT_EQ(common({16, 16}, {40, 16}).count, 0);
+}
+
+TEST(JoinToUnits, FillsUnitsAndLeavesWhatHasNothingToTheOneBefore) {
+  EXPECT_THAT(join_to_units({0, 5, 0, 5, 20, 0, 1}, 10),
+      ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5), ElementsAre(6)));
+  EXPECT_THAT(join_to_units({0, 0}, 1), ElementsAre(ElementsAre(0, 1)));
+  EXPECT_THAT(join_to_units({7, 7}, 1), ElementsAre(ElementsAre(0), ElementsAre(1)));
+}
+
+// Drawn chains, units and ranks.
+
+class DrawnChains : public ::testing::TestWithParam<int> {};
+
+TEST_P(DrawnChains, TrainAsTheModelAlone) {
+  for (int index = GetParam(); index < 300; index += 10) {
+    std::mt19937 engine(static_cast<std::uint32_t>(index));
+    const auto draw = [&](int least, int most) {
+      return std::uniform_int_distribution<int>(least, most)(engine);
+    };
+    torch::manual_seed(static_cast<std::uint64_t>(index));
+    const int ranks = draw(1, 4);
+    Sequential net;
+    const std::int64_t inputs = draw(2, 9);
+    std::int64_t width = inputs;
+    for (int layer = draw(0, 6); layer > 0; --layer) {
+      const std::int64_t next = draw(2, 40);
+      net->push_back(Linear(LinearOptions(width, next).bias(draw(0, 1) == 1)));
+      width = next;
+      if (draw(0, 2) > 0) net->push_back(Tanh());
+      if (draw(0, 3) == 0)
+        net->push_back(torch::nn::LayerNorm(torch::nn::LayerNormOptions({width})));
+    }
+    net->push_back(Linear(width, 3));
+    net->to(torch::kDouble);
+    for (auto& parameter : net->parameters())
+      if (draw(0, 4) == 0) parameter.set_requires_grad(false);
+    net->parameters().back().set_requires_grad(true);
+    const auto options = Options()
+                             .unit_bytes(draw(0, 1) == 0 ? 1 : 3000)
+                             .checkpoint(draw(0, 2) == 0)
+                             .reshard(draw(0, 2) == 0 ? Reshard::kNever : Reshard::kAfterForward);
+    expect_trains_as_alone(net, make_batch(12, inputs, 3), ranks, options,
+        draw(0, 1) == 0 ? sgd : adam, concat("case ", index, " on ", ranks, " ranks: "));
+    ASSERT_FALSE(HasFailure()) << index;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Parts, DrawnChains, ::testing::Range(0, 10));
+
+}  // namespace
+}  // namespace lockstep
