@@ -19,6 +19,7 @@
 #include "lockstep/liveness/own_slot.h"
 #include "lockstep/parallel/pipeline/checkpoint.h"
 #include "lockstep/parallel/pipeline/links.h"
+#include "lockstep/parallel/schedule/partition.h"
 
 namespace lockstep {
 namespace {
@@ -68,22 +69,6 @@ void check_can_be_sharded(const ReplicatedState& state, const ProcessGroup& grou
 using FlatKey = std::tuple<std::set<std::size_t>, at::ScalarType, bool>;
 
 }  // namespace
-
-std::vector<std::vector<std::size_t>> join_to_units(
-    const std::vector<std::int64_t>& layers, std::int64_t unit_bytes) {
-  std::vector<std::vector<std::size_t>> units(1);
-  std::int64_t bytes = 0;
-  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
-    const bool is_full = bytes > 0 && bytes >= unit_bytes;
-    if (layers[layer] > 0 && is_full) {
-      units.emplace_back();
-      bytes = 0;
-    }
-    units.back().push_back(layer);
-    bytes += layers[layer];
-  }
-  return units;
-}
 
 /// Keeps the accumulation nodes of all parameters alive, for otherwise their hooks never fire.
 struct ShardedUnits::Hooks {

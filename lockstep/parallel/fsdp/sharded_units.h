@@ -51,12 +51,6 @@ struct ShardingReport {
   std::int64_t peak_of_gradients = 0;  ///< bytes of whole gradients at once
 };
 
-/// Joins adjacent layers, given the bytes of their parameters, to units of at least that size.
-/// Returns the layers of each; those without parameters, and what is left, belong to the unit
-/// before.
-std::vector<std::vector<std::size_t>> join_to_units(
-    const std::vector<std::int64_t>& layers, std::int64_t unit_bytes);
-
 /// The parameters of a model in units, of which at most two are whole at a time: the one that
 /// computes and the one that comes next. FullyShardedDataParallel without the module's type.
 ///
