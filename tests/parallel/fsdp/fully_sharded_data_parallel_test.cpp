@@ -687,13 +687,6 @@ TEST(FlatLayout, CutsWhatIsLaidOutOnBordersOfMemory) {
   EXPECT_EQ(common({16, 16}, {40, 16}).count, 0);
 }
 
-TEST(JoinToUnits, FillsUnitsAndLeavesWhatHasNothingToTheOneBefore) {
-  EXPECT_THAT(join_to_units({0, 5, 0, 5, 20, 0, 1}, 10),
-      ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5), ElementsAre(6)));
-  EXPECT_THAT(join_to_units({0, 0}, 1), ElementsAre(ElementsAre(0, 1)));
-  EXPECT_THAT(join_to_units({7, 7}, 1), ElementsAre(ElementsAre(0), ElementsAre(1)));
-}
-
 // Drawn chains, units and ranks.
 
 class DrawnChains : public ::testing::TestWithParam<int> {};

@@ -119,5 +119,12 @@ TEST(Balance, P8IsRefusedWithAdviceWhereItDoesNotFit) {
   EXPECT_NO_THROW(check_balance({1, 1}, 2, 3));
 }
 
+TEST(JoinToUnits, FillsUnitsAndLeavesWhatHasNothingToTheOneBefore) {
+  EXPECT_THAT(join_to_units({0, 5, 0, 5, 20, 0, 1}, 10),
+      ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5), ElementsAre(6)));
+  EXPECT_THAT(join_to_units({0, 0}, 1), ElementsAre(ElementsAre(0, 1)));
+  EXPECT_THAT(join_to_units({7, 7}, 1), ElementsAre(ElementsAre(0), ElementsAre(1)));
+}
+
 }  // namespace
 }  // namespace lockstep
