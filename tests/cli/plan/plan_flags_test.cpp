@@ -112,12 +112,14 @@ TEST(PlanFlags, RefuseWhatWouldBeIgnored) {
   EXPECT_THAT(refusal_of({"--recovery-seconds", "24"}), HasSubstr("--mtbf"));
   EXPECT_THAT(refusal_of({"--snapshot-seconds", "2"}), HasSubstr("--snapshot-interval"));
   for (const Given& setting :
-      {Given{"--schedule", "gpipe"}, {"--chunks", "4"}, {"--checkpoint", "always"},
-          {"--shard-optimizer"}, {"--comm-hook", "bf16"}, {"--bucket-mb", "1"}}) {
+      {Given{"--schedule", "gpipe"}, {"--chunks", "4"}, {"--shard-optimizer"},
+          {"--comm-hook", "bf16"}, {"--bucket-mb", "1"}, {"--reshard", "never"}}) {
     EXPECT_THAT(
         refusal_of(both({"--ways", "serial,dp"}, setting)), HasSubstr(setting[0] + " is for"));
   }
   EXPECT_THAT(refusal_of({"--ways", "ddp+pp", "--comm-hook", "bf16"}), HasSubstr("is for ddp"));
+  EXPECT_THAT(refusal_of({"--ways", "dp", "--checkpoint", "always"}), HasSubstr("is for serial"));
+  EXPECT_THAT(refusal_of({"--reshard", "sometimes"}), HasSubstr("after-forward or never"));
   EXPECT_THAT(refusal_of({"--ways", "pp", "--grad-accum-steps", "2"}), HasSubstr("without stages"));
   EXPECT_THAT(refusal_of({"--train", "--batch", "4"}), HasSubstr("--batch is not asked"));
 }
