@@ -21,7 +21,7 @@ bool calls(const Step& step, std::string_view name, std::string_view overload = 
 }
 
 /// The activation that a step is, in place or not.
-BehindNorm activation_of(const Step& step) {
+BehindNorm known_activation(const Step& step) {
   constexpr std::pair<std::string_view, BehindNorm> kKnown[] = {{"aten::relu", BehindNorm::kRelu},
       {"aten::silu", BehindNorm::kSilu}, {"aten::hardswish", BehindNorm::kHardswish}};
   for (const auto& [name, activation] : kKnown)
@@ -29,7 +29,7 @@ BehindNorm activation_of(const Step& step) {
   return BehindNorm::kNothing;
 }
 
-bool is_relu(const Step& step) { return activation_of(step) == BehindNorm::kRelu; }
+bool is_relu(const Step& step) { return known_activation(step) == BehindNorm::kRelu; }
 
 bool is_value(const Operand& operand) {
   return operand.kind == Operand::Kind::kValue && operand.conversion == Operand::Conversion::kNone;
@@ -107,7 +107,7 @@ class Fusion {
   std::optional<Block> block_at(std::size_t norm) const {
     const auto next = only_reader(norm);
     if (!next) return std::nullopt;
-    if (activation_of(graph_.steps[*next]) != BehindNorm::kNothing)
+    if (known_activation(graph_.steps[*next]) != BehindNorm::kNothing)
       return Block{norm, *next, std::nullopt, std::nullopt};
     const auto addend = addend_of(graph_.steps[*next], result_of(norm));
     const auto last = addend ? only_reader(*next) : std::nullopt;
@@ -173,7 +173,7 @@ class Fusion {
     std::vector<Step>& steps = graph_.steps;
     Step joined = std::move(steps[block.norm]);
     joined.results = std::move(steps[block.last].results);
-    joined.behind = activation_of(steps[block.last]);
+    joined.behind = known_activation(steps[block.last]);
     if (block.addition) {
       const bool is_in_place = calls(steps[*block.addition], "aten::add_", "Tensor");
       joined.behind = is_in_place ? BehindNorm::kAddInPlaceAndRelu : BehindNorm::kAddAndRelu;
