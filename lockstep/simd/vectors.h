@@ -115,6 +115,19 @@ inline auto load(const T* from, std::int64_t room) {
   return load(static_cast<const T*>(present));
 }
 
+// Of floats with masks: the loops above would cost as much as several vectors.
+#if defined(__AVX512BW__)
+inline __mmask16 first_lanes(std::int64_t count) {
+  return static_cast<__mmask16>(count >= kLanes ? 0xffffU : (1U << count) - 1);
+}
+inline Floats load(const float* from, std::int64_t room) {
+  return _mm512_maskz_loadu_ps(first_lanes(room), from);
+}
+inline void store(float* to, Floats vector, std::int64_t room) {
+  _mm512_mask_storeu_ps(to, first_lanes(room), vector);
+}
+#endif
+
 inline float to_float(float value) { return value; }
 
 inline float to_float(BFloat16 value) {

@@ -53,8 +53,20 @@ at::Tensor weight_gradient(const DepthwiseKernel& kernel, const DepthwiseShape& 
   return result;
 }
 
+// Of stride 1, a convolution of the gradient by the taps in reverse order: oneDNN's forward pass.
+bool is_reversed_forward(const DepthwiseShape& shape) {
+  return shape.stride_height == 1 && shape.stride_width == 1 &&
+         shape.padding_height < shape.kernel_height && shape.padding_width < shape.kernel_width;
+}
+
 at::Tensor image_gradient(const DepthwiseKernel& kernel, const DepthwiseShape& shape,
     const at::Tensor& images, const at::Tensor& gradient, const at::Tensor& weight) {
+  if (is_reversed_forward(shape)) {
+    const std::int64_t down = shape.kernel_height - 1 - shape.padding_height,
+                       right = shape.kernel_width - 1 - shape.padding_width;
+    return at::convolution(gradient, weight.flip({2, 3}), {}, {1, 1}, {down, right}, {1, 1}, false,
+        {0, 0}, shape.channels);
+  }
   auto taps = at::zeros({shape.taps(), kernel.padded(shape.channels)}, on_host(at::kFloat));
   taps.narrow(1, 0, shape.channels).copy_(weight.reshape({shape.channels, shape.taps()}).t());
   auto result = at::empty_like(images, images.options(), at::MemoryFormat::ChannelsLast);

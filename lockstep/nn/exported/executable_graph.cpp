@@ -59,21 +59,31 @@ void check_batch_norm(const std::vector<IValue>& arguments) {
       input.sizes());
 }
 
+bool adds(BehindNorm behind) {
+  return behind == BehindNorm::kAddAndRelu || behind == BehindNorm::kAddInPlaceAndRelu;
+}
+
+fused::Activation activation_of(BehindNorm behind) {
+  if (behind == BehindNorm::kSilu) return fused::Activation::kSilu;
+  return behind == BehindNorm::kHardswish ? fused::Activation::kHardswish
+                                          : fused::Activation::kRelu;
+}
+
 void call_norm_and_rest(const Step& step, std::vector<IValue>& stack) {
-  at::Tensor addend;
-  if (step.behind != BehindNorm::kRelu) {
-    addend = std::move(stack.back()).toTensor();
+  fused::AfterBatchNorm after{.activation = activation_of(step.behind)};
+  if (adds(step.behind)) {
+    after.addend = std::move(stack.back()).toTensor();
     stack.pop_back();
   }
   const auto norm = [&] {
     step.operation->callBoxed(stack);
     return stack.front().toTensor();
   };
-  auto [maps, is_rectified] = fused::batch_norm_before_relu(norm, addend);
-  if (!is_rectified) {
-    if (step.behind == BehindNorm::kAddAndRelu) maps = maps + addend;
-    if (step.behind == BehindNorm::kAddInPlaceAndRelu) maps.add_(addend);
-    maps.relu_();
+  auto [maps, is_activated] = fused::batch_norm_before(after, norm);
+  if (!is_activated) {
+    if (step.behind == BehindNorm::kAddAndRelu) maps = maps + after.addend;
+    if (step.behind == BehindNorm::kAddInPlaceAndRelu) maps.add_(after.addend);
+    maps = fused::activate(std::move(maps), after.activation);
   }
   stack.front() = std::move(maps);
 }

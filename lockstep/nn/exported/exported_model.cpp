@@ -43,40 +43,34 @@ void keep_batch(const ExportedModuleImpl& net, std::vector<torch::Tensor>& input
 ExportedModelImpl::ExportedModelImpl(const std::string& file)
     : ExportedModelImpl(file, load_exported(file)) {
   check_form();
-  net_->lay_out_kernels();
+  net()->lay_out_kernels();
 }
 
-// Shares the tensors and the modules of the net.
 ExportedModelImpl::ExportedModelImpl(std::string file, ExportedModule net)
-    : file_(std::move(file)),
-      net_(std::move(net)),
-      numbers_(numbers_beside_loss(net_->number_outputs())) {
-  for (const auto& item : net_->named_parameters(false))
-    register_parameter(item.key(), item.value(), item.value().requires_grad());
-  for (const auto& item : net_->named_buffers(false)) register_buffer(item.key(), item.value());
-  for (const auto& item : net_->named_children()) register_module(item.key(), item.value());
-}
+    : AroundNet(std::move(net)),
+      file_(std::move(file)),
+      numbers_(numbers_beside_loss(this->net()->number_outputs())) {}
 
 void ExportedModelImpl::check_form() const {
-  net_->check_evaluation();
-  net_->check_state();
-  net_->check_outputs(kLoss);
-  const auto fixed = net_->input_of_fixed_batch();
+  net()->check_evaluation();
+  net()->check_state();
+  net()->check_outputs(kLoss);
+  const auto fixed = net()->input_of_fixed_batch();
   check(!fixed, file_, ": the first size of its input ", fixed.value_or(""),
       " is fixed, but batches vary; export it with dynamic_shapes={\"", fixed.value_or(""),
       "\": {0: torch.export.Dim(\"batch\")}}");
-  check(net_->first_output_form().has_value(), file_, ": the program returns no tensor");
+  check(net()->first_output_form().has_value(), file_, ": the program returns no tensor");
 }
 
 torch::Tensor ExportedModelImpl::forward_all(std::vector<torch::Tensor> inputs) {
-  keep_batch(*net_, inputs);
-  return numbers_ ? row_of_numbers(std::move(inputs)) : net_->first_output(std::move(inputs));
+  keep_batch(*net(), inputs);
+  return numbers_ ? row_of_numbers(std::move(inputs)) : net()->first_output(std::move(inputs));
 }
 
 torch::Tensor ExportedModelImpl::row_of_numbers(std::vector<torch::Tensor> inputs) {
   check(!inputs.empty(), file_, ": takes tensors");
   const std::int64_t samples = inputs.front().size(0);
-  const NamedTensors outputs = net_->forward(std::move(inputs));
+  const NamedTensors outputs = net()->forward(std::move(inputs));
   std::vector<torch::Tensor> numbers;
   for (const std::string& name : names_of_row()) numbers.push_back(outputs[name]);
   return row_of(numbers, samples);
@@ -89,33 +83,13 @@ std::vector<std::string> ExportedModelImpl::names_of_row() const {
 }
 
 Layers ExportedModelImpl::layers() const {
-  if (numbers_) return net_->layers(names_of_row(), row_of);
-  return net_->layers(
+  if (numbers_) return net()->layers(names_of_row(), row_of);
+  return net()->layers(
       {}, [](const std::vector<torch::Tensor>& outputs, std::int64_t) { return outputs.front(); });
 }
 
-void ExportedModelImpl::train(bool on) {
-  ModelImpl::train(on);
-  net_->train(on);
-}
-
-void ExportedModelImpl::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
-  net_->to(device, dtype, non_blocking);
-}
-
-void ExportedModelImpl::to(torch::Dtype dtype, bool non_blocking) { net_->to(dtype, non_blocking); }
-
-void ExportedModelImpl::to(torch::Device device, bool non_blocking) {
-  net_->to(device, non_blocking);
-}
-
-std::shared_ptr<torch::nn::Module> ExportedModelImpl::clone(
-    const std::optional<at::Device>& device) const {
-  ExportedModule net(std::dynamic_pointer_cast<ExportedModuleImpl>(net_->clone(device)));
-  std::shared_ptr<ExportedModelImpl> copy(new ExportedModelImpl(file_, std::move(net)));
-  const auto from = modules(), to = copy->modules();
-  for (std::size_t i = 0; i < from.size(); ++i) to[i]->train(from[i]->is_training());
-  return copy;
+std::shared_ptr<torch::nn::Module> ExportedModelImpl::around(ExportedModule net) const {
+  return std::shared_ptr<ExportedModelImpl>(new ExportedModelImpl(file_, std::move(net)));
 }
 
 }  // namespace lockstep::nn

@@ -10,6 +10,7 @@
 #include <torch/types.h>
 
 #include "lockstep/nn/exported/exported_module.h"
+#include "lockstep/nn/models/around_net.h"
 #include "lockstep/nn/models/model.h"
 
 namespace lockstep::nn {
@@ -17,7 +18,7 @@ namespace lockstep::nn {
 /// An exported program as one of our nets: its first output is the net's, whatever its shape. One
 /// with a number `loss` among its outputs computes its loss itself; its other single numbers are
 /// numbers().
-class ExportedModelImpl final : public ModelImpl {
+class ExportedModelImpl final : public AroundNet<ModelImpl, ExportedModule> {
  public:
   /// Reads the file. Throws InvalidArgument if the program returns no tensor, takes batches of one
   /// size only, or has no evaluation.
@@ -28,29 +29,20 @@ class ExportedModelImpl final : public ModelImpl {
   /// Returns it cut between calls of Python's modules.
   Layers layers() const override;
 
-  std::vector<std::size_t> takes() const override { return {net_->input_names().size()}; }
-  std::vector<std::string> input_names() const override { return net_->input_names(); }
+  std::vector<std::size_t> takes() const override { return {net()->input_names().size()}; }
+  std::vector<std::string> input_names() const override { return net()->input_names(); }
   std::optional<std::vector<std::string>> numbers() const override { return numbers_; }
-
-  void train(bool on = true) override;
-
-  void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
-  void to(torch::Dtype dtype, bool non_blocking = false) override;
-  void to(torch::Device device, bool non_blocking = false) override;
-
-  std::shared_ptr<torch::nn::Module> clone(
-      const std::optional<at::Device>& device = std::nullopt) const override;
 
  private:
   ExportedModelImpl(std::string file, ExportedModule net);
 
   torch::Tensor forward_all(std::vector<torch::Tensor> inputs) override;
+  std::shared_ptr<torch::nn::Module> around(ExportedModule net) const override;
   torch::Tensor row_of_numbers(std::vector<torch::Tensor> inputs);
   std::vector<std::string> names_of_row() const;
   void check_form() const;
 
   std::string file_;
-  ExportedModule net_;
   std::optional<std::vector<std::string>> numbers_;
 };
 

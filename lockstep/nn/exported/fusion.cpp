@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -19,7 +20,16 @@ bool calls(const Step& step, std::string_view name, std::string_view overload = 
          step.operation->schema().overload_name() == overload;
 }
 
-bool is_relu(const Step& step) { return calls(step, "aten::relu") || calls(step, "aten::relu_"); }
+/// The activation that a step is, in place or not.
+BehindNorm known_activation(const Step& step) {
+  constexpr std::pair<std::string_view, BehindNorm> kKnown[] = {{"aten::relu", BehindNorm::kRelu},
+      {"aten::silu", BehindNorm::kSilu}, {"aten::hardswish", BehindNorm::kHardswish}};
+  for (const auto& [name, activation] : kKnown)
+    if (calls(step, name) || calls(step, std::string(name) + "_")) return activation;
+  return BehindNorm::kNothing;
+}
+
+bool is_relu(const Step& step) { return known_activation(step) == BehindNorm::kRelu; }
 
 bool is_value(const Operand& operand) {
   return operand.kind == Operand::Kind::kValue && operand.conversion == Operand::Conversion::kNone;
@@ -97,7 +107,8 @@ class Fusion {
   std::optional<Block> block_at(std::size_t norm) const {
     const auto next = only_reader(norm);
     if (!next) return std::nullopt;
-    if (is_relu(graph_.steps[*next])) return Block{norm, *next, std::nullopt, std::nullopt};
+    if (known_activation(graph_.steps[*next]) != BehindNorm::kNothing)
+      return Block{norm, *next, std::nullopt, std::nullopt};
     const auto addend = addend_of(graph_.steps[*next], result_of(norm));
     const auto last = addend ? only_reader(*next) : std::nullopt;
     if (!last || *last != *next + 1 || !is_relu(graph_.steps[*last])) return std::nullopt;
@@ -162,7 +173,7 @@ class Fusion {
     std::vector<Step>& steps = graph_.steps;
     Step joined = std::move(steps[block.norm]);
     joined.results = std::move(steps[block.last].results);
-    joined.behind = BehindNorm::kRelu;
+    joined.behind = known_activation(steps[block.last]);
     if (block.addition) {
       const bool is_in_place = calls(steps[*block.addition], "aten::add_", "Tensor");
       joined.behind = is_in_place ? BehindNorm::kAddInPlaceAndRelu : BehindNorm::kAddAndRelu;

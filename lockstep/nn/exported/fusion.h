@@ -6,10 +6,11 @@ struct GraphParts;
 
 /// Note [Fused steps]
 /// A batch norm, an addition or none, and ReLU are one step where nothing else sees the values
-/// between them: our kernel then computes all three in one pass over memory, in training and where
-/// it can (see batch_norm_relu.h); otherwise the step calls one operator after the other. The norm
-/// moves behind what computes the addend. This is right if no step that it passes can change what
-/// it reads, and none reads or writes its running statistics.
+/// between them, and so are a batch norm and SiLU or hardswish: our kernel then computes all of it
+/// in one pass over memory, in training and where it can (see batch_norm_relu.h); otherwise the
+/// step calls one operator after the other. The norm moves behind what computes the addend. This is
+/// right if no step that it passes can change what it reads, and none reads or writes its running
+/// statistics.
 ///
 /// The norm is called by the dispatcher as before, so rules for operators hold.
 void fuse(GraphParts& graph);

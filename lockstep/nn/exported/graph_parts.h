@@ -57,7 +57,14 @@ struct Region {
 };
 
 /// The operators behind a batch norm that its step computes, too (fusion.h).
-enum class BehindNorm : std::uint8_t { kNothing, kRelu, kAddAndRelu, kAddInPlaceAndRelu };
+enum class BehindNorm : std::uint8_t {
+  kNothing,
+  kRelu,
+  kAddAndRelu,
+  kAddInPlaceAndRelu,
+  kSilu,
+  kHardswish
+};
 
 /// One call: of an operator, of a function of numbers, or of a region.
 struct Step {

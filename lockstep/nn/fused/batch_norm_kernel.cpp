@@ -1,8 +1,9 @@
 #include "lockstep/nn/fused/batch_norm_kernel.h"
 
+#include "lockstep/simd/exponential.h"
 #include "lockstep/simd/vectors.h"
 
-// The loops of batch norm with ReLU or without, compiled once for each instruction set.
+// The loops of batch norm with an activation or without, compiled once for each instruction set.
 //
 // Note [Batch norm in four passes]
 //
@@ -17,8 +18,8 @@
 //     differentiate  reads x, dy, writes dx
 //
 // Whether y > 0 is computed again from x, which is there anyway. With a shortcut that is added
-// before ReLU, y is read instead, and the gradient that passes is written for it. Without ReLU all
-// pass.
+// before ReLU, y is read instead, and the gradient that passes is written for it. Of SiLU and
+// hardswish the slope is computed again as well; without an activation all pass.
 //
 // Rows are taken in blocks that stay in the cache: sums within a block are floats, those of blocks
 // doubles, merged by Chan's formulas.
@@ -118,7 +119,35 @@ inline Floats where_positive(Floats output, Floats value) {
   return output <= 0.0F ? Floats{} : value;
 }
 
-template <typename T, bool kHasAddends, bool kRectifies>
+inline Floats sigmoid(Floats value) { return 1.0F / (1.0F + simd::exponential(-value)); }
+
+template <Activation kActivation>
+inline Floats activated(Floats value) {
+  if constexpr (kActivation == Activation::kRelu) return where_positive(value, value);
+  if constexpr (kActivation == Activation::kSilu) return value * sigmoid(value);
+  if constexpr (kActivation == Activation::kHardswish) {
+    const Floats raised = where_positive(value + 3.0F, value + 3.0F);
+    return value * (raised > 6.0F ? simd::all(6) : raised) * (1.0F / 6.0F);
+  }
+  return value;
+}
+
+// The gradient of the value that the activation saw.
+template <Activation kActivation>
+inline Floats passed_back(Floats value, Floats gradient) {
+  if constexpr (kActivation == Activation::kRelu) return where_positive(value, gradient);
+  if constexpr (kActivation == Activation::kSilu) {
+    const Floats gate = sigmoid(value);
+    return gradient * gate * (1.0F + value * (1.0F - gate));
+  }
+  if constexpr (kActivation == Activation::kHardswish) {
+    const Floats rising = value < 3.0F ? gradient * (value * (1.0F / 3.0F) + 0.5F) : gradient;
+    return where_positive(value + 3.0F, rising);
+  }
+  return gradient;
+}
+
+template <typename T, bool kHasAddends, Activation kActivation>
 inline void normalise_of(const NormaliseJob& shared, Range range) {
   // A copy: the outputs could be the original, for all that the compiler knows. So below.
   const NormaliseJob job = shared;
@@ -131,25 +160,24 @@ inline void normalise_of(const NormaliseJob& shared, Range range) {
                      load(job.shift + channel, room);
       if constexpr (kHasAddends)
         value += load(static_cast<const T*>(job.addends) + start + channel, room);
-      if constexpr (kRectifies) value = where_positive(value, value);
-      store(static_cast<T*>(job.outputs) + start + channel, value, room);
+      store(static_cast<T*>(job.outputs) + start + channel, activated<kActivation>(value), room);
     });
   }
 }
 
-template <typename T, Passing kPassing>
+template <typename T, bool kHasAddends, Activation kActivation>
 inline void reduce_row(const ReduceJob& job, std::int64_t row, float* gradients, float* products) {
   const std::int64_t channels = job.rows.channels, start = row * channels;
   each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
     const Floats input = load(static_cast<const T*>(job.inputs) + start + channel, room);
     const Floats gradient = load(static_cast<const T*>(job.gradients) + start + channel, room);
     Floats passed = gradient;
-    if constexpr (kPassing == Passing::kByOutputs) {
-      passed = where_positive(
+    if constexpr (kHasAddends) {
+      passed = passed_back<kActivation>(
           load(static_cast<const T*>(job.outputs) + start + channel, room), gradient);
       store(static_cast<T*>(job.passed) + start + channel, passed, room);
-    } else if constexpr (kPassing == Passing::kByInputs) {
-      passed = where_positive(
+    } else if constexpr (kActivation != Activation::kNone) {
+      passed = passed_back<kActivation>(
           input * load(job.scale + channel, room) + load(job.shift + channel, room), gradient);
     }
     store(gradients + channel, load(gradients + channel) + passed);
@@ -158,7 +186,7 @@ inline void reduce_row(const ReduceJob& job, std::int64_t row, float* gradients,
   });
 }
 
-template <typename T, Passing kPassing>
+template <typename T, bool kHasAddends, Activation kActivation>
 inline void reduce_of(
     const ReduceJob& shared, Range range, const GradientSums& sums, float* scratch) {
   const ReduceJob job = shared;
@@ -169,7 +197,7 @@ inline void reduce_of(
   each_block(job.rows, range, [&](std::int64_t first, std::int64_t count) {
     clear(scratch, 2 * wide);
     for (std::int64_t row = first; row < first + count; ++row)
-      reduce_row<T, kPassing>(job, row, gradients, products);
+      reduce_row<T, kHasAddends, kActivation>(job, row, gradients, products);
     for (std::int64_t channel = 0; channel < channels; ++channel) {
       sums.gradients[channel] += gradients[channel];
       sums.products[channel] += products[channel];
@@ -177,7 +205,7 @@ inline void reduce_of(
   });
 }
 
-template <typename T, bool kHavePassed>
+template <typename T, Activation kActivation>
 inline void differentiate_of(const InputGradientJob& shared, Range range) {
   const InputGradientJob job = shared;
   const std::int64_t channels = job.rows.channels;
@@ -186,8 +214,8 @@ inline void differentiate_of(const InputGradientJob& shared, Range range) {
     each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
       const Floats input = load(static_cast<const T*>(job.inputs) + start + channel, room);
       Floats gradient = load(static_cast<const T*>(job.gradients) + start + channel, room);
-      if constexpr (!kHavePassed)
-        gradient = where_positive(
+      if constexpr (kActivation != Activation::kNone)
+        gradient = passed_back<kActivation>(
             input * load(job.scale + channel, room) + load(job.shift + channel, room), gradient);
       store(static_cast<T*>(job.input_gradients) + start + channel,
           gradient * load(job.of_gradient + channel, room) +
@@ -198,51 +226,57 @@ inline void differentiate_of(const InputGradientJob& shared, Range range) {
   }
 }
 
-// The steps of BatchNormKernel, for values of either type.
+template <Activation kActivation>
+struct Constant {
+  static constexpr Activation kValue = kActivation;
+};
+
+// Calls body with the type of the values and the activation, as types.
+template <typename Body>
+inline void for_kinds(Element element, Activation activation, const Body& body) {
+  const auto for_type = [&](auto type) {
+    switch (activation) {
+      case Activation::kNone:
+        return body(type, Constant<Activation::kNone>{});
+      case Activation::kRelu:
+        return body(type, Constant<Activation::kRelu>{});
+      case Activation::kSilu:
+        return body(type, Constant<Activation::kSilu>{});
+      case Activation::kHardswish:
+        return body(type, Constant<Activation::kHardswish>{});
+    }
+  };
+  element == Element::kFloat ? for_type(float{}) : for_type(BFloat16{});
+}
+
+// The steps of BatchNormKernel.
 inline void collect(const PixelRows& rows, const void* inputs, Range range, const Moments& moments,
     float* scratch) {
   rows.element == Element::kFloat ? collect_of<float>(rows, inputs, range, moments, scratch)
                                   : collect_of<BFloat16>(rows, inputs, range, moments, scratch);
 }
 
-template <typename T>
-inline void normalise_any(const NormaliseJob& job, Range range) {
-  if (job.addends != nullptr) return normalise_of<T, true, true>(job, range);
-  job.rectifies ? normalise_of<T, false, true>(job, range)
-                : normalise_of<T, false, false>(job, range);
-}
-
 inline void normalise(const NormaliseJob& job, Range range) {
-  job.rows.element == Element::kFloat ? normalise_any<float>(job, range)
-                                      : normalise_any<BFloat16>(job, range);
-}
-
-template <typename T>
-inline void reduce_any(
-    const ReduceJob& job, Range range, const GradientSums& sums, float* scratch) {
-  switch (job.passing) {
-    case Passing::kAll:
-      return reduce_of<T, Passing::kAll>(job, range, sums, scratch);
-    case Passing::kByInputs:
-      return reduce_of<T, Passing::kByInputs>(job, range, sums, scratch);
-    case Passing::kByOutputs:
-      return reduce_of<T, Passing::kByOutputs>(job, range, sums, scratch);
-  }
+  for_kinds(job.rows.element, job.activation, [&](auto type, auto activation) {
+    using T = decltype(type);
+    if (job.addends != nullptr) return normalise_of<T, true, Activation::kRelu>(job, range);
+    normalise_of<T, false, activation.kValue>(job, range);
+  });
 }
 
 inline void reduce(const ReduceJob& job, Range range, const GradientSums& sums, float* scratch) {
-  job.rows.element == Element::kFloat ? reduce_any<float>(job, range, sums, scratch)
-                                      : reduce_any<BFloat16>(job, range, sums, scratch);
-}
-
-template <typename T>
-inline void differentiate_any(const InputGradientJob& job, Range range) {
-  job.have_passed ? differentiate_of<T, true>(job, range) : differentiate_of<T, false>(job, range);
+  for_kinds(job.rows.element, job.activation, [&](auto type, auto activation) {
+    using T = decltype(type);
+    if (job.outputs != nullptr)
+      return reduce_of<T, true, Activation::kRelu>(job, range, sums, scratch);
+    reduce_of<T, false, activation.kValue>(job, range, sums, scratch);
+  });
 }
 
 inline void differentiate(const InputGradientJob& job, Range range) {
-  job.rows.element == Element::kFloat ? differentiate_any<float>(job, range)
-                                      : differentiate_any<BFloat16>(job, range);
+  for_kinds(job.rows.element, job.activation, [&](auto type, auto activation) {
+    differentiate_of<decltype(type), activation.kValue>(job, range);
+  });
 }
 
 }  // namespace

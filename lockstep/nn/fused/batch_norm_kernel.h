@@ -21,32 +21,33 @@ struct Moments {
   double* squares;
 };
 
-/// outputs = max(0, inputs * scale + shift [+ addends]), or without max if it does not rectify.
+/// The function behind a batch norm.
+enum class Activation { kNone, kRelu, kSilu, kHardswish };
+
+/// outputs = activation(inputs * scale + shift [+ addends])
 struct NormaliseJob {
   PixelRows rows;
   const void* inputs;
-  const void* addends;  ///< or none
-  bool rectifies;       ///< always with addends
+  const void* addends;  ///< or none; with them it is ReLU
+  Activation activation;
   const float *scale, *shift;
   void* outputs;
 };
 
-/// Which gradients pass ReLU: all where there is none, else those of positive outputs. These are
-/// computed again from the inputs, or, if there were addends, read; what passes is then written
-/// too, for it is the addends' gradient.
-enum class Passing { kAll, kByInputs, kByOutputs };
-
+/// The values that the activation saw are computed again from the inputs. If there were addends,
+/// the outputs tell what ReLU let pass; what passes is then written too, for it is the addends'
+/// gradient.
 struct ReduceJob {
   PixelRows rows;
-  Passing passing;
+  Activation activation;
   const void *inputs, *gradients;
-  const void* outputs;  ///< by outputs, else none
+  const void* outputs;  ///< if there were addends, else none
   const float *scale, *shift, *mean;
-  void* passed;  ///< by outputs
+  void* passed;  ///< as outputs
 };
 
-/// The sums, for each channel, of the gradients that pass, and of these times the deviation of
-/// their inputs from the mean.
+/// The sums, for each channel, of the gradients behind the activation, and of these times the
+/// deviation of their inputs from the mean.
 struct GradientSums {
   double* gradients;
   double* products;
@@ -56,7 +57,7 @@ struct GradientSums {
 struct InputGradientJob {
   PixelRows rows;
   const void *inputs, *gradients;
-  bool have_passed;            ///< already; else those whose output is not positive count as 0
+  Activation activation;       ///< that the gradients have still to pass
   const float *scale, *shift;  ///< of the outputs
   const float *mean, *of_gradient, *of_input, *constant;
   void* input_gradients;

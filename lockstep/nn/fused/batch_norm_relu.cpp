@@ -1,6 +1,7 @@
 #include "lockstep/nn/fused/batch_norm_relu.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <ATen/TensorOperators.h>
@@ -10,8 +11,12 @@
 #include <ATen/ops/batch_norm_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/hardswish.h>
+#include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/native_batch_norm_backward.h>
+#include <ATen/ops/silu.h>
 #include <ATen/ops/threshold_backward.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/core/error.h"
@@ -23,10 +28,10 @@
 //
 // Batch norm in training is ours wherever it covers a call. A block computes
 // relu(norm(x) + shortcut) by three operators. It says beforehand, for its thread, that an addend
-// and ReLU follow the next batch norm; LibTorch's layer then does all that it does in training, and
-// the operator that it calls at last is ours (see Note [Operators of any module]).
-// Operator rules stand above: what they compute without that operator, such as batch norm over all
-// ranks, leaves the announcement unread, and the block adds and rectifies by itself.
+// and ReLU follow the next batch norm, or another activation; LibTorch's layer then does all that
+// it does in training, and the operator that it calls at last is ours (see Note [Operators of any
+// module]). Operator rules stand above: what they compute without that operator, such as batch norm
+// over all ranks, leaves the announcement unread, and the block adds and rectifies by itself.
 namespace lockstep::nn::fused {
 namespace {
 
@@ -43,16 +48,17 @@ struct BatchNormAffine {
 
 /// The tensors that a backward needs, in the order in which they are saved.
 struct SavedForBackward {
-  at::Tensor input, weight;
+  at::Tensor input, weight, bias;
   BatchNormAffine affine;
   at::Tensor mean;    ///< double [C]
   at::Tensor output;  ///< only if there was an addend
 
   torch::autograd::variable_list list() const {
-    return {input, weight, affine.scale, affine.shift, affine.inverse_deviation, mean, output};
+    return {
+        input, weight, bias, affine.scale, affine.shift, affine.inverse_deviation, mean, output};
   }
   static SavedForBackward of(const torch::autograd::variable_list& saved) {
-    return {saved[0], saved[1], {saved[2], saved[3], saved[4]}, saved[5], saved[6]};
+    return {saved[0], saved[1], saved[2], {saved[3], saved[4], saved[5]}, saved[6], saved[7]};
   }
 };
 
@@ -72,7 +78,11 @@ Range part_at(std::int64_t part, std::int64_t parts, std::int64_t rows) {
 
 at::Tensor doubles(at::IntArrayRef sizes) { return at::empty(sizes, on_host(at::kDouble)); }
 
+// What is computed for a channel takes loops below: operators of so few values mostly call.
+at::Tensor new_floats(std::int64_t channels) { return at::empty({channels}, on_host(at::kFloat)); }
+
 const float* floats(const at::Tensor& tensor) { return tensor.const_data_ptr<float>(); }
+float* to_floats(const at::Tensor& tensor) { return tensor.mutable_data_ptr<float>(); }
 
 /// Two sums a channel of each part, [parts, 2, C].
 class PartialSums {
@@ -100,8 +110,10 @@ class PartialSums {
 
   /// Returns [2, C], added in order.
   at::Tensor total() const {
-    auto sums = memory_[0].clone();
-    for (std::int64_t part = 1; part < parts_; ++part) sums += memory_[part];
+    auto sums = doubles({2, channels_}).zero_();
+    auto* const to = sums.mutable_data_ptr<double>();
+    for (std::int64_t part = 0; part < parts_; ++part)
+      for (std::int64_t i = 0; i < 2 * channels_; ++i) to[i] += first(part)[i];
     return sums;
   }
 
@@ -133,28 +145,58 @@ void merge(const PartialSums& sums, std::int64_t part, std::int64_t before, std:
   }
 }
 
-// gradient = passed * of_gradient + (input - mean) * of_input + constant, float [C] each.
-struct InputGradientFactors {
-  at::Tensor of_gradient, of_input, constant;
+/// The results of a backward pass's sums, float [C] each: the gradients of weight and bias, and
+/// that of the input = passed * of_gradient + (input - mean) * of_input + constant.
+struct OfSums {
+  at::Tensor weight, bias, of_gradient, of_input, constant;
 };
 
-InputGradientFactors factors_of(const SavedForBackward& saved, const at::Tensor& gradients,
-    const at::Tensor& products, const at::Tensor& rounded_mean, std::int64_t count) {
-  const auto inverse = saved.affine.inverse_deviation.to(at::kDouble);
-  const auto scale = saved.weight.to(at::kDouble) * inverse;
-  const auto of_input = -scale * inverse.square() * products / static_cast<double>(count);
-  const auto constant =
-      -scale * gradients / static_cast<double>(count) - of_input * (saved.mean - rounded_mean);
-  return {scale.to(at::kFloat), of_input.to(at::kFloat), constant.to(at::kFloat)};
+OfSums of_sums(const SavedForBackward& saved, const at::Tensor& sums,
+    const at::Tensor& rounded_mean, std::int64_t count) {
+  const std::int64_t channels = rounded_mean.numel();
+  const OfSums result{new_floats(channels), new_floats(channels), new_floats(channels),
+      new_floats(channels), new_floats(channels)};
+  const double* const gradients = sums.const_data_ptr<double>();
+  const double* const products = gradients + channels;
+  const double* const mean = saved.mean.const_data_ptr<double>();
+  const float *const rounded = floats(rounded_mean), *const factor = floats(saved.weight),
+                     *const inverses = floats(saved.affine.inverse_deviation);
+  float *const weight = to_floats(result.weight), *const bias = to_floats(result.bias),
+               *const of_gradient = to_floats(result.of_gradient),
+               *const of_input = to_floats(result.of_input),
+               *const constant = to_floats(result.constant);
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    const double inverse = inverses[channel], scale = factor[channel] * inverse;
+    const double off = mean[channel] - rounded[channel];
+    const double product = products[channel] - gradients[channel] * off;
+    const double slope = -scale * inverse * inverse * product / static_cast<double>(count);
+    const double share = -scale * gradients[channel] / static_cast<double>(count);
+    weight[channel] = static_cast<float>(product * inverse);
+    bias[channel] = static_cast<float>(gradients[channel]);
+    of_gradient[channel] = static_cast<float>(scale);
+    of_input[channel] = static_cast<float>(slope);
+    constant[channel] = static_cast<float>(share - slope * off);
+  }
+  return result;
 }
 
 BatchNormAffine affine_of(const BatchStatistics& statistics, const at::Tensor& weight,
     const at::Tensor& bias, double eps) {
-  const auto variance = statistics.squares / static_cast<double>(statistics.count);
-  const auto inverse = (variance + eps).rsqrt();
-  const auto scale = weight.to(at::kDouble) * inverse;
-  const auto shift = bias.to(at::kDouble) - statistics.mean * scale;
-  return {scale.to(at::kFloat), shift.to(at::kFloat), inverse.to(at::kFloat)};
+  const std::int64_t channels = weight.numel();
+  const BatchNormAffine result{new_floats(channels), new_floats(channels), new_floats(channels)};
+  const double *const mean = statistics.mean.const_data_ptr<double>(),
+                      *const squares = statistics.squares.const_data_ptr<double>();
+  const float *const factor = floats(weight), *const addend = floats(bias);
+  float *const scale = to_floats(result.scale), *const shift = to_floats(result.shift),
+               *const inverses = to_floats(result.inverse_deviation);
+  for (std::int64_t channel = 0; channel < channels; ++channel) {
+    const double variance = squares[channel] / static_cast<double>(statistics.count);
+    const double inverse = 1 / std::sqrt(variance + eps), wide = factor[channel] * inverse;
+    inverses[channel] = static_cast<float>(inverse);
+    scale[channel] = static_cast<float>(wide);
+    shift[channel] = static_cast<float>(addend[channel] - mean[channel] * wide);
+  }
+  return result;
 }
 
 /// Runs the kernels over one layer's input, [N, C, H, W] in channels-last order, on all threads.
@@ -178,12 +220,12 @@ struct BatchNormPasses {
   }
 
   at::Tensor normalised(
-      const BatchNormAffine& affine, const at::Tensor& addend, bool rectifies) const {
+      const BatchNormAffine& affine, const at::Tensor& addend, Activation activation) const {
     auto output = at::empty_like(input, input.options(), at::MemoryFormat::ChannelsLast);
     const NormaliseJob job{.rows = rows(),
         .inputs = input.const_data_ptr(),
         .addends = addend.defined() ? addend.const_data_ptr() : nullptr,
-        .rectifies = rectifies,
+        .activation = activation,
         .scale = floats(affine.scale),
         .shift = floats(affine.shift),
         .outputs = output.mutable_data_ptr()};
@@ -192,14 +234,13 @@ struct BatchNormPasses {
   }
 
   BatchNormGradients gradients(
-      const SavedForBackward& saved, const at::Tensor& given, bool rectifies) const {
+      const SavedForBackward& saved, const at::Tensor& given, Activation activation) const {
     const bool has_addend = saved.output.defined();
-    const Passing by_relu = has_addend ? Passing::kByOutputs : Passing::kByInputs;
     const auto gradient = given.contiguous(at::MemoryFormat::ChannelsLast);
     auto passed = has_addend ? at::empty_like(input) : at::Tensor();
     const auto mean = saved.mean.to(at::kFloat);
     const ReduceJob reduced{.rows = rows(),
-        .passing = rectifies ? by_relu : Passing::kAll,
+        .activation = activation,
         .inputs = input.const_data_ptr(),
         .gradients = gradient.const_data_ptr(),
         .outputs = has_addend ? saved.output.const_data_ptr() : nullptr,
@@ -211,34 +252,37 @@ struct BatchNormPasses {
     parts.compute([&](Range range, double* gradients, double* products, float* scratch) {
       kernel.reduce(reduced, range, {gradients, products}, scratch);
     });
-    const auto sums = parts.total();
-    sums[1] -= sums[0] * (saved.mean - mean);  // what the float is off by
-    const auto factors = factors_of(saved, sums[0], sums[1], mean, row_count());
+    const auto [weight, bias, of_gradient, of_input, constant] =
+        of_sums(saved, parts.total(), mean, row_count());
     auto result = at::empty_like(input);
     const InputGradientJob job{.rows = rows(),
         .inputs = input.const_data_ptr(),
         .gradients = has_addend ? passed.const_data_ptr() : gradient.const_data_ptr(),
-        .have_passed = has_addend || !rectifies,
+        .activation = has_addend ? Activation::kNone : activation,
         .scale = floats(saved.affine.scale),
         .shift = floats(saved.affine.shift),
         .mean = floats(mean),
-        .of_gradient = floats(factors.of_gradient),
-        .of_input = floats(factors.of_input),
-        .constant = floats(factors.constant),
+        .of_gradient = floats(of_gradient),
+        .of_input = floats(of_input),
+        .constant = floats(constant),
         .input_gradients = result.mutable_data_ptr()};
     in_parallel(row_count(), [&](Range range) { kernel.differentiate(job, range); });
-    const auto weight = sums[1] * saved.affine.inverse_deviation.to(at::kDouble);
-    return {result, weight.to(at::kFloat), sums[0].to(at::kFloat), passed};
+    return {result, weight, bias, passed};
   }
 
   /// Moves running statistics towards a batch's, the variance unbiased. Their versions stay, as
   /// LibTorch's do: a graph of an earlier call that saved them can still run backward.
   void update(const at::Tensor& running_mean, const at::Tensor& running_var,
       const BatchStatistics& statistics, double momentum) const {
-    const at::AutoDispatchBelowADInplaceOrView without_new_versions;
-    const auto variance = statistics.squares / static_cast<double>(statistics.count - 1);
-    running_mean.mul_(1 - momentum).add_(statistics.mean.to(at::kFloat), momentum);
-    running_var.mul_(1 - momentum).add_(variance.to(at::kFloat), momentum);
+    const auto move = [&](const at::Tensor& running, const at::Tensor& batch, double share) {
+      const auto* const values = batch.const_data_ptr<double>();
+      float* const moved = to_floats(running);
+      for (std::int64_t channel = 0; channel < running.numel(); ++channel)
+        moved[channel] = static_cast<float>(
+            moved[channel] * (1 - momentum) + values[channel] * share * momentum);
+    };
+    move(running_mean, statistics.mean, 1);
+    move(running_var, statistics.squares, 1 / static_cast<double>(statistics.count - 1));
   }
 
  private:
@@ -263,19 +307,23 @@ bool is_value_a_channel(const at::Tensor& tensor, std::int64_t channels) {
          !tensor._fw_grad(0).defined();
 }
 
-// Positive where ReLU lets a value pass.
-at::Tensor before_relu(const SavedForBackward& saved) {
-  if (saved.output.defined()) return saved.output.detach();
-  const auto along = [](const at::Tensor& values) { return values.view({1, -1, 1, 1}); };
-  return saved.input.detach() * along(saved.affine.scale) + along(saved.affine.shift);
+// The gradient in front of the activation. The slopes of some depend on the input.
+at::Tensor passed_back(
+    const SavedForBackward& saved, const at::Tensor& gradient, Activation activation, double eps) {
+  if (activation == Activation::kNone) return gradient;
+  if (saved.output.defined())
+    return at::threshold_backward(gradient, saved.output.detach().to(at::kFloat), 0);
+  const auto seen = std::get<0>(at::native_batch_norm(
+      saved.input.to(at::kFloat), saved.weight, saved.bias, {}, {}, true, 0, eps));
+  return torch::autograd::grad(
+      {activate(seen.clone(), activation)}, {seen}, {gradient}, true, true)[0];
 }
 
 // Of LibTorch's operators, so that they can be differentiated again; in float, which all know.
 BatchNormGradients differentiable_gradients(
-    const SavedForBackward& saved, const at::Tensor& gradient, bool rectifies, double eps) {
+    const SavedForBackward& saved, const at::Tensor& gradient, Activation activation, double eps) {
   const auto type = saved.input.scalar_type();
-  auto passed = gradient.to(at::kFloat);
-  if (rectifies) passed = at::threshold_backward(passed, before_relu(saved).to(at::kFloat), 0);
+  const auto passed = passed_back(saved, gradient.to(at::kFloat), activation, eps);
   const auto [input, weight, bias] =
       at::native_batch_norm_backward(passed, saved.input.to(at::kFloat), saved.weight, {}, {},
           saved.mean.to(at::kFloat), saved.affine.inverse_deviation, true, eps, {true, true, true});
@@ -287,16 +335,16 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
       const at::Tensor& weight, const at::Tensor& bias, const std::optional<at::Tensor>& addend,
       const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var,
-      double momentum, double eps, bool rectifies, const BatchNormKernel* kernel) {
+      double momentum, double eps, Activation activation, const BatchNormKernel* kernel) {
     const BatchNormPasses passes{*kernel, input};
     const auto statistics = passes.statistics();
     if (running_mean) passes.update(*running_mean, *running_var, statistics, momentum);
     const auto affine = affine_of(statistics, weight, bias, eps);
-    auto output = passes.normalised(affine, addend.value_or(at::Tensor()), rectifies);
+    auto output = passes.normalised(affine, addend.value_or(at::Tensor()), activation);
     const SavedForBackward saved{
-        input, weight, affine, statistics.mean, addend ? output : at::Tensor()};
+        input, weight, bias, affine, statistics.mean, addend ? output : at::Tensor()};
     context->save_for_backward(saved.list());
-    context->saved_data["rectifies"] = rectifies;
+    context->saved_data["activation"] = static_cast<std::int64_t>(activation);
     context->saved_data["eps"] = eps;
     context->saved_data["kernel"] = reinterpret_cast<std::intptr_t>(kernel);
     return output;
@@ -305,28 +353,28 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
     const auto saved = SavedForBackward::of(context->get_saved_variables());
-    const bool rectifies = context->saved_data["rectifies"].toBool();
+    const auto activation = static_cast<Activation>(context->saved_data["activation"].toInt());
     const auto found = at::GradMode::is_enabled()
-                           ? differentiable_gradients(saved, gradients[0], rectifies,
+                           ? differentiable_gradients(saved, gradients[0], activation,
                                  context->saved_data["eps"].toDouble())
-                           : own_gradients(*context, saved, gradients[0], rectifies);
+                           : own_gradients(*context, saved, gradients[0], activation);
     return {found.input, found.weight, found.bias, found.addend, {}, {}, {}, {}, {}, {}};
   }
 
  private:
   static BatchNormGradients own_gradients(torch::autograd::AutogradContext& context,
-      const SavedForBackward& saved, const at::Tensor& gradient, bool rectifies) {
+      const SavedForBackward& saved, const at::Tensor& gradient, Activation activation) {
     const auto& kernel =
         *reinterpret_cast<const BatchNormKernel*>(context.saved_data["kernel"].toInt());
-    return BatchNormPasses{kernel, saved.input}.gradients(saved, gradient, rectifies);
+    return BatchNormPasses{kernel, saved.input}.gradients(saved, gradient, activation);
   }
 };
 
 /// The operators behind the next batch norm of this thread.
 class Following {
  public:
-  explicit Following(const at::Tensor& addend)
-      : addend_(addend), before_(std::exchange(current(), this)) {}
+  explicit Following(const AfterBatchNorm& after)
+      : after_(after), before_(std::exchange(current(), this)) {}
   ~Following() { current() = before_; }
   Following(const Following&) = delete;
   Following& operator=(const Following&) = delete;
@@ -336,12 +384,12 @@ class Following {
     return newest;
   }
 
-  const at::Tensor& addend() const { return addend_; }
+  const AfterBatchNorm& after() const { return after_; }
   const at::Tensor& result() const { return result_; }
   void set_result(at::Tensor result) { result_ = std::move(result); }
 
  private:
-  const at::Tensor& addend_;
+  const AfterBatchNorm& after_;
   Following* before_;
   at::Tensor result_;
 };
@@ -377,7 +425,7 @@ at::Tensor fused_batch_norm(
   };
   return FusedBatchNorm::apply(given.input, given.weight, given.bias, optional(after.addend),
       optional(given.running_mean), optional(given.running_var), given.momentum, given.eps,
-      after.rectifies, &kernel);
+      after.activation, &kernel);
 }
 
 at::Tensor dispatched_batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& weight,
@@ -387,8 +435,7 @@ at::Tensor dispatched_batch_norm(const at::Tensor& input, const std::optional<at
   // An announcement is for one batch norm.
   Following* following = Following::current();
   if (following != nullptr && following->result().defined()) following = nullptr;
-  const AfterBatchNorm after{.rectifies = following != nullptr,
-      .addend = following != nullptr ? following->addend() : at::Tensor()};
+  const AfterBatchNorm after = following != nullptr ? following->after() : AfterBatchNorm{};
   const BatchNormArguments arguments{.input = input,
       .weight = given(weight),
       .bias = given(bias),
@@ -407,22 +454,37 @@ at::Tensor dispatched_batch_norm(const at::Tensor& input, const std::optional<at
   return result;
 }
 
-BatchNormResult batch_norm_before_relu(
-    c10::function_ref<at::Tensor()> norm, const at::Tensor& addend) {
-  Following following(addend);
+BatchNormResult batch_norm_before(
+    const AfterBatchNorm& after, c10::function_ref<at::Tensor()> norm) {
+  Following following(after);
   auto maps = norm();
-  const bool is_rectified = following.result().is_same(maps);
-  if (following.result().defined() && !is_rectified)
+  const bool is_activated = following.result().is_same(maps);
+  if (following.result().defined() && !is_activated)
     throw Error("batch_norm_relu: a rule for batch norm changes what the layer's operator gives");
-  return {std::move(maps), is_rectified};
+  return {std::move(maps), is_activated};
+}
+
+at::Tensor activate(at::Tensor maps, Activation activation) {
+  switch (activation) {
+    case Activation::kNone:
+      return maps;
+    case Activation::kRelu:
+      return maps.relu_();
+    case Activation::kSilu:
+      return at::silu_(maps);
+    case Activation::kHardswish:
+      return at::hardswish_(maps);
+  }
+  throw Error("batch_norm_relu: an unknown activation");
 }
 
 at::Tensor batch_norm_relu(
     torch::nn::BatchNorm2d& norm, const at::Tensor& input, const at::Tensor& addend) {
-  auto [maps, is_rectified] = batch_norm_before_relu([&] { return norm->forward(input); }, addend);
-  if (is_rectified) return maps;
+  auto [maps, is_activated] =
+      batch_norm_before({Activation::kRelu, addend}, [&] { return norm->forward(input); });
+  if (is_activated) return maps;
   if (addend.defined()) maps.add_(addend);
-  return maps.relu_();
+  return activate(std::move(maps), Activation::kRelu);
 }
 
 }  // namespace lockstep::nn::fused

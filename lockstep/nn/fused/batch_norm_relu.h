@@ -24,18 +24,27 @@ namespace lockstep::nn::fused {
 at::Tensor batch_norm_relu(
     torch::nn::BatchNorm2d& norm, const at::Tensor& input, const at::Tensor& addend = {});
 
-/// The result of a batch norm; the addition and ReLU behind it may be in it already.
-struct BatchNormResult {
-  at::Tensor maps;
-  bool is_rectified;
+/// The rest of the same operator behind batch norm.
+struct AfterBatchNorm {
+  Activation activation = Activation::kNone;
+  at::Tensor addend = {};  ///< or undefined; only before ReLU
 };
 
-/// Calls a batch norm, of which batch_norm_relu() computes the rest in the same pass if it can.
-BatchNormResult batch_norm_before_relu(
-    c10::function_ref<at::Tensor()> norm, const at::Tensor& addend);
+/// The result of a batch norm; what follows it may be in it already.
+struct BatchNormResult {
+  at::Tensor maps;
+  bool is_activated;
+};
+
+/// Calls a batch norm, and computes what follows in the same passes if the kernels can.
+BatchNormResult batch_norm_before(
+    const AfterBatchNorm& after, c10::function_ref<at::Tensor()> norm);
+
+/// Applies LibTorch's activation in place.
+at::Tensor activate(at::Tensor maps, Activation activation);
 
 /// LibTorch's batch norm on the CPU, by the kernels where they can and kernels_in_use() says so;
-/// without ReLU where no batch_norm_relu() asks for it.
+/// without an activation where no batch_norm_before() asks for it.
 at::Tensor dispatched_batch_norm(const at::Tensor& input, const std::optional<at::Tensor>& weight,
     const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& running_mean,
     const std::optional<at::Tensor>& running_var, bool training, double momentum, double eps,
@@ -55,12 +64,6 @@ struct BatchNormArguments {
 /// Returns whether the kernels can: on the CPU, channels-last, fp32 or bf16 with fp32 parameters;
 /// an addend has the input's form.
 bool is_batch_norm_fused(const BatchNormArguments& given, const at::Tensor& addend);
-
-/// The rest of the same operator behind batch norm: nothing, ReLU, or an addition and ReLU.
-struct AfterBatchNorm {
-  bool rectifies;
-  at::Tensor addend;  ///< or undefined; only before ReLU
-};
 
 /// Computes what is_batch_norm_fused() allows.
 at::Tensor fused_batch_norm(

@@ -38,12 +38,10 @@ torch::Tensor in_row(const torch::Tensor& number, const torch::Tensor& loss) {
 }  // namespace
 
 TaskModelImpl::TaskModelImpl(PluginTask task, Model net, std::size_t inputs)
-    : task_(std::move(task)), net_(std::move(net)), inputs_(inputs), seen_(net_of(net_)) {
-  for (const auto& item : net_->named_parameters(false))
-    register_parameter(item.key(), item.value(), item.value().requires_grad());
-  for (const auto& item : net_->named_buffers(false)) register_buffer(item.key(), item.value());
-  for (const auto& item : net_->named_children()) register_module(item.key(), item.value());
-}
+    : AroundNet(std::move(net)),
+      task_(std::move(task)),
+      inputs_(inputs),
+      seen_(net_of(this->net())) {}
 
 torch::Tensor TaskModelImpl::forward_all(std::vector<torch::Tensor> tensors) {
   const std::int64_t samples = tensors.at(0).size(0);
@@ -129,26 +127,9 @@ void TaskModelImpl::check_names(const TaskResult& result) const {
       joined(names));
 }
 
-void TaskModelImpl::train(bool on) {
-  ModelImpl::train(on);
-  net_->train(on);
-}
-
-void TaskModelImpl::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
-  net_->to(device, dtype, non_blocking);
-}
-
-void TaskModelImpl::to(torch::Dtype dtype, bool non_blocking) { net_->to(dtype, non_blocking); }
-
-void TaskModelImpl::to(torch::Device device, bool non_blocking) { net_->to(device, non_blocking); }
-
-std::shared_ptr<torch::nn::Module> TaskModelImpl::clone(
-    const std::optional<at::Device>& device) const {
-  auto net = std::dynamic_pointer_cast<ModelImpl>(net_->clone(device));
-  auto copy = std::make_shared<TaskModelImpl>(task_, Model(std::move(net)), inputs_);
+std::shared_ptr<torch::nn::Module> TaskModelImpl::around(Model net) const {
+  auto copy = std::make_shared<TaskModelImpl>(task_, std::move(net), inputs_);
   copy->shared_ = shared_;
-  const auto from = modules(), to = copy->modules();
-  for (std::size_t i = 0; i < from.size(); ++i) to[i]->train(from[i]->is_training());
   return copy;
 }
 

@@ -8,6 +8,7 @@
 
 #include <torch/types.h>
 
+#include "lockstep/nn/models/around_net.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/models/plugin_task.h"
 
@@ -20,7 +21,7 @@ namespace lockstep::nn {
 /// With gradients it is of one turn of the task, else of all: the loss is then their sum, and
 /// NAME_loss is a number too. The first call says which numbers there are; clones know it, and
 /// which turn it is.
-class TaskModelImpl final : public ModelImpl {
+class TaskModelImpl final : public AroundNet<ModelImpl, Model> {
  public:
   /// Takes batches whose first tensors, so many of them, are inputs.
   TaskModelImpl(PluginTask task, Model net, std::size_t inputs);
@@ -28,7 +29,7 @@ class TaskModelImpl final : public ModelImpl {
   torch::Tensor forward(torch::Tensor images) override { return forward_all({images}); }
 
   /// Returns those of the net, without the task.
-  Layers layers() const override { return net_->layers(); }
+  Layers layers() const override { return net()->layers(); }
 
   /// Returns nothing before the first call.
   std::optional<std::vector<std::string>> numbers() const override { return shared_->numbers; }
@@ -37,15 +38,6 @@ class TaskModelImpl final : public ModelImpl {
 
   /// Begins a turn, of which forward in training computes the loss from now on.
   void begin_turn(std::size_t turn) { shared_->turn = turn; }
-
-  void train(bool on = true) override;
-
-  void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
-  void to(torch::Dtype dtype, bool non_blocking = false) override;
-  void to(torch::Device device, bool non_blocking = false) override;
-
-  std::shared_ptr<torch::nn::Module> clone(
-      const std::optional<at::Device>& device = std::nullopt) const override;
 
  private:
   /// The state that clones share.
@@ -56,13 +48,13 @@ class TaskModelImpl final : public ModelImpl {
 
   /// Throws InvalidArgument with the plugin's words if its function throws or returns no loss.
   torch::Tensor forward_all(std::vector<torch::Tensor> tensors) override;
+  std::shared_ptr<torch::nn::Module> around(Model net) const override;
   TaskResult result_of(const TaskTurn& turn, const TaskBatch& batch) const;
   TaskResult result_of_all(const TaskBatch& batch) const;
   void check_number(const std::string& name, const torch::Tensor& value) const;
   void check_names(const TaskResult& result) const;
 
   PluginTask task_;
-  Model net_;
   std::size_t inputs_;
   TaskNet seen_;  // what the task is given of the net
   std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();

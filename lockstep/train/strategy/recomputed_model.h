@@ -1,12 +1,12 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include <torch/types.h>
 
+#include "lockstep/nn/models/around_net.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/parallel/pipeline/layers.h"
 
@@ -14,20 +14,15 @@ namespace lockstep {
 
 /// A net whose layers are computed again in backward (see checkpoint()); in evaluation, and without
 /// gradients, the net itself. It has the net's tensors and modules under their names.
-class RecomputedModel final : public nn::MultiInputModule {
+class RecomputedModel final : public nn::AroundNet<nn::MultiInputModule, nn::Model> {
  public:
   /// Throws InvalidArgument for a net of one layer, which would save nothing; `name` is for it.
   RecomputedModel(nn::Model net, const std::string& name);
 
-  void train(bool on = true) override;
-
-  std::shared_ptr<torch::nn::Module> clone(
-      const std::optional<torch::Device>& device = std::nullopt) const override;
-
  private:
   torch::Tensor forward_all(std::vector<torch::Tensor> inputs) override;
+  std::shared_ptr<torch::nn::Module> around(nn::Model net) const override;
 
-  nn::Model net_;
   std::string net_name_;
   Layers layers_;
 };

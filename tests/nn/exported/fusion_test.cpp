@@ -57,9 +57,11 @@ class NormProgram {
     return *this;
   }
 
-  NormProgram& relu(const std::string& of) {
-    return node("relu_.default", {{"self", value(of)}}, "r");
+  NormProgram& activation(const std::string& name, const std::string& of) {
+    return node(name + ".default", {{"self", value(of)}}, "r");
   }
+
+  NormProgram& relu(const std::string& of) { return activation("relu_", of); }
 
   NormProgram& output(const std::string& name) {
     program_.output(name);
@@ -88,6 +90,10 @@ const Expected kAlone = {BehindNorm::kNothing};
 
 TEST(Fusion, JoinsANormWithReluAndAddition) {
   EXPECT_EQ(NormProgram().relu("n").output("r").behind(), Expected{BehindNorm::kRelu});
+  EXPECT_EQ(
+      NormProgram().activation("silu", "n").output("r").behind(), Expected{BehindNorm::kSilu});
+  EXPECT_EQ(NormProgram().activation("hardswish_", "n").output("r").behind(),
+      Expected{BehindNorm::kHardswish});
   EXPECT_EQ(NormProgram().node("add_.Tensor", two("n", "y"), "s").relu("s").output("r").behind(),
       Expected{BehindNorm::kAddInPlaceAndRelu});
   EXPECT_EQ(NormProgram().node("add.Tensor", two("y", "n"), "s").relu("s").output("r").behind(),
@@ -202,6 +208,29 @@ TEST(Fusion, ComputesWhatTheNodesDo) {
         expect_close(outcome_of(program(true), kernels, in_training), wanted);
     }
   }
+}
+
+TEST(Fusion, ComputesActivationsAsTheNodesDo) {
+  for (const char* const name : {"silu_", "silu", "hardswish_"}) {
+    NormProgram program, plain;
+    for (NormProgram* const each : {&program, &plain}) each->activation(name, "n").output("r");
+    plain.output("n");
+    for (const bool in_training : {true, false}) {
+      SCOPED_TRACE(::testing::Message() << name << in_training);
+      const auto wanted = outcome_of(plain, Kernels::kLibTorch, in_training);
+      for (const Kernels kernels : {Kernels::kLibTorch, Kernels::kOwn})
+        expect_close(outcome_of(program, kernels, in_training), wanted);
+    }
+  }
+}
+
+TEST(Fusion, LeavesAnActivationOfASumAlone) {
+  EXPECT_EQ(NormProgram()
+                .node("add.Tensor", two("n", "y"), "s")
+                .activation("silu", "s")
+                .output("r")
+                .behind(),
+      kAlone);
 }
 
 TEST(Fusion, AddsWhatIsSpreadOver) {
