@@ -16,6 +16,7 @@
 
 #include "lockstep/nn/conv/convolution.h"
 #include "lockstep/nn/fused/batch_norm_relu.h"
+#include "lockstep/nn/fused/dropout.h"
 #include "lockstep/nn/linear/linear.h"
 
 namespace lockstep::nn {
@@ -38,6 +39,7 @@ void take_places_of_libtorchs() {
       library->impl("conv2d", conv::dispatched_conv2d);
       library->impl("batch_norm", fused::dispatched_batch_norm);
       library->impl("linear", linear::dispatched_linear);
+      library->impl("dropout", fused::dispatched_dropout);
     }
     return true;
   }();
