@@ -24,7 +24,7 @@ struct LinearCall {
 bool is_linear_own(const LinearCall& call);
 
 /// Returns whether they are also faster, forward and backward together, as measured on products of
-/// 64 to 4000 in each direction (benchmarks/README.md): on AMD's processors, of which MKL does not
+/// 64 to 4000 in each direction by one thread of Zen 4: on AMD's processors, of which MKL does not
 /// use all.
 bool is_linear_faster(const LinearCall& call);
 
