@@ -145,5 +145,37 @@ inline void each_vector(std::int64_t count, const Body& body) {
   if (place < count) body(place, count - place);
 }
 
+template <int... kLane>
+struct LaneList {};
+template <int kCount, int... kLane>
+struct LanesBelow : LanesBelow<kCount - 1, kCount - 1, kLane...> {};
+template <int... kLane>
+struct LanesBelow<0, kLane...> {
+  using List = LaneList<kLane...>;
+};
+
+// Of squares of kStep lanes, the upper right one changes places with the lower left one.
+template <int kStep, int... kLane>
+inline void exchange(Floats& upper, Floats& lower, LaneList<kLane...>) {
+  const Floats above = upper, below = lower;
+  upper = __builtin_shufflevector(
+      above, below, ((kLane & kStep) != 0 ? kLanes + kLane - kStep : kLane)...);
+  lower = __builtin_shufflevector(
+      above, below, ((kLane & kStep) != 0 ? kLanes + kLane : kLane + kStep)...);
+}
+
+/// Transposes kLanes vectors, in squares that double.
+template <int kStep = 1>
+inline void transpose(Floats* rows) {
+  if constexpr (kStep < kLanes) {
+#pragma GCC unroll 16
+    for (int row = 0; row < kLanes; ++row) {
+      if ((row & kStep) == 0)
+        exchange<kStep>(rows[row], rows[row + kStep], typename LanesBelow<kLanes>::List{});
+    }
+    transpose<2 * kStep>(rows);
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::simd

@@ -101,7 +101,7 @@ void call(const Step& step, Frame& frame, std::vector<IValue>& stack, const RunC
   if (step.behind != BehindNorm::kNothing) {
     call_norm_and_rest(step, stack);
   } else if (step.operation) {
-    step.operation->callBoxed(stack);
+    if (step.own == nullptr || !step.own(stack)) step.operation->callBoxed(stack);
   } else if (step.function != nullptr) {
     IValue number = step.function(stack);
     stack.clear();

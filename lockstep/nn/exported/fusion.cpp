@@ -1,6 +1,8 @@
 #include "lockstep/nn/exported/fusion.h"
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,7 +10,12 @@
 #include <variant>
 #include <vector>
 
+#include <ATen/ops/linear.h>
+
 #include "lockstep/nn/exported/graph_parts.h"
+#include "lockstep/nn/fused/gelu.h"
+#include "lockstep/nn/kernels.h"
+#include "lockstep/nn/linear/linear.h"
 
 namespace lockstep::nn::exported {
 namespace {
@@ -57,6 +64,27 @@ bool returns_own_memory(const Step& step) {
              [](const c10::Argument& result) { return result.alias_info() != nullptr; });
 }
 
+std::optional<double> number_of(const Operand& operand) {
+  if (operand.kind != Operand::Kind::kConstant) return std::nullopt;
+  const c10::IValue& constant = operand.constant;
+  if (constant.isScalar()) return constant.toScalar().toDouble();
+  const bool is_number = constant.isTensor() && constant.toTensor().dim() == 0;
+  return is_number ? std::optional(constant.toTensor().item().toDouble()) : std::nullopt;
+}
+
+/// A step of GPT-2's GELU. Its operands are positive numbers, the input x, or the result of an
+/// earlier step, the number of which (from 1) is negative.
+struct StepOfGelu {
+  std::string_view name, overload;
+  std::array<double, 2> operands;
+};
+constexpr double kInputOfGelu = 0, kAbsent = std::numeric_limits<double>::infinity();
+constexpr std::array<StepOfGelu, 8> kGelu{{{"aten::mul", "Tensor", {kInputOfGelu, 0.5}},
+    {"aten::pow", "Tensor_Scalar", {kInputOfGelu, 3}}, {"aten::mul", "Tensor", {-2, 0.044715}},
+    {"aten::add", "Tensor", {kInputOfGelu, -3}}, {"aten::mul", "Tensor", {-4, 0.7978845608028654}},
+    {"aten::tanh", "", {-5, kAbsent}}, {"aten::add", "Tensor", {-6, 1}},
+    {"aten::mul", "Tensor", {-1, -7}}}};
+
 /// A batch norm, and the steps behind it.
 struct Block {
   std::size_t norm, last;  ///< indices
@@ -75,7 +103,9 @@ class Fusion {
 
   void run() {
     for (std::size_t i = 0; i < graph_.steps.size(); ++i) {
-      if (is_gone_[i] || !calls(graph_.steps[i], "aten::batch_norm")) continue;
+      if (is_gone_[i]) continue;
+      if (is_end_of_gelu(i)) join_gelu(i);
+      if (!calls(graph_.steps[i], "aten::batch_norm")) continue;
       const auto block = block_at(i);
       if (block && can_move(*block)) join(*block);
     }
@@ -184,13 +214,83 @@ class Fusion {
     steps[block.last] = std::move(joined);
   }
 
+  // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))), as transformers writes it.
+  bool is_end_of_gelu(std::size_t end) const {
+    if (end < kGelu.size() - 1) return false;
+    const std::size_t begin = end - (kGelu.size() - 1);
+    const Operand& input = graph_.steps[begin].operands[0];
+    for (std::size_t i = 0; i < kGelu.size(); ++i) {
+      const Step& step = graph_.steps[begin + i];
+      if (is_gone_[begin + i] || !calls(step, kGelu[i].name, kGelu[i].overload)) return false;
+      const bool is_inner = begin + i != end;
+      if (is_inner && !only_reader(begin + i)) return false;
+      for (std::size_t operand = 0; operand < 2 && kGelu[i].operands[operand] != kAbsent; ++operand)
+        if (!is_part_of_gelu(step.operands[operand], kGelu[i].operands[operand], begin, input))
+          return false;
+      if (calls(step, "aten::add", "Tensor") && !is_one(step.operands[2])) return false;
+    }
+    return true;
+  }
+
+  bool is_part_of_gelu(
+      const Operand& operand, double wanted, std::size_t begin, const Operand& input) const {
+    if (wanted == kInputOfGelu) return is_value(operand) && operand.place == input.place;
+    if (wanted < 0)
+      return is_value(operand) &&
+             operand.place == result_of(begin + static_cast<std::size_t>(-wanted) - 1);
+    return number_of(operand) == wanted;
+  }
+
+  void join_gelu(std::size_t end) {
+    const std::size_t begin = end - (kGelu.size() - 1);
+    Step joined = std::move(graph_.steps[end]);
+    joined.operation = c10::Dispatcher::singleton().findSchemaOrThrow("aten::gelu", "");
+    joined.operands = {graph_.steps[begin].operands[0], {.constant = c10::IValue("tanh")}};
+    graph_.steps[end] = std::move(joined);
+    for (std::size_t i = begin; i < end; ++i) is_gone_[i] = true;
+  }
+
   GraphParts& graph_;
   std::vector<bool> is_gone_;
   std::vector<std::size_t> uses_;
 };
 
+// addmm(bias, input, weight)
+bool addmm_as_linear(std::vector<c10::IValue>& stack) {
+  const at::Tensor &bias = stack[0].toTensor(), &input = stack[1].toTensor();
+  const auto weight = stack[2].toTensor().t();
+  if (input.dim() != 2 || !stack[3].toScalar().equal(1) || !stack[4].toScalar().equal(1) ||
+      !linear::is_linear_for_own({.input = input, .weight = weight, .bias = bias}))
+    return false;
+  auto result = at::linear(input, weight, bias);
+  stack.assign({std::move(result)});
+  return true;
+}
+
+// gelu(input, "tanh")
+bool own_gelu_step(std::vector<c10::IValue>& stack) {
+  const at::Tensor& input = stack.front().toTensor();
+  if (kernels_in_use() == Kernels::kLibTorch || !fused::is_gelu_own(input)) return false;
+  static const fused::GeluKernel& fastest = *fused::gelu_kernels().back();
+  auto result = fused::own_gelu(fastest, input);
+  stack.assign({std::move(result)});
+  return true;
+}
+
+void find_own_kernels(std::vector<Step>& steps) {
+  for (Step& step : steps) {
+    if (calls(step, "aten::addmm")) step.own = addmm_as_linear;
+    const bool is_tanh_gelu = calls(step, "aten::gelu") && step.operands[1].constant.isString() &&
+                              step.operands[1].constant.toStringRef() == "tanh";
+    if (is_tanh_gelu) step.own = own_gelu_step;
+  }
+}
+
 }  // namespace
 
-void fuse(GraphParts& graph) { Fusion(graph).run(); }
+void fuse(GraphParts& graph) {
+  Fusion(graph).run();
+  find_own_kernels(graph.steps);
+}
 
 }  // namespace lockstep::nn::exported

@@ -66,9 +66,14 @@ enum class BehindNorm : std::uint8_t {
   kHardswish
 };
 
+/// Computes an operator by our kernels, if they can: takes its arguments from the stack, and leaves
+/// the result there. Returns whether it has.
+using OwnKernel = bool (*)(std::vector<c10::IValue>& stack);
+
 /// One call: of an operator, of a function of numbers, or of a region.
 struct Step {
   std::optional<c10::OperatorHandle> operation = {};
+  OwnKernel own = nullptr;  ///< asked before the operator, or none
   NumberFunction function = nullptr;
   std::unique_ptr<Region> region = nullptr;
   std::vector<Operand> operands = {};

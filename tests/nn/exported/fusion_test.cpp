@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/nn/exported/small_program.h"
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
 #include "lockstep/nn/exported/exported_module.h"
@@ -244,6 +245,108 @@ TEST(Fusion, AddsWhatIsSpreadOver) {
   plain.output("n");
   EXPECT_EQ(program.behind(), Expected{BehindNorm::kAddAndRelu});
   expect_close(outcome_of(program, Kernels::kOwn), outcome_of(plain, Kernels::kLibTorch));
+}
+
+/// GPT-2's GELU of x [2, 3, 4, 4], whose factor may be another one; then a matrix product.
+class GeluProgram {
+ public:
+  explicit GeluProgram(double factor = 0.044715) {
+    program_.input("x", {2, kChannels, 4, 4});
+    program_.held(Kind::kParameter, "weight", "weight", kChannels);
+    node("mul.Tensor", two("x", 0.5), "half");
+    node("pow.Tensor_Scalar", {{"self", value("x")}, {"exponent", {3.0}}}, "cube");
+    node("mul.Tensor", two("cube", factor), "cubed");
+    node("add.Tensor", {{"self", value("x")}, {"other", value("cubed")}}, "sum");
+    node("mul.Tensor", two("sum", 0.7978845608028654), "inner");
+    node("tanh.default", {{"self", value("inner")}}, "t");
+    node("add.Tensor", two("t", 1.0), "one");
+    node("mul.Tensor", {{"self", value("half")}, {"other", value("one")}}, "g");
+  }
+
+  GeluProgram& output(const std::string& name) {
+    program_.output(name);
+    return *this;
+  }
+
+  std::size_t steps() {
+    exported::GraphNeeds needs;
+    return exported::parts_of(program_.graph(), {"net"}, needs).steps.size();
+  }
+
+  Tensor result(const Tensor& x, Kernels kernels) const {
+    const KernelScope scope(kernels);
+    return ExportedModule(std::make_shared<ExportedModuleImpl>(program_.archive()))
+        ->first_output({x});
+  }
+
+ private:
+  static Arguments two(const std::string& name, double number) {
+    return {{"self", value(name)}, {"other", {number}}};
+  }
+
+  void node(const std::string& target, const Arguments& arguments, const std::string& result) {
+    program_.node(kAten + target, arguments, result, "act");
+  }
+
+  SmallProgram program_;
+};
+
+TEST(Fusion, JoinsTheNodesOfGelu) {
+  EXPECT_EQ(GeluProgram().output("g").steps(), 1U);
+  EXPECT_EQ(GeluProgram(0.05).output("g").steps(), 8U) << "another function";
+  EXPECT_EQ(GeluProgram().output("g").output("t").steps(), 8U) << "which is read between";
+}
+
+TEST(Fusion, ComputesGelu) {
+  torch::manual_seed(3);
+  const Tensor x = torch::randn({2, kChannels, 4, 4});
+  const Tensor wanted = GeluProgram().output("g").output("t").result(x, Kernels::kLibTorch);
+  for (const Kernels kernels : {Kernels::kLibTorch, Kernels::kOwn})
+    EXPECT_LE(
+        (GeluProgram().output("g").result(x, kernels) - wanted).abs().max().item<double>(), 2e-6);
+}
+
+/// addmm(bias, x, weight, beta) of x [20, 40].
+class AddmmProgram {
+ public:
+  explicit AddmmProgram(double beta) {
+    for (const auto& [name, sizes] : std::vector<std::pair<std::string, std::vector<std::int64_t>>>{
+             {"bias", {50}}, {"x", {20, 40}}, {"weight", {40, 50}}})
+      program_.input(name, sizes);
+    program_.node(kAten + "addmm.default",
+        {{"self", value("bias")}, {"mat1", value("x")}, {"mat2", value("weight")},
+            {"beta", {beta}}},
+        "y", "linear");
+    program_.output("y");
+  }
+
+  Tensor result(const std::vector<Tensor>& inputs, Kernels kernels) const {
+    const KernelScope scope(kernels);
+    return ExportedModule(std::make_shared<ExportedModuleImpl>(program_.archive()))
+        ->first_output(inputs);
+  }
+
+ private:
+  SmallProgram program_;
+};
+
+TEST(Fusion, AddsAndMultipliesByOurKernels) {
+  torch::manual_seed(4);
+  std::vector<Tensor> inputs = {torch::randn({50}), torch::randn({20, 40}), torch::randn({40, 50})};
+  for (Tensor& input : inputs) input.requires_grad_();
+  const auto name = [](const Tensor& result) { return result.grad_fn()->name(); };
+  for (const double beta : {1.0, 2.0}) {
+    const AddmmProgram program(beta);
+    const Tensor own = program.result(inputs, Kernels::kOwn);
+    const Tensor wanted = program.result(inputs, Kernels::kLibTorch);
+    EXPECT_LE((own - wanted).abs().max().item<double>(), 1e-5);
+    EXPECT_EQ(name(own).find("OwnLinear") != std::string::npos, beta == 1) << name(own);
+    EXPECT_EQ(name(wanted), "AddmmBackward0");
+    const auto gradients = torch::autograd::grad({own.square().sum()}, inputs);
+    const auto expected = torch::autograd::grad({wanted.square().sum()}, inputs);
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+      EXPECT_LE((gradients[i] - expected[i]).abs().max().item<double>(), 1e-3) << i;
+  }
 }
 
 }  // namespace

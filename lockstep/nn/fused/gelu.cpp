@@ -1,0 +1,63 @@
+#include "lockstep/nn/fused/gelu.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/gelu_backward.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "lockstep/nn/in_parallel.h"
+#include "lockstep/simd/instructions.h"
+
+namespace lockstep::nn::fused {
+namespace {
+
+// Values lie in one piece, so their places in memory are what counts.
+class OwnGelu : public torch::autograd::Function<OwnGelu> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
+      const GeluKernel* kernel) {
+    context->save_for_backward({input});
+    context->saved_data["kernel"] = reinterpret_cast<std::intptr_t>(kernel);
+    auto output = at::empty_like(input);
+    const float* const from = input.const_data_ptr<float>();
+    auto* const to = output.mutable_data_ptr<float>();
+    in_parallel(input.numel(), [&](Range range) { kernel->forward(from, range, to); });
+    return output;
+  }
+
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
+    const auto input = context->get_saved_variables()[0];
+    // Of LibTorch's operator, so that it can be differentiated again.
+    if (at::GradMode::is_enabled()) return {at::gelu_backward(gradients[0], input, "tanh"), {}};
+    const auto& kernel =
+        *reinterpret_cast<const GeluKernel*>(context->saved_data["kernel"].toInt());
+    auto result = at::empty_like(input);
+    auto gradient = gradients[0];
+    if (gradient.strides() != result.strides()) gradient = at::empty_like(input).copy_(gradient);
+    const auto* const inputs = input.const_data_ptr<float>();
+    const auto* const given = gradient.const_data_ptr<float>();
+    auto* const to = result.mutable_data_ptr<float>();
+    in_parallel(input.numel(), [&](Range range) { kernel.backward(inputs, given, range, to); });
+    return {result, {}};
+  }
+};
+
+}  // namespace
+
+std::span<const GeluKernel* const> gelu_kernels() {
+  static const GeluKernel* const kBuilds[] = {&gelu_plain(), &gelu_avx2(), &gelu_avx512()};
+  return simd::usable(kBuilds);
+}
+
+bool is_gelu_own(const at::Tensor& input) {
+  return input.is_cpu() && input.layout() == at::kStrided && input.scalar_type() == at::kFloat &&
+         input.is_non_overlapping_and_dense() && !input.is_neg() && !input._is_zerotensor() &&
+         !input._fw_grad(0).defined();
+}
+
+at::Tensor own_gelu(const GeluKernel& kernel, const at::Tensor& input) {
+  return OwnGelu::apply(input, &kernel);
+}
+
+}  // namespace lockstep::nn::fused

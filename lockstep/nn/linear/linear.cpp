@@ -1,0 +1,179 @@
+#include "lockstep/nn/linear/linear.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear_native.h>
+#include <ATen/ops/matmul.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "lockstep/device/gradient_places.h"
+#include "lockstep/device/host_tensor.h"
+#include "lockstep/nn/in_parallel.h"
+#include "lockstep/nn/kernels.h"
+#include "lockstep/simd/instructions.h"
+
+namespace lockstep::nn::linear {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+MatrixView view_of(const at::Tensor& matrix) {
+  return {matrix.const_data_ptr<float>(), matrix.stride(0), matrix.stride(1)};
+}
+
+MatrixView transposed(const MatrixView& view) {
+  return {view.data, view.column_stride, view.row_stride};
+}
+
+void multiply(const GemmKernel& kernel, const Gemm& gemm) {
+  in_parallel(kernel.tasks(gemm), [&](Range tasks) {
+    auto scratch = at::empty({kernel.scratch_floats(gemm)}, on_host(at::kFloat));
+    kernel.multiply(gemm, tasks, scratch.mutable_data_ptr<float>());
+  });
+}
+
+// In one piece, as rows or as columns.
+bool is_matrix_in_one_piece(const at::Tensor& tensor) {
+  return tensor.dim() == 2 && (tensor.is_contiguous() || tensor.t().is_contiguous());
+}
+
+bool is_fp32_value(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.scalar_type() == at::kFloat &&
+         tensor.numel() > 0 && !tensor.is_neg() && !tensor._is_zerotensor() &&
+         !tensor._fw_grad(0).defined();
+}
+
+// [..., K] as [rows, K].
+at::Tensor as_rows(const at::Tensor& values) {
+  return values.reshape({-1, values.size(-1)}).contiguous();
+}
+
+at::Tensor outputs_of(const GemmKernel& kernel, const at::Tensor& input, const at::Tensor& weight,
+    const at::Tensor& bias) {
+  const auto rows = as_rows(input);
+  std::vector<std::int64_t> sizes = input.sizes().vec();
+  sizes.back() = weight.size(0);
+  auto outputs = at::empty(sizes, input.options());
+  multiply(kernel, {.left = view_of(rows),
+                       .right = transposed(view_of(weight)),
+                       .rows = rows.size(0),
+                       .columns = weight.size(0),
+                       .inner = weight.size(1),
+                       .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
+                       .products = outputs.mutable_data_ptr<float>()});
+  return outputs;
+}
+
+at::Tensor input_gradient(const GemmKernel& kernel, const at::Tensor& gradient,
+    const at::Tensor& weight, at::IntArrayRef sizes) {
+  auto result = at::empty(sizes, gradient.options());
+  multiply(kernel, {.left = view_of(gradient),
+                       .right = view_of(weight),
+                       .rows = gradient.size(0),
+                       .columns = weight.size(1),
+                       .inner = weight.size(0),
+                       .bias = nullptr,
+                       .products = result.mutable_data_ptr<float>()});
+  return result;
+}
+
+// It lies as the weight does.
+at::Tensor weight_gradient(const GemmKernel& kernel, const at::Tensor& rows,
+    const at::Tensor& gradient, const at::Tensor& weight) {
+  auto result = empty_gradient(weight);
+  const bool is_by_rows = weight.is_contiguous();
+  const at::Tensor &left = is_by_rows ? gradient : rows, &right = is_by_rows ? rows : gradient;
+  multiply(kernel, {.left = transposed(view_of(left)),
+                       .right = view_of(right),
+                       .rows = left.size(1),
+                       .columns = right.size(1),
+                       .inner = rows.size(0),
+                       .bias = nullptr,
+                       .products = result.mutable_data_ptr<float>()});
+  return result;
+}
+
+class OwnLinear : public torch::autograd::Function<OwnLinear> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
+      const at::Tensor& weight, const std::optional<at::Tensor>& bias, const GemmKernel* kernel) {
+    context->save_for_backward({input, weight});
+    context->saved_data["has_bias"] = bias.has_value();
+    context->saved_data["kernel"] = reinterpret_cast<std::intptr_t>(kernel);
+    return outputs_of(*kernel, input, weight, bias.value_or(at::Tensor()));
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &input = saved[0], &weight = saved[1];
+    const bool has_bias = context->saved_data["has_bias"].toBool();
+    const auto gradient = as_rows(gradients[0]), rows = as_rows(input);
+    at::Tensor of_input, of_weight, of_bias;
+    if (has_bias && context->needs_input_grad(2)) of_bias = gradient.sum(0);
+    // Of LibTorch's operators, so that they can be differentiated again.
+    if (at::GradMode::is_enabled())
+      return {gradient.matmul(weight).view(input.sizes()), gradient.t().matmul(rows), of_bias, {}};
+    const auto& kernel =
+        *reinterpret_cast<const GemmKernel*>(context->saved_data["kernel"].toInt());
+    if (context->needs_input_grad(0))
+      of_input = input_gradient(kernel, gradient, weight, input.sizes());
+    if (context->needs_input_grad(1)) of_weight = weight_gradient(kernel, rows, gradient, weight);
+    return {of_input, of_weight, of_bias, {}};
+  }
+};
+
+// MKL has its best loops for Intel's processors alone; only AMD's and Hygon's have SSE4a.
+bool is_of_amd() {
+  static const bool kIs = simd::has_feature(simd::processor_features(), "sse4a");
+  return kIs;
+}
+
+}  // namespace
+
+std::span<const GemmKernel* const> gemm_kernels() {
+  static const GemmKernel* const kBuilds[] = {&gemm_plain(), &gemm_avx2(), &gemm_avx512()};
+  return simd::usable(kBuilds);
+}
+
+bool is_linear_own(const LinearCall& call) {
+  const bool fits = is_fp32_value(call.input) && is_fp32_value(call.weight) &&
+                    call.input.dim() > 0 && is_matrix_in_one_piece(call.weight) &&
+                    call.input.size(-1) == call.weight.size(1);
+  return fits && (!call.bias.defined() ||
+                     (is_fp32_value(call.bias) && call.bias.dim() == 1 &&
+                         call.bias.is_contiguous() && call.bias.size(0) == call.weight.size(0)));
+}
+
+bool is_linear_faster(const LinearCall& call) {
+  // Of a few rows or columns, a panel or a strip is not full.
+  constexpr std::int64_t kFewest = 32;
+  return is_of_amd() && simd::instructions_in_use() != simd::InstructionSet::kPlain &&
+         std::min(call.weight.size(0), call.weight.size(1)) >= kFewest &&
+         call.input.numel() >= kFewest * call.weight.size(1);
+}
+
+at::Tensor own_linear(const GemmKernel& kernel, const LinearCall& call) {
+  // An undefined tensor is none for autograd only where it is optional.
+  const auto bias = call.bias.defined() ? std::optional(call.bias) : std::nullopt;
+  return OwnLinear::apply(call.input, call.weight, bias, &kernel);
+}
+
+bool is_linear_for_own(const LinearCall& call) {
+  const Kernels who = kernels_in_use();
+  return who != Kernels::kLibTorch && is_linear_own(call) &&
+         (who == Kernels::kOwn || is_linear_faster(call));
+}
+
+at::Tensor dispatched_linear(
+    const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+  const LinearCall call{.input = input, .weight = weight, .bias = bias.value_or(at::Tensor())};
+  if (!is_linear_for_own(call)) return at::native::linear(input, weight, bias);
+  static const GemmKernel& fastest = *gemm_kernels().back();
+  return own_linear(fastest, call);
+}
+
+}  // namespace lockstep::nn::linear

@@ -1,0 +1,181 @@
+// Linear layers: what LibTorch computes in double precision, over drawn shapes.
+
+#include "lockstep/nn/linear/linear.h"
+
+#include <gtest/gtest.h>
+#include <ostream>
+#include <vector>
+
+#include "tests/nn/conv/reference.h"
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+
+#include "lockstep/nn/kernels.h"
+
+namespace lockstep::nn::linear {
+namespace {
+
+using conv::between;
+
+struct Layer {
+  std::vector<std::int64_t> sizes;  // of the input, but for its features
+  std::int64_t inputs, outputs;
+  bool has_bias = true, is_transposed = false;
+};
+
+std::ostream& operator<<(std::ostream& out, const Layer& layer) {
+  return out << at::IntArrayRef(layer.sizes) << " x " << layer.inputs << " -> " << layer.outputs
+             << (layer.has_bias ? ", bias" : "") << (layer.is_transposed ? ", transposed" : "");
+}
+
+/// Input, weight and perhaps bias, which need gradients.
+struct Operands {
+  std::vector<at::Tensor> all;
+
+  static Operands drawn(const Layer& layer) {
+    auto sizes = layer.sizes;
+    sizes.push_back(layer.inputs);
+    Operands drawn{{at::randn(sizes), at::randn({layer.outputs, layer.inputs})}};
+    if (layer.is_transposed) drawn.all[1] = at::randn({layer.inputs, layer.outputs}).t();
+    if (layer.has_bias) drawn.all.push_back(at::randn({layer.outputs}));
+    return drawn.as(at::kFloat);
+  }
+
+  Operands as(at::ScalarType type) const {
+    Operands copy;
+    for (const at::Tensor& tensor : all)
+      copy.all.push_back(tensor.detach().to(type, false, true).requires_grad_());
+    return copy;
+  }
+
+  LinearCall call() const {
+    return {.input = all[0], .weight = all[1], .bias = all.size() > 2 ? all[2] : at::Tensor()};
+  }
+
+  at::Tensor of_libtorch() const {
+    return at::linear(all[0], all[1], all.size() > 2 ? std::optional(all[2]) : std::nullopt);
+  }
+};
+
+using Values = std::vector<at::Tensor>;
+
+/// The gradients of the operands, and the output.
+Values results_of(const Operands& operands, const at::Tensor& output, const at::Tensor& gradient) {
+  auto results = torch::autograd::grad({output}, operands.all, {gradient});
+  results.push_back(output.detach());
+  return results;
+}
+
+// A sum's error grows with the square root of its length.
+void expect_close(const Values& results, const Values& wanted) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    ASSERT_EQ(results[i].sizes(), wanted[i].sizes());
+    const double scale = std::max(1.0, wanted[i].abs().max().item<double>());
+    EXPECT_LE((results[i].to(at::kDouble) - wanted[i]).abs().max().item<double>(), 2e-6 * scale)
+        << "result " << i;
+  }
+}
+
+void expect_agrees(const Layer& layer, const GemmKernel& kernel) {
+  SCOPED_TRACE(::testing::Message() << layer << ", " << kernel.name);
+  const auto own = Operands::drawn(layer), exact = own.as(at::kDouble);
+  ASSERT_TRUE(is_linear_own(own.call()));
+  const auto output = own_linear(kernel, own.call());
+  const auto gradient = at::randn(output.sizes());
+  expect_close(results_of(own, output, gradient),
+      results_of(exact, exact.of_libtorch(), gradient.to(at::kDouble)));
+}
+
+// Strips, panels and vectors that are not full; depths beyond one panel.
+TEST(Linear, AgreesWithDoublePrecisionOnDrawnShapes) {
+  torch::manual_seed(7);
+  std::mt19937 generator(5);
+  for (const GemmKernel* const kernel : gemm_kernels()) {
+    for (int round = 0; round < 60 && !::testing::Test::HasFailure(); ++round) {
+      expect_agrees({.sizes = {between(generator, 1, 4), between(generator, 1, 30)},
+                        .inputs = between(generator, 1, round % 10 == 0 ? 1500 : 70),
+                        .outputs = between(generator, 1, 80),
+                        .has_bias = between(generator, 0, 1) == 1,
+                        .is_transposed = between(generator, 0, 1) == 1},
+          *kernel);
+    }
+  }
+}
+
+// Rows a multiple of half a page apart are copied; more rows than one part has.
+TEST(Linear, AgreesOnWideRowsAndManyOfThem) {
+  torch::manual_seed(9);
+  for (const GemmKernel* const kernel : gemm_kernels()) {
+    expect_agrees({.sizes = {29}, .inputs = 1024, .outputs = 40}, *kernel);
+    expect_agrees({.sizes = {1100}, .inputs = 512, .outputs = 33}, *kernel);
+  }
+}
+
+constexpr std::int64_t kWide = 70, kLong = 600;
+
+TEST(Linear, HasTheSameBitsForAnyNumberOfThreads) {
+  torch::manual_seed(8);
+  const auto own = Operands::drawn({.sizes = {kLong}, .inputs = kLong, .outputs = kWide});
+  const auto gradient = at::randn({kLong, kWide});
+  const auto results = [&](int threads) {
+    at::set_num_threads(threads);
+    return results_of(own, own_linear(*gemm_kernels().back(), own.call()), gradient);
+  };
+  const auto before = at::get_num_threads();
+  const auto alone = results(1), shared = results(2);
+  at::set_num_threads(before);
+  for (std::size_t i = 0; i < alone.size(); ++i)
+    EXPECT_TRUE(at::equal(alone[i], shared[i])) << "result " << i;
+}
+
+// A row's output does not depend on how many there are.
+TEST(Linear, HasTheSameBitsForAPartOfTheRows) {
+  torch::manual_seed(8);
+  const auto own = Operands::drawn({.sizes = {kLong}, .inputs = kLong, .outputs = kWide});
+  const auto part = own.all[0].slice(0, 100, 117);
+  const GemmKernel& kernel = *gemm_kernels().back();
+  EXPECT_TRUE(at::equal(own_linear(kernel, own.call()).slice(0, 100, 117),
+      own_linear(kernel, {.input = part, .weight = own.all[1], .bias = own.all[2]})));
+}
+
+TEST(Linear, IsDifferentiableTwice) {
+  torch::manual_seed(6);
+  const auto own = Operands::drawn({.sizes = {5}, .inputs = 4, .outputs = 3});
+  const auto penalty = [](const Operands& operands, const at::Tensor& output) {
+    const auto first =
+        torch::autograd::grad({output.square().sum()}, {operands.all[0]}, {}, true, true);
+    return torch::autograd::grad({first[0].square().sum()}, operands.all);
+  };
+  const auto exact = own.as(at::kDouble);
+  expect_close(penalty(own, own_linear(*gemm_kernels().back(), own.call())),
+      penalty(exact, exact.of_libtorch()));
+}
+
+TEST(Linear, OtherTypesAndOrdersAreLibTorchs) {
+  const auto fits = [](const at::Tensor& input, const at::Tensor& weight) {
+    return is_linear_own({.input = input, .weight = weight, .bias = {}});
+  };
+  const auto input = at::randn({4, 6}), weight = at::randn({8, 6});
+  EXPECT_TRUE(fits(input, weight));
+  EXPECT_TRUE(fits(at::randn({6, 4}).t(), weight)) << "the input is copied";
+  EXPECT_FALSE(fits(input.to(at::kDouble), weight.to(at::kDouble)));
+  EXPECT_FALSE(fits(input.to(at::kBFloat16), weight.to(at::kBFloat16)));
+  EXPECT_FALSE(fits(input, at::randn({8, 12}).slice(1, 0, 6)));
+  EXPECT_FALSE(fits(input, at::randn({8, 5}))) << "LibTorch says what is wrong";
+  EXPECT_FALSE(fits(at::randn({0, 6}), weight));
+}
+
+TEST(Linear, IsCalledForAnyModuleWithinAScope) {
+  torch::manual_seed(3);
+  const auto own = Operands::drawn({.sizes = {64}, .inputs = 64, .outputs = 64});
+  const auto node = [&](Kernels who) {
+    const KernelScope scope(who);
+    return own.of_libtorch().grad_fn()->name();
+  };
+  EXPECT_NE(node(Kernels::kOwn).find("OwnLinear"), std::string::npos);
+  EXPECT_EQ(node(Kernels::kLibTorch).find("OwnLinear"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::nn::linear
