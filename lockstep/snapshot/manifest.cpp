@@ -206,6 +206,7 @@ SnapshotManifest verify_files(const OpenDirectory& snapshot, ReadFrom from) {
   if (from == ReadFrom::kDisk) forget_cached(opened_file(snapshot, kManifest));
   SnapshotManifest manifest = verify_sizes(snapshot);
   for (const SnapshotFile& file : manifest.files) require_bytes(snapshot, file, from);
+  check_parts(manifest, snapshot.path());
   return manifest;
 }
 
@@ -217,11 +218,9 @@ SnapshotManifest verify_snapshot(const fs::path& snapshot) {
   const OpenDirectory folder = OpenDirectory::open(path.parent_path()).child(name);
   SnapshotManifest manifest = verify_files(folder, ReadFrom::kAnywhere);
   const auto step = step_of(name);
-  if (step && *step != manifest.step)
-    throw DataError(
-        concat(path.string(), ": is named after another step than ", manifest.step, ", its own"));
-  check_parts(manifest, path);
-  return manifest;
+  if (!step || *step == manifest.step) return manifest;
+  throw DataError(
+      concat(path.string(), ": is named after another step than ", manifest.step, ", its own"));
 }
 
 }  // namespace lockstep

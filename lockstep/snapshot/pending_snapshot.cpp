@@ -157,9 +157,9 @@ fs::path PendingSnapshot::commit(SnapshotManifest manifest) {
       ", the snapshot that of step ", step_);
   if (manifest.lockstep.empty()) manifest.lockstep = LOCKSTEP_VERSION;
   write_manifest(manifest);
-  failed_ = true;  // whatever comes, nothing more is written here
+  failed_ = true;                         // whatever comes, nothing more is written here
+  check_parts(manifest, folder_.path());  // what several ranks wrote, not what the disk made of it
   verify(manifest);
-  check_parts(manifest, folder_.path());
   const std::string name = snapshot_name(step_);
   const bool is_new = publish(name);
   if (!is_new) remove_aside();

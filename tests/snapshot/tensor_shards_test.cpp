@@ -300,7 +300,7 @@ TEST(SnapshotShards, ASnapshotWithAGapIsRefusedForTheOneBefore) {
   const SnapshotChoice choice = SnapshotFolder(run.path()).newest();
   EXPECT_EQ(choice.manifest.step, 1);
   ASSERT_EQ(choice.refused.size(), 1U);
-  EXPECT_THAT(choice.refused[0].reason, HasSubstr("elements [0, 12) of the tensor \"w\""));
+  EXPECT_THAT(choice.refused[0].reason, HasSubstr("elements [12, 24) of the tensor \"w/exp_avg"));
 }
 
 }  // namespace
