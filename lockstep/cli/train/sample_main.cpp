@@ -37,7 +37,6 @@ Exit codes: 0 done, 2 bad flags, 3 bad weights, 4 disk, device or memory.)";
 
 /// Returns the flags of `lockstep sample`.
 const FlagTable<SampleCommand>& sample_flags() {
-  using Command = SampleCommand;
   using Set = SamplingSettings;
   static const FlagTable<SampleCommand> kTable(
       {.verb = "sample",
@@ -45,22 +44,23 @@ const FlagTable<SampleCommand>& sample_flags() {
           .description = kSampleDescription,
           .footer = kSampleExamples},
       {{"What to sample from",
-           {flag("--run", "DIR", "folder of a run with --data text or tokens", &Command::run)
+           {flag("--run", "DIR", "folder of a run with --data text or tokens", &SampleCommand::run)
                    .required(),
-               flag("--which", "WHICH", "weights of the run: {}", &Command::which)
+               flag("--which", "WHICH", "weights of the run: {}", &SampleCommand::which)
                    .usually("best; last where no epoch was compared"),
-               flag("--prompt", "TEXT", "what to go on with", &Command::prompt).required()}},
-          {"How", {flag("--tokens", "N", "tokens to add", &Command::settings, &Set::tokens)
-                          .within(1, 1 << 24),
-                      flag("--temperature", "X",
-                          "divides the scores: less is surer; 0 takes the likeliest token",
-                          &Command::settings, &Set::temperature)
-                          .from(0),
-                      flag("--top-k", "N", "draw from the N likeliest tokens", &Command::settings,
-                          &Set::top_k)
-                          .within(1, 100'000'000),
-                      flag("--seed", "N", "seed of what is drawn", &Command::settings, &Set::seed)
-                          .from(0)}}});
+               flag("--prompt", "TEXT", "what to go on with", &SampleCommand::prompt).required()}},
+          {"How",
+              {flag("--tokens", "N", "tokens to add", &SampleCommand::settings, &Set::tokens)
+                      .within(1, 1 << 24),
+                  flag("--temperature", "X",
+                      "divides the scores: less is surer; 0 takes the likeliest token",
+                      &SampleCommand::settings, &Set::temperature)
+                      .from(0),
+                  flag("--top-k", "N", "draw from the N likeliest tokens", &SampleCommand::settings,
+                      &Set::top_k)
+                      .within(1, 100'000'000),
+                  flag("--seed", "N", "seed of what is drawn", &SampleCommand::settings, &Set::seed)
+                      .from(0)}}});
   return kTable;
 }
 

@@ -19,9 +19,9 @@ namespace {
 using torch::Tensor;
 
 constexpr std::int64_t kWords = 37, kLength = 8, kBatch = 4;
-constexpr int kSteps = 4;
+constexpr int kStepsTrained = 4;
 
-struct Way {
+struct LanguageWay {
   const char* name;
   Parallel parallel = Parallel::kSerial;
   int ranks = 1;
@@ -31,10 +31,10 @@ struct Way {
   bool defers_scores = true;
 };
 
-std::ostream& operator<<(std::ostream& out, const Way& way) { return out << way.name; }
+std::ostream& operator<<(std::ostream& out, const LanguageWay& way) { return out << way.name; }
 
-const Way kSerial{.name = "serial", .defers_scores = false};
-const std::vector<Way> kWays{{.name = "in_chunks"},
+const LanguageWay kOneProcess{.name = "serial", .defers_scores = false};
+const std::vector<LanguageWay> kLanguageWays{{.name = "in_chunks"},
     {.name = "recomputed", .checkpoint = Checkpoint::kAlways, .defers_scores = false},
     {.name = "ddp", .parallel = Parallel::kDdp, .ranks = 2},
     {.name = "dp", .parallel = Parallel::kDp, .defers_scores = false},
@@ -68,7 +68,7 @@ Batch batch_of(int step, const ProcessGroup& replicas) {
   return {own.slice(1, 0, kLength), own.slice(1, 1)};
 }
 
-TrainOptions options_of(const Way& way, const std::string& model) {
+TrainOptions options_of(const LanguageWay& way, const std::string& model) {
   TrainOptions options;
   options.model = model;
   options.parallel = way.parallel;
@@ -97,7 +97,7 @@ nn::Model model_of(const std::string& name) {
 }
 
 std::unique_ptr<Replica> replica_of(
-    const Way& way, const std::string& name, const ProcessGroup& world) {
+    const LanguageWay& way, const std::string& name, const ProcessGroup& world) {
   const TrainOptions options = options_of(way, name);
   nn::Model model = model_of(name);
   if (way.defers_scores) nn::defer_scores(*model);
@@ -118,14 +118,14 @@ std::unique_ptr<Replica> replica_of(
   return std::make_unique<ModuleReplica>(options, groups, prepared, cpu_places(2));
 }
 
-Outcome trained(const Way& way, const std::string& model) {
+Outcome trained(const LanguageWay& way, const std::string& model) {
   Outcome all;
   run_ranks(way.ranks, [&](const ProcessGroup& world) {
     const auto replica = replica_of(way, model, world);
     replica->set_training(true);
     const ProcessGroup replicas = way.balance.empty() ? world : ProcessGroup();
     std::vector<double> losses;
-    for (int step = 0; step < kSteps; ++step) {
+    for (int step = 0; step < kStepsTrained; ++step) {
       Tensor loss = replica->backward(batch_of(step, replicas), {}, step).to(torch::kDouble);
       loss = loss.clone().view({1});
       replicas.all_reduce(loss, ReduceOp::kMean).wait();
@@ -144,11 +144,11 @@ Outcome trained(const Way& way, const std::string& model) {
   return all;
 }
 
-class LanguageModelWays : public ::testing::TestWithParam<Way> {};
+class LanguageModelWays : public ::testing::TestWithParam<LanguageWay> {};
 
 TEST_P(LanguageModelWays, EqualOneProcess) {
   for (const std::string model : {"gpt2-nano", "llama-260k"}) {
-    const Outcome expected = trained(kSerial, model), found = trained(GetParam(), model);
+    const Outcome expected = trained(kOneProcess, model), found = trained(GetParam(), model);
     for (std::size_t step = 0; step < expected.losses.size(); ++step)
       EXPECT_NEAR(found.losses[step], expected.losses[step], 1e-12) << model << " " << step;
     ASSERT_EQ(found.weights.size(), expected.weights.size());
@@ -159,7 +159,7 @@ TEST_P(LanguageModelWays, EqualOneProcess) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, LanguageModelWays, ::testing::ValuesIn(kWays),
+INSTANTIATE_TEST_SUITE_P(Ways, LanguageModelWays, ::testing::ValuesIn(kLanguageWays),
     [](const auto& test) { return std::string(test.param.name); });
 
 }  // namespace

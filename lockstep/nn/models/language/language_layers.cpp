@@ -50,8 +50,10 @@ torch::nn::AnyModule token_layer(const char* net, std::int64_t vocabulary, std::
 TokenEmbeddingImpl::TokenEmbeddingImpl(std::int64_t vocabulary, std::int64_t width, double dropout)
     : weight_(register_parameter("weight", at::empty({vocabulary, width}))), dropout_(dropout) {}
 
+// A parameter that is itself an output would get the history of whoever computes this layer again.
 Flow TokenEmbeddingImpl::forward(const torch::Tensor& tokens) {
-  return {at::dropout(at::embedding(weight_, tokens), dropout_, is_training()), weight_};
+  return {at::dropout(at::embedding(weight_, tokens), dropout_, is_training()),
+      weight_.view_as(weight_)};
 }
 
 torch::Tensor TiedScoresImpl::forward(const Flow& flow) {
