@@ -21,6 +21,7 @@ Distributes training over devices, processes and hosts.
   hosts --count N -- COMMAND        run a command on several hosts, made within this machine or real
   train [flags]                     train a model on a data set, on one rank or several
   eval --run DIR                    evaluate what was trained: scores, confusion, the worst samples
+  sample --run DIR --prompt TEXT    let a trained language model go on with a prompt
   data fetch|check|synthesize|show  download, check, draw or look at a data set
   convert IN OUT                    convert weights: safetensors, PyTorch's .pt
   new DIR                           write a project with models of your own for train --plugin
@@ -46,8 +47,8 @@ using Words = std::vector<std::string>;
 using Verb = int (*)(const Words&);
 
 const std::map<std::string, Verb> kVerbs{{"run", run}, {"hosts", hosts}, {"train", train},
-    {"eval", eval}, {"data", data}, {"convert", convert}, {"new", new_project}, {"report", report},
-    {"env", env}, {"help", help}};
+    {"eval", eval}, {"sample", sample}, {"data", data}, {"convert", convert}, {"new", new_project},
+    {"report", report}, {"env", env}, {"help", help}};
 
 // Of a program of their own, so that those who only train need not build it.
 const std::set<std::string> kBenchVerbs{"bench", "collectives", "plan"};
@@ -55,6 +56,11 @@ const std::set<std::string> kBenchVerbs{"bench", "collectives", "plan"};
 int run_bench_program(const std::string& verb, Words arguments) {
   arguments.insert(arguments.begin(), verb);
   become(verb, sibling_program(verb, "lockstep-bench"), arguments);
+}
+
+int run_train_program(const std::string& verb, Words arguments) {
+  arguments.insert(arguments.begin(), verb);
+  become(verb, sibling_program(verb, "lockstep-train"), arguments, Settings::kForTensors);
 }
 
 [[noreturn]] void refuse(const std::string& word) {
@@ -68,11 +74,9 @@ int run_bench_program(const std::string& verb, Words arguments) {
 
 }  // namespace
 
-int eval(const Words& arguments) {
-  Words words{"eval"};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  become("eval", sibling_program("eval", "lockstep-train"), words, Settings::kForTensors);
-}
+int eval(const Words& arguments) { return run_train_program("eval", arguments); }
+
+int sample(const Words& arguments) { return run_train_program("sample", arguments); }
 
 int help(const std::vector<std::string>& arguments) {
   const std::string verb = arguments.empty() ? "" : arguments.front();

@@ -30,6 +30,9 @@ int train(const std::vector<std::string>& arguments);
 /// Evaluates trained weights by `lockstep-train`.
 int eval(const std::vector<std::string>& arguments);
 
+/// Lets a trained language model go on with a prompt, by `lockstep-train`.
+int sample(const std::vector<std::string>& arguments);
+
 /// Fetches, checks or synthesizes a data set.
 int data(const std::vector<std::string>& arguments);
 

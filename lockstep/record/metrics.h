@@ -119,10 +119,11 @@ struct MetricRecord {
   Scores scores = {};
   std::optional<double> lr = {};  ///< of the step
   std::optional<double> samples_per_s = {};
+  std::optional<double> tokens_per_s = {};  ///< where tokens are learned; else left out
   std::optional<double> step_ms = {};
   std::optional<double> data_ms = {};
   std::optional<double> comm_ms = {};
-  std::optional<double> loss_scale = {};  ///< of float16; the only one that is left out there, too
+  std::optional<double> loss_scale = {};    ///< of float16; else left out
   std::map<std::string, double> more = {};  ///< numbers of a program's own, by name
 };
 
@@ -136,6 +137,7 @@ struct RateName {
 inline constexpr RateName kRates[] = {{"lr", &MetricRecord::lr},
     {"samples_per_s", &MetricRecord::samples_per_s}, {"step_ms", &MetricRecord::step_ms},
     {"data_ms", &MetricRecord::data_ms}, {"comm_ms", &MetricRecord::comm_ms},
+    {"tokens_per_s", &MetricRecord::tokens_per_s, false},
     {"loss_scale", &MetricRecord::loss_scale, false}};
 
 /// Sets a number of an object; null if there is none. JSON has no NaN and no infinity: those are

@@ -73,6 +73,7 @@ std::vector<Column> columns(const std::string& set, const RunSummary& summary) {
   std::vector<Column> all = {
       {"seconds", "%.2f", [](Epoch epoch) { return epoch.train_seconds; }, true},
       {"samples/s", "%.0f", [](Epoch epoch) { return epoch.samples_per_s; }, true, 10},
+      {"tokens/s", "%.0f", [](Epoch epoch) { return epoch.tokens_per_s; }, false, 10},
       {"train loss", "%.4f", [](Epoch epoch) { return epoch.train_loss; }, true}};
   add_scores(all, set, &EpochSummary::val, summary);
   add_scores(all, "EMA", &EpochSummary::ema, summary);
@@ -110,6 +111,7 @@ Json json_of(const EpochSummary& epoch) {
   put_finite_scores(object, "ema_", epoch.ema);
   object["samples"] = epoch.samples;
   object["samples_per_s"] = json_number(epoch.samples_per_s);
+  if (epoch.tokens_per_s) object["tokens_per_s"] = json_number(epoch.tokens_per_s);
   if (epoch.val_seconds) {
     object["val_seconds"] = json_number(epoch.val_seconds);
     object["val_samples"] = epoch.val_samples;

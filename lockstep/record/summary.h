@@ -23,6 +23,7 @@ struct EpochSummary {
   bool validated = false;  ///< on images for validation; else on those of the test
   std::int64_t samples = 0;
   double samples_per_s = 0;
+  std::optional<double> tokens_per_s = {};  ///< where tokens are learned
   /// Of the evaluations after it, both if averaged weights were evaluated too; nothing without one.
   std::optional<double> val_seconds = {};
   std::int64_t val_samples = 0;  ///< that these evaluated, on all ranks

@@ -8,6 +8,7 @@
 #include "lockstep/liveness/own_slot.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/restore_tensors.h"
+#include "lockstep/train/task/make_task.h"
 
 namespace lockstep {
 
@@ -62,11 +63,19 @@ EpochSummary EpochLoop::pass() {
   maximize({&seconds}, run_.groups.world);
   run_.clock.end_epoch();
   const MeterReading& total = run_.state.epoch_total;
+  const double samples_per_s = static_cast<double>(total.samples) / seconds;
   return {.epoch = run_.state.position.epoch,
       .train_seconds = seconds,
       .train_loss = total.loss(),
       .samples = total.samples,
-      .samples_per_s = static_cast<double>(total.samples) / seconds};
+      .samples_per_s = samples_per_s,
+      .tokens_per_s = tokens_per_second(samples_per_s)};
+}
+
+std::optional<double> EpochLoop::tokens_per_second(double samples_per_s) const {
+  const std::vector<data::TensorForm> targets = run_.data.train->targets();
+  if (task_kind(run_.options, targets) != TaskKind::kTokens) return std::nullopt;
+  return samples_per_s * static_cast<double>(targets.front().elements());
 }
 
 void EpochLoop::begin_epoch() {
@@ -165,10 +174,11 @@ void EpochLoop::end_epoch_early(Course course) {
 
 void EpochLoop::log_interval() {
   const MeterReading reading = run_.meter.read(run_.replica->communication_seconds());
-  run_.log.progress().measured(reading.loss(), reading.samples_per_second());
+  const MetricRecord line = record_of(reading);
+  run_.log.progress().measured(line);
   run_.log.warn_of_bad_images();
   run_.log.warn_of_slow_loader(reading, run_.workers);
-  run_.log.record(record_of(reading));
+  run_.log.record(line);
   // The sum is over all ranks, so all of them leave here together.
   if (!std::isfinite(reading.loss())) {
     if (run_.replica->may_recover()) return;
@@ -190,6 +200,7 @@ MetricRecord EpochLoop::record_of(const MeterReading& reading) const {
       .scores = {.loss = reading.loss()},
       .lr = last_lr_.value_or(run_.scheduler.lr(last_step, state.plateau)),
       .samples_per_s = reading.samples_per_second(),
+      .tokens_per_s = tokens_per_second(reading.samples_per_second()),
       .step_ms = reading.milliseconds_a_step(reading.seconds),
       .data_ms = reading.milliseconds_a_step(reading.data_seconds),
       .comm_ms = reading.milliseconds_a_step(reading.comm_seconds)};

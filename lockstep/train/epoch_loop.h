@@ -83,6 +83,7 @@ class EpochLoop {
   void end_step(bool epoch_is_over);
   void end_epoch_early(Course course);
   void log_interval();
+  std::optional<double> tokens_per_second(double samples_per_s) const;
   MetricRecord record_of(const MeterReading& reading) const;
   void announce_rest();
 

@@ -11,11 +11,13 @@
 
 namespace lockstep::nn {
 
-/// Lists the models, of the VGGs, which are large, the smallest with batch norm for them all.
+/// Lists the models of images, of the VGGs, which are large, the smallest with batch norm for them
+/// all.
 inline std::vector<std::string> models_of_each_kind() {
   auto names = model_names();
-  std::erase_if(
-      names, [](const std::string& name) { return name.starts_with("vgg") && name != "vgg11-bn"; });
+  std::erase_if(names, [](const std::string& name) {
+    return (name.starts_with("vgg") && name != "vgg11-bn") || net_needs(name).context > 0;
+  });
   return names;
 }
 

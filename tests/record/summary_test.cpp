@@ -112,6 +112,15 @@ TEST(Summary, TableShowsWhatElseWasMeasured) {
       "test accuracy 0.8750\n");
 }
 
+TEST(Summary, HasTokensWhereTheyAreLearned) {
+  RunSummary tokens = summary();
+  EXPECT_FALSE(json_of(tokens.epochs[0]).contains("tokens_per_s"));
+  for (auto& epoch : tokens.epochs) epoch.tokens_per_s = epoch.samples_per_s * 256;
+  EXPECT_EQ(json_of(tokens.epochs[0])["tokens_per_s"], 6144000);
+  EXPECT_THAT(epoch_table(tokens), ::testing::HasSubstr("samples/s    tokens/s  train loss"));
+  EXPECT_THAT(epoch_table(tokens), ::testing::HasSubstr("24000     6144000      0.5000"));
+}
+
 // Of a regression, and of a program that has a number of its own.
 RunSummary summary_of_another_task() {
   RunSummary result = summary();

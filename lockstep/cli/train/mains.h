@@ -11,6 +11,9 @@ namespace lockstep::cli {
 /// Evaluates weights, as the words after `lockstep eval` say.
 int eval_main(const std::vector<std::string>& arguments);
 
+/// Samples from a language model, as the words after `lockstep sample` say.
+int sample_main(const std::vector<std::string>& arguments);
+
 /// By this first word `lockstep data show` hands its arguments to `lockstep-train`.
 inline constexpr const char* kShowData = "--show-data";
 

@@ -226,6 +226,8 @@ int body(int count, char** values) {
   const std::vector<std::string> arguments(values + 1, values + count);
   if (!arguments.empty() && arguments[0] == "eval")
     return eval_main({arguments.begin() + 1, arguments.end()});
+  if (!arguments.empty() && arguments[0] == "sample")
+    return sample_main({arguments.begin() + 1, arguments.end()});
   cluster::adopt_rank_place();  // its ranks may be started by srun or mpirun, not by `lockstep`
   handle_stop_signals();
   if (arguments.size() == 2 && arguments[0] == "--check-devices")

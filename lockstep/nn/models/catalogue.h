@@ -54,6 +54,21 @@ struct VggShape {
   bool batch_norm;                           ///< after each convolution
 };
 
+/// The properties that tell one GPT-2 from another.
+struct Gpt2Shape {
+  const char* name;
+  std::int64_t layers, heads, width;
+  std::int64_t context = 1024;  ///< tokens of a sequence at most
+};
+
+/// The properties that tell one Llama from another.
+struct LlamaShape {
+  const char* name;
+  std::int64_t layers, heads;
+  std::int64_t key_heads;  ///< each of which several heads share
+  std::int64_t width, hidden, context;
+};
+
 inline constexpr ResNetShape kResNets[] = {
     {"resnet18", ResNetStem::kImageNet, ResNetBlock::kBasic, {2, 2, 2, 2}},
     {"resnet18-cifar", ResNetStem::kCifar, ResNetBlock::kBasic, {2, 2, 2, 2}},
@@ -72,6 +87,22 @@ inline constexpr VggShape kVggs[] = {
     {"vgg19-bn", {2, 2, 4, 4, 4}, true},
 };
 
+/// OpenAI's, and that of nanoGPT's recipe for CPUs.
+inline constexpr Gpt2Shape kGpt2s[] = {
+    {"gpt2-nano", 4, 4, 128, 256},
+    {"gpt2", 12, 12, 768},
+    {"gpt2-medium", 24, 16, 1024},
+    {"gpt2-large", 36, 20, 1280},
+    {"gpt2-xl", 48, 25, 1600},
+};
+
+/// Those of llama2.c, without its vocabularies.
+inline constexpr LlamaShape kLlamas[] = {
+    {"llama-260k", 5, 8, 4, 64, 172, 512},
+    {"llama-15m", 6, 6, 6, 288, 768, 256},
+    {"llama-110m", 12, 12, 12, 768, 2048, 1024},
+};
+
 /// The nets of a single shape, whose classes stand in this order in model.cpp.
 inline constexpr const char* kSmallNets[] = {"toy", "mnist-small", "mnist-large"};
 
@@ -80,6 +111,7 @@ struct NetNeeds {
   std::int64_t least_side = 1;  ///< of an image, in pixels: less vanishes in the pools
   std::int64_t features = 0;    ///< that its last layer takes, for each class
   std::int64_t channels = 0;    ///< of an image; 0: it takes none, or is not known
+  std::int64_t context = 0;     ///< tokens of a sequence at most; 0: it is no language model
 };
 
 /// Returns the needs of a net; those of no net for an unknown name.
@@ -97,6 +129,10 @@ inline NetNeeds net_needs(const std::string& name) {
       return {.least_side = std::int64_t{1} << shape.convolutions.size(),
           .features = 4096,
           .channels = 3};
+  for (const Gpt2Shape& shape : kGpt2s)
+    if (name == shape.name) return {.features = shape.width, .context = shape.context};
+  for (const LlamaShape& shape : kLlamas)
+    if (name == shape.name) return {.features = shape.width, .context = shape.context};
   return {};
 }
 
@@ -105,6 +141,8 @@ inline std::vector<std::string> model_names() {
   std::vector<std::string> names(std::begin(kSmallNets), std::end(kSmallNets));
   for (const ResNetShape& shape : kResNets) names.emplace_back(shape.name);
   for (const VggShape& shape : kVggs) names.emplace_back(shape.name);
+  for (const Gpt2Shape& shape : kGpt2s) names.emplace_back(shape.name);
+  for (const LlamaShape& shape : kLlamas) names.emplace_back(shape.name);
   return names;
 }
 

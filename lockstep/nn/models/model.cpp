@@ -20,6 +20,8 @@
 #include "lockstep/core/text.h"
 #include "lockstep/nn/exported/exported_model.h"
 #include "lockstep/nn/fused/conv_relu_pool.h"
+#include "lockstep/nn/models/language/gpt2.h"
+#include "lockstep/nn/models/language/llama.h"
 #include "lockstep/nn/models/plugin_library.h"
 #include "lockstep/nn/models/torchvision.h"
 #include "lockstep/nn/named_state.h"
@@ -182,7 +184,8 @@ constexpr std::shared_ptr<ModelImpl> (*kMakeSmallNets[])(std::int64_t classes) =
     make<ToyImpl>, make<MnistSmallImpl>, make<MnistLargeImpl>};
 static_assert(std::size(kMakeSmallNets) == std::size(kSmallNets));
 
-std::shared_ptr<ModelImpl> made(const std::string& name, std::int64_t classes) {
+std::shared_ptr<ModelImpl> made(
+    const std::string& name, std::int64_t classes, const NetSettings& settings) {
   if (is_exported(name)) return std::make_shared<ExportedModelImpl>(name);
   const auto* small = std::ranges::find(kSmallNets, name);
   if (small != std::end(kSmallNets)) return kMakeSmallNets[small - kSmallNets](classes);
@@ -190,6 +193,11 @@ std::shared_ptr<ModelImpl> made(const std::string& name, std::int64_t classes) {
   if (resnet != std::end(kResNets)) return std::make_shared<ResNetImpl>(*resnet, classes);
   const auto* vgg = std::ranges::find(kVggs, name, &VggShape::name);
   if (vgg != std::end(kVggs)) return std::make_shared<VggImpl>(*vgg, classes);
+  const auto* gpt2 = std::ranges::find(kGpt2s, name, &Gpt2Shape::name);
+  if (gpt2 != std::end(kGpt2s)) return std::make_shared<Gpt2Impl>(*gpt2, classes, settings.dropout);
+  const auto* llama = std::ranges::find(kLlamas, name, &LlamaShape::name);
+  if (llama != std::end(kLlamas))
+    return std::make_shared<LlamaImpl>(*llama, classes, settings.dropout);
   const auto plugin = std::ranges::find(plugin_models(), name, &PluginModel::name);
   if (plugin != plugin_models().end()) return std::make_shared<PluginModelImpl>(*plugin, classes);
   auto names = model_names();
@@ -205,9 +213,13 @@ torch::Tensor ModelImpl::forward_all(std::vector<torch::Tensor> inputs) {
   return forward(std::move(inputs.front()));
 }
 
-Model make_model(const std::string& name, std::int64_t classes) {
+Model make_model(const std::string& name, std::int64_t classes, const NetSettings& settings) {
   check(classes > 0, "make_model: a net needs at least one class: ", classes);
-  return Model(made(name, classes));
+  check(settings.dropout >= 0 && settings.dropout < 1,
+      "make_model: dropout must be at least 0 and below 1: ", settings.dropout);
+  check(settings.dropout == 0 || net_needs(name).context > 0, "make_model: the dropout of ", name,
+      " cannot be set; language models have that setting");
+  return Model(made(name, classes, settings));
 }
 
 }  // namespace lockstep::nn

@@ -109,14 +109,20 @@ class ModelImpl : public MultiInputModule {
 };
 TORCH_MODULE(Model);
 
-/// Makes a net by its name, initialised as PyTorch does, from the default random generator; of
-/// `FILE.pt2` the exported program, with its own weights.
+/// The settings of a net beside its name.
+struct NetSettings {
+  double dropout = 0;  ///< of a language model
+};
+
+/// Makes a net by its name, initialised as its source does, from the default random generator; of
+/// `FILE.pt2` the exported program, with its own weights. The classes of a language model are its
+/// vocabulary.
 ///
 /// Names of parameters are Python's, so that weights can be exchanged. Throws InvalidArgument that
-/// lists the names for an unknown one.
+/// lists the names for an unknown one, and for settings that the net has not.
 ///
 ///     Model model = make_model("mnist-small", 10);
 ///     torch::Tensor logits = model(images);
-Model make_model(const std::string& name, std::int64_t classes);
+Model make_model(const std::string& name, std::int64_t classes, const NetSettings& settings = {});
 
 }  // namespace lockstep::nn

@@ -13,13 +13,15 @@
 namespace lockstep {
 namespace {
 
-data::TensorTables open_tables(const DataSource& data) {
+data::TensorTables open_tables(const TrainOptions& options) {
+  const DataSource& data = options.data;
   if (data.name == "tensors")
     return data::open_tensors(data.directory, {data.inputs, data.targets});
-  check(data.sequence_length.has_value(), "train: --data ", data.name,
-      " is cut into sequences: give --sequence-length T");
+  const std::int64_t length = sequence_length(options);
+  check(
+      length > 0, "train: --data ", data.name, " is cut into sequences: give --sequence-length T");
   const auto kind = data.name == "text" ? data::SequenceKind::kText : data::SequenceKind::kTokens;
-  return data::open_sequences(data.directory, kind, *data.sequence_length);
+  return data::open_sequences(data.directory, kind, length);
 }
 
 // Classes are counted and split by; nothing else is.
@@ -39,7 +41,7 @@ std::optional<Datasets> open_tensor_data(const TrainOptions& options) {
   if (!is_tensor_set(data.name)) return std::nullopt;
   check(options.loading.augment == Augment::kNone && !options.loading.image_size,
       "train: --augment and --image-size are for images, and ", data.name, " has none");
-  data::TensorTables tables = open_tables(data);
+  data::TensorTables tables = open_tables(options);
   const auto samples = [&](std::optional<data::TensorTable>& part) -> data::SamplesPointer {
     if (!part) return nullptr;
     return std::make_shared<data::TensorSamples>(*std::move(part), tables.classes);

@@ -146,7 +146,8 @@ struct DataSource {
   std::string name = "fashion-mnist";
   std::string directory = {};
   std::vector<std::string> classes = {};  ///< of `images`, by their numbers; empty: all, by name
-  std::optional<std::int64_t> sequence_length = {};    ///< of `tokens` and `text`
+  /// Of `tokens` and `text`; absent: what the model takes at most.
+  std::optional<std::int64_t> sequence_length = {};
   std::vector<std::string> inputs = {}, targets = {};  ///< of `tensors`; empty: as names say
 };
 
@@ -178,6 +179,7 @@ struct TrainOptions {
   DataSource data = {};
   std::int64_t repeat = 1;
   std::optional<std::int64_t> classes = {};  ///< of the model; absent: those of the data
+  double dropout = 0;                        ///< of a language model
   LoadingSettings loading = {};
   Parallel parallel = Parallel::kSerial;
   std::string device = "auto";                  ///< `auto`, `cpu`, or a type of accelerator: `cuda`
@@ -216,6 +218,11 @@ struct TrainOptions {
   SnapshotSettings snapshots = {};
   ResumeSettings resume = {};
 };
+
+/// Returns the tokens of a sample: as given, else what the model takes at most; 0: not known.
+inline std::int64_t sequence_length(const TrainOptions& options) {
+  return options.data.sequence_length.value_or(nn::net_needs(options.model).context);
+}
 
 /// Returns whether there are several pipelines.
 bool is_replicated_stages(Parallel way);

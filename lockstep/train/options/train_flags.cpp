@@ -78,7 +78,8 @@ Group model_group() {
               .usually("all, numbered by name"),
           flag("--sequence-length", "T", "of tokens and text: tokens of a sample", &Options::data,
               &DataSource::sequence_length)
-              .within(1, kMostTokens),
+              .within(1, kMostTokens)
+              .usually("of our language models what they take at most"),
           flag("--inputs", "NAME,NAME", "of tensors: those that the model takes, in this order",
               &Options::data, &DataSource::inputs)
               .usually("all that are no targets"),
@@ -88,6 +89,10 @@ Group model_group() {
           flag("--num-classes", "N", "classes of the model", &Options::classes)
               .within(1, kMostClasses)
               .usually("those of the data"),
+          flag("--dropout", "X", "of our language models: share of the numbers that training drops",
+              &Options::dropout)
+              .fraction()
+              .unless_usual(),
           flag("--repeat", "N", "go through the training set N times an epoch", &Options::repeat)
               .within(1, kMostRepeats),
           flag("--seed", "N", "seed of the initial weights, of shuffling and of augmentation",

@@ -50,10 +50,16 @@ std::string scores_text(const std::string& set, const Scores& scores) {
   return text;
 }
 
+std::string speed_text(
+    const std::optional<double>& samples_per_s, const std::optional<double>& tokens_per_s) {
+  if (tokens_per_s) return printed("  %.0f tokens/s", *tokens_per_s);
+  return samples_per_s ? printed("  %.0f samples/s", *samples_per_s) : "";
+}
+
 std::string figures(const ProgressState& state) {
   std::string text = std::to_string(state.step) + "/" + std::to_string(state.steps);
   if (state.loss) text += printed("  loss %.4f", *state.loss);
-  if (state.samples_per_s) text += printed("  %.0f samples/s", *state.samples_per_s);
+  text += speed_text(state.samples_per_s, state.tokens_per_s);
   if (state.seconds_left) text += "  " + format_duration(*state.seconds_left) + " left";
   return text;
 }
@@ -144,9 +150,10 @@ void Progress::set_rest(const RestOfRun& rest) {
   since_rest_.restart();
 }
 
-void Progress::measured(double loss, double samples_per_s) {
-  state_.loss = loss;
-  state_.samples_per_s = samples_per_s;
+void Progress::measured(const MetricRecord& line) {
+  state_.loss = line.scores.loss;
+  state_.samples_per_s = line.samples_per_s;
+  state_.tokens_per_s = line.tokens_per_s;
 }
 
 void Progress::draw() {
@@ -201,7 +208,7 @@ std::string line_text(const ProgressState& state) {
 
 std::string epoch_text(const EpochSummary& epoch, const std::optional<std::int64_t>& epochs) {
   return epoch_name(epoch.epoch, epochs) + "  " + printed("%.2f s", epoch.train_seconds) +
-         printed("  %.0f samples/s", epoch.samples_per_s) +
+         speed_text(epoch.samples_per_s, epoch.tokens_per_s) +
          printed("  loss %.4f", epoch.train_loss) +
          scores_text(epoch.validated ? "val" : "test", epoch.val) + scores_text("EMA", epoch.ema);
 }

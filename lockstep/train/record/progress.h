@@ -51,6 +51,7 @@ struct ProgressState {
   std::int64_t steps = 1;  ///< of this epoch
   std::optional<double> loss = {};
   std::optional<double> samples_per_s = {};
+  std::optional<double> tokens_per_s = {};  ///< shown in place of them
   std::optional<double> seconds_left = {};
 };
 
@@ -141,7 +142,7 @@ class Progress {
   }
 
   /// Takes in what was read last: the mean loss and speed of a log interval.
-  void measured(double loss, double samples_per_s);
+  void measured(const MetricRecord& line);
   void evaluated(double seconds) {
     end_waiting();
     eta_.add_evaluation(seconds);

@@ -21,6 +21,7 @@ EpochSummary read_epoch(const JsonFields& fields) {
   EpochSummary epoch{.val = read_scores(fields, "val_"),
       .ema = read_scores(fields, "ema_"),
       .validated = fields.flag("validated"),
+      .tokens_per_s = fields.number_if("tokens_per_s"),
       .val_seconds = fields.number_if("val_seconds"),  // only after an evaluation
       .val_samples = fields.count_if("val_samples").value_or(0)};
   JsonReader io(fields);

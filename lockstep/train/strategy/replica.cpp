@@ -8,6 +8,7 @@
 
 #include "lockstep/core/spans.h"
 #include "lockstep/nn/fused_optimizers.h"
+#include "lockstep/nn/models/language/token_loss.h"
 #include "lockstep/parallel/ddp/comm_hook.h"
 #include "lockstep/parallel/operators/operator_rules.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
@@ -29,8 +30,16 @@ nn::Model seeded_model(const TrainOptions& options, const SampleForm& form) {
   return make_net(options, form);
 }
 
+// A layer that is computed again alone gives what its first forward gave, and replicas of `dp` give
+// theirs to one loss.
+bool loss_takes_factors(const TrainOptions& options, const Task& task, const Layout& layout) {
+  const bool is_alone = layout.stages == 1 && options.pipeline.checkpoint != Checkpoint::kNever;
+  return task.takes_deferred_scores() && options.parallel != Parallel::kDp && !is_alone;
+}
+
 std::unique_ptr<Replica> spread(const PreparedModel& prepared, const TrainOptions& options,
     const Layout& layout, const RankGroups& groups, const std::vector<Place>& places) {
+  if (loss_takes_factors(options, *prepared.task, layout)) nn::defer_scores(*prepared.model);
   if (layout.stages > 1 && layout.stages_over_ranks)
     return std::make_unique<StageReplica>(options, groups, prepared, places.front().device);
   if (layout.stages > 1)

@@ -26,11 +26,18 @@ std::string head_of(const torch::nn::Module& model) {
   return head;
 }
 
-nn::WeightsReport load(nn::Model& model, const std::string& path) {
+// Of a language model the last layer's weight is the embedding's.
+std::vector<std::string> resizable_tensors(const nn::Model& model, const std::string& name) {
+  if (nn::net_needs(name).context > 0) return {};
   const std::string head = head_of(*model);
+  return {head + ".weight", head + ".bias"};
+}
+
+nn::WeightsReport load(nn::Model& model, const TrainOptions& options) {
+  const std::string& path = options.pretrained;
   try {
     return nn::load_weights(
-        *model, path, {.resizable = {head + ".weight", head + ".bias"}, .only = {}});
+        *model, path, {.resizable = resizable_tensors(model, options.model), .only = {}});
   } catch (const MixedContent& error) {
     const std::string command = concat("lockstep convert ", path, " weights.safetensors --only");
     throw DataError(
@@ -38,8 +45,9 @@ nn::WeightsReport load(nn::Model& model, const std::string& path) {
   }
 }
 
-void load_pretrained(nn::Model& model, const std::string& path, StartWeights& start) {
-  const nn::WeightsReport report = load(model, path);
+void load_pretrained(nn::Model& model, const TrainOptions& options, StartWeights& start) {
+  const std::string& path = options.pretrained;
+  const nn::WeightsReport report = load(model, options);
   start.remark = concat(report.loaded, " tensors from ", path);
   const std::string remarks = remarks_text(report);
   if (remarks.empty()) return;
@@ -119,7 +127,7 @@ void check_all_match(const torch::nn::Module& module, const std::vector<std::str
 
 StartWeights start_with(nn::Model& model, const TrainOptions& options) {
   StartWeights start;
-  if (!options.pretrained.empty()) load_pretrained(model, options.pretrained, start);
+  if (!options.pretrained.empty()) load_pretrained(model, options, start);
   if (!options.freeze.empty()) {
     start.frozen = freeze(*model, options.freeze);
     start.remark += concat(start.remark.empty() ? "" : "; ", "frozen: ", start.frozen.parameters,

@@ -9,6 +9,7 @@
 #include <ATen/ops/full.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/nn/models/language/token_loss.h"
 
 namespace lockstep {
 namespace {
@@ -44,6 +45,14 @@ Findings ClassOfEach::measure(const torch::Tensor& scores, const torch::Tensor& 
   const torch::Tensor losses = cross_entropy(by_class(scores, target), target, at::Reduction::None);
   const torch::Tensor samples = at::full({}, target.size(0), losses.options());
   return {sums_of({losses.sum(torch::kDouble), target.ne(kIgnoredTarget).sum(), samples})};
+}
+
+torch::Tensor Tokens::loss(const torch::Tensor& scores, const torch::Tensor& target) const {
+  const auto factors = nn::score_factors(scores);
+  if (!factors) return ClassOfEach::loss(scores, target);
+  const torch::Tensor sum =
+      nn::chunked_cross_entropy(*factors, target, kIgnoredTarget, smoothing());
+  return sum / static_cast<double>(target.numel());
 }
 
 torch::Tensor Tokens::by_class(const torch::Tensor& scores, const torch::Tensor& target) const {

@@ -19,6 +19,8 @@ class ClassOfEach : public Task {
   Findings measure(const torch::Tensor& scores, const torch::Tensor& target) const override;
 
  protected:
+  double smoothing() const { return smoothing_; }
+
   /// Returns scores [N, classes, elements ...] for a target [N, elements ...], at least in float.
   /// Throws InvalidArgument with both shapes where they are not.
   virtual torch::Tensor by_class(
@@ -34,6 +36,9 @@ class Tokens final : public ClassOfEach {
  public:
   explicit Tokens(double smoothing = 0, bool are_bytes = false)
       : ClassOfEach(smoothing), are_bytes_(are_bytes) {}
+
+  bool takes_deferred_scores() const override { return true; }
+  torch::Tensor loss(const torch::Tensor& scores, const torch::Tensor& target) const override;
 
  private:
   torch::Tensor by_class(const torch::Tensor& scores, const torch::Tensor& target) const override;

@@ -74,6 +74,9 @@ class Task {
   /// computes with.
   virtual bool compares_inputs() const { return false; }
 
+  /// Returns whether loss() takes scores that are not computed, see Note [Scores in chunks].
+  virtual bool takes_deferred_scores() const { return false; }
+
   /// Returns the loss of a batch in training, with a gradient.
   virtual torch::Tensor loss(const torch::Tensor& output, const torch::Tensor& target) const = 0;
 

@@ -21,8 +21,8 @@ struct Verb {
 
 const std::vector<Verb> kVerbs{{"run", "true"}, {"hosts --count 2", "-- true"}, {"bench", ""},
     {"collectives", ""}, {"convert", "in.pt out.pt"}, {"report", "run"}, {"eval", "--run run"},
-    {"data fetch", "mnist /nonexistent/d"}, {"data check", "mnist /nonexistent/d"},
-    {"data synthesize", "mnist /nonexistent/d"}};
+    {"sample", "--run run --prompt a"}, {"data fetch", "mnist /nonexistent/d"},
+    {"data check", "mnist /nonexistent/d"}, {"data synthesize", "mnist /nonexistent/d"}};
 
 struct ListedFlag {
   std::string name, value;

@@ -117,6 +117,9 @@ TEST(TensorData, OfTokensNeedsALength) {
   TrainOptions options = tensor_options("text", folder.str());
   EXPECT_EQ(tensor_refusal(options),
       "train: --data text is cut into sequences: give --sequence-length T");
+  options.model = "gpt2-nano";
+  EXPECT_EQ(sequence_length(options), 256);
+  EXPECT_THROW(load_datasets(options), DataError) << "so long is no sequence of these";
   options.data.sequence_length = 8;
   const Datasets sets = load_datasets(options);
   EXPECT_EQ(sets.train->size(), 12);

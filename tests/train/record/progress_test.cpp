@@ -48,6 +48,12 @@ TEST(Progress, LineLeavesOutWhatIsNotKnown) {
   EXPECT_EQ(line_text({.epoch = 1, .step = 5, .steps = 10}), "epoch 1  step 5/10");
 }
 
+TEST(Progress, CountsTokensWhereTheyAreLearned) {
+  ProgressState state = half();
+  state.tokens_per_s = 10547200;
+  EXPECT_EQ(line_text(state), "epoch 2/3  step 50/100  loss 0.5000  10547200 tokens/s  1:05 left");
+}
+
 TEST(Progress, AutoDrawsABarOnlyOnATerminalThatCan) {
   EXPECT_EQ(resolved_style(ProgressStyle::kAuto, true, "xterm"), ProgressStyle::kBar);
   EXPECT_EQ(resolved_style(ProgressStyle::kAuto, true, "dumb"), ProgressStyle::kLine);

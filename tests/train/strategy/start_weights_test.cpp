@@ -33,13 +33,16 @@ class StartWeightsTest : public ::testing::Test {
 };
 
 TEST_F(StartWeightsTest, AreTakenWhole) {
-  auto saved = nn::make_model("toy", 5), model = nn::make_model("toy", 5);
-  nn::save_weights(*saved, options_.pretrained);
-  const StartWeights start = start_with(model, options_);
-  EXPECT_EQ(start.remark, "4 tensors from " + options_.pretrained);
-  EXPECT_EQ(start.warning, "");
-  for (const auto& item : nn::named_state(*model)) {
-    EXPECT_TRUE(item.value().equal(nn::named_state(*saved)[item.key()])) << item.key();
+  for (const std::string name : {"toy", "gpt2-nano", "llama-260k"}) {
+    options_.model = name;
+    auto saved = nn::make_model(name, 5), model = nn::make_model(name, 5);
+    nn::save_weights(*saved, options_.pretrained);
+    const StartWeights start = start_with(model, options_);
+    const auto found = nn::named_state(*model), expected = nn::named_state(*saved);
+    EXPECT_EQ(start.remark, concat(found.size(), " tensors from ", options_.pretrained));
+    EXPECT_EQ(start.warning, "");
+    for (const auto& item : found)
+      EXPECT_TRUE(item.value().equal(expected[item.key()])) << name << " " << item.key();
   }
 }
 

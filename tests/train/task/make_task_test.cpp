@@ -117,6 +117,14 @@ TaskPointer asked_task(const TrainOptions& options, const Targets& targets) {
   return make_task(options, form, model);
 }
 
+TEST(MakeNet, GivesLanguageModelsAloneTheirDropout) {
+  const SampleForm form{.image = {10}, .outputs = 5};
+  EXPECT_NO_THROW(make_net({.model = "llama-260k", .dropout = 0.1}, form));
+  EXPECT_THAT(
+      message_of<InvalidArgument>([&] { make_net({.model = "toy", .dropout = 0.1}, form); }),
+      HasSubstr("--dropout is for our language models"));
+}
+
 TEST(MakeTask, MakesEachOfThem) {
   const auto is = [](const TaskPointer& task, const auto* kind) {
     return dynamic_cast<decltype(kind)>(task.get()) != nullptr;

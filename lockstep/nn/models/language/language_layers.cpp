@@ -1,0 +1,102 @@
+#include "lockstep/nn/models/language/language_layers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <torch/nn/init.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/nn/models/language/token_loss.h"
+
+namespace lockstep::nn {
+namespace {
+
+constexpr double kDeviation = 0.02;
+
+// On a device it would wait for it, and the kernel there checks.
+void check_below(const torch::Tensor& tokens, std::int64_t vocabulary, const char* net) {
+  if (!tokens.is_cpu()) return;
+  const auto [least, most] = at::aminmax(tokens);
+  check(least.item<std::int64_t>() >= 0 && most.item<std::int64_t>() < vocabulary, net,
+      ": has a vocabulary of ", vocabulary, ", and was given tokens from ",
+      least.item<std::int64_t>(), " to ", most.item<std::int64_t>(), "; give --num-classes ",
+      most.item<std::int64_t>() + 1, " or more");
+}
+
+}  // namespace
+
+torch::nn::AnyModule token_layer(const char* net, std::int64_t vocabulary, std::int64_t context) {
+  return layer_of([=](const torch::Tensor& tokens) {
+    check(tokens.dim() == 2 && tokens.size(1) > 0 &&
+              at::isIntegralType(tokens.scalar_type(), /*includeBool=*/false),
+        net, ": takes tokens [N, T], whole numbers, not ", tokens.scalar_type(), " ",
+        tokens.sizes());
+    check(tokens.size(1) <= context, net, ": takes sequences of at most ", context, " tokens, not ",
+        tokens.size(1));
+    check_below(tokens, vocabulary, net);
+    return tokens.to(torch::kLong);
+  });
+}
+
+TokenEmbeddingImpl::TokenEmbeddingImpl(std::int64_t vocabulary, std::int64_t width, double dropout)
+    : weight_(register_parameter("weight", at::empty({vocabulary, width}))), dropout_(dropout) {}
+
+// A parameter that is itself an output would get the history of whoever computes this layer again.
+Flow TokenEmbeddingImpl::forward(const torch::Tensor& tokens) {
+  return {at::dropout(at::embedding(weight_, tokens), dropout_, is_training()),
+      weight_.view_as(weight_)};
+}
+
+torch::Tensor TiedScoresImpl::forward(const Flow& flow) {
+  const bool is_step = is_training() && torch::GradMode::is_enabled();
+  if (is_deferred_ && is_step) return deferred_scores(flow.at(0), flow.at(1));
+  return at::linear(flow.at(0), flow.at(1));
+}
+
+torch::Tensor causal_attention(const torch::Tensor& queries, const torch::Tensor& keys,
+    const torch::Tensor& values, double dropout) {
+  const bool is_grouped = queries.size(2) != keys.size(2);
+  return at::scaled_dot_product_attention(queries.transpose(1, 2), keys.transpose(1, 2),
+      values.transpose(1, 2), {}, dropout, /*is_causal=*/true, {}, is_grouped)
+      .transpose(1, 2)
+      .flatten(2);
+}
+
+void LanguageModelImpl::initialise(
+    const std::vector<std::string>& of_residuals, std::int64_t layers) {
+  const torch::NoGradGuard no_gradients;
+  for (auto& item : named_parameters()) {
+    if (item.value().dim() < 2) continue;
+    const bool is_residual = std::ranges::any_of(
+        of_residuals, [&](const std::string& end) { return item.key().ends_with(end); });
+    const double share = is_residual ? std::sqrt(2.0 * static_cast<double>(layers)) : 1;
+    torch::nn::init::normal_(item.value(), 0, kDeviation / share);
+  }
+}
+
+void LanguageModelImpl::register_at(
+    const std::string& path, std::shared_ptr<torch::nn::Module> layer) {
+  std::vector<std::string> names = split(path, '.');
+  const std::string last = std::move(names.back());
+  names.pop_back();
+  torch::nn::Module* folder = this;
+  for (const std::string& name : names) {
+    const auto children = folder->named_children();
+    const auto* const found = children.find(name);
+    folder = found != nullptr
+                 ? found->get()
+                 : folder->register_module(name, std::make_shared<torch::nn::Module>(name)).get();
+  }
+  folder->register_module(last, std::move(layer));
+}
+
+}  // namespace lockstep::nn

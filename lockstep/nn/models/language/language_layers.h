@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/types.h>
+
+#include "lockstep/nn/models/model.h"
+
+namespace lockstep::nn {
+
+/// The tensors that go through the chain of a language model: hidden states [N, T, width], and the
+/// weight of the embedding [vocabulary, width].
+///
+/// Note [Tied embeddings]
+/// The last layer multiplies by the embedding's weight. It is a parameter of the first layer alone,
+/// which hands it on: so a chain may be cut anywhere, the weight's gradients add up where it is,
+/// and files, optimizers and norms know it once. A pipeline over ranks sends it with each
+/// micro-batch.
+using Flow = std::vector<torch::Tensor>;
+
+/// Makes the first layer: checks that tokens are whole numbers [N, T] below `vocabulary`, T at most
+/// `context`, and makes them int64. The message of the InvalidArgument begins with the net's name.
+torch::nn::AnyModule token_layer(const char* net, std::int64_t vocabulary, std::int64_t context);
+
+/// The vectors of tokens [N, T], of whose numbers it drops some; begins the flow.
+class TokenEmbeddingImpl final : public CloneByArguments<TokenEmbeddingImpl> {
+ public:
+  TokenEmbeddingImpl(std::int64_t vocabulary, std::int64_t width, double dropout = 0);
+  Flow forward(const torch::Tensor& tokens);
+  std::tuple<std::int64_t, std::int64_t, double> arguments() const {
+    return {weight_.size(0), weight_.size(1), dropout_};
+  }
+
+ private:
+  torch::Tensor weight_;
+  double dropout_;
+};
+
+/// The last layer: hidden states times the embedding's weight, scores [N, T, vocabulary].
+class TiedScoresImpl final : public CloneByArguments<TiedScoresImpl> {
+ public:
+  torch::Tensor forward(const Flow& flow);
+  std::tuple<> arguments() const { return {}; }
+
+  /// Lets it give deferred_scores() in training, where gradients are wanted. A clone does not.
+  void defer() { is_deferred_ = true; }
+
+ private:
+  bool is_deferred_ = false;
+};
+
+/// Returns what each token gathers of those before it and of itself: queries [N, T, heads, size],
+/// keys and values [N, T, as many heads or a divisor of them, size]; [N, T, heads x size].
+torch::Tensor causal_attention(const torch::Tensor& queries, const torch::Tensor& keys,
+    const torch::Tensor& values, double dropout);
+
+/// Returns hidden states [N, T, heads x size] as [N, T, heads, size].
+inline torch::Tensor in_heads(const torch::Tensor& hidden, std::int64_t heads) {
+  return hidden.unflatten(2, {heads, hidden.size(2) / heads});
+}
+
+/// A chain from tokens to scores; see Note [Tied embeddings].
+class LanguageModelImpl : public ModelImpl {
+ protected:
+  /// Registers a layer under a name with dots, as `transformer.h.0`, and appends it to the chain.
+  template <typename Layer>
+  void append_at(const std::string& path, const std::shared_ptr<Layer>& layer) {
+    register_at(path, layer);
+    append(path, layer);
+  }
+
+  /// Draws all matrices from a normal distribution of deviation 0.02, those whose names end so and
+  /// which add to the residual stream by 1 / sqrt(2 x layers) of it, as GPT-2's.
+  void initialise(const std::vector<std::string>& of_residuals, std::int64_t layers);
+
+ private:
+  void register_at(const std::string& path, std::shared_ptr<torch::nn::Module> layer);
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,144 @@
+#include "lockstep/nn/models/language/token_loss.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/models/language/language_layers.h"
+
+namespace lockstep::nn {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// The place of scores that are not computed. Its backward is never asked for.
+struct DeferredScores : torch::autograd::Function<DeferredScores> {
+  static Tensor forward(AutogradContext* context, const Tensor& hidden, const Tensor& weight) {
+    context->save_for_backward({hidden, weight});
+    return at::empty({hidden.size(0), hidden.size(1), 0}, hidden.options());
+  }
+
+  static variable_list backward(AutogradContext*, const variable_list&) {
+    throw Error("deferred scores have no gradient: their loss is chunked_cross_entropy()");
+  }
+};
+
+// Some 32 MB of scores in float; few rows are slow to multiply.
+std::int64_t rows_of_chunk(std::int64_t vocabulary) {
+  constexpr std::int64_t kNumbers = 1 << 23, kLeast = 64;
+  return std::max(kLeast, kNumbers / vocabulary);
+}
+
+torch::ScalarType multiplied_type(const Tensor& hidden) {
+  const auto device = hidden.device().type();
+  const bool is_shorter = at::autocast::is_autocast_enabled(device);
+  return is_shorter ? at::autocast::get_autocast_dtype(device) : hidden.scalar_type();
+}
+
+torch::ScalarType summed_type(const Tensor& hidden) {
+  return hidden.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+}
+
+/// The sum of the losses of some tokens, and its gradient by their scores.
+struct ChunkLoss {
+  Tensor sum, gradient;
+};
+
+// Of the softmax p of scores the gradient is p - target, the target being smoothed.
+ChunkLoss chunk_loss(
+    const Tensor& scores, const Tensor& tokens, std::int64_t ignored, double smoothing) {
+  const double share = 1 - smoothing;
+  const Tensor left_out = tokens.eq(ignored), place = tokens.masked_fill(left_out, 0).unsqueeze(1);
+  Tensor logs = at::log_softmax(scores, 1);
+  Tensor losses = logs.gather(1, place).squeeze(1) * -share;
+  if (smoothing > 0) losses -= logs.mean(1) * smoothing;
+  Tensor gradient = logs.exp_();
+  if (smoothing > 0) gradient -= smoothing / static_cast<double>(scores.size(1));
+  gradient.scatter_add_(1, place, at::full(place.sizes(), -share, gradient.options()));
+  gradient.masked_fill_(left_out.unsqueeze(1), 0);
+  return {losses.masked_fill_(left_out, 0).sum(), gradient};
+}
+
+struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
+  static Tensor forward(AutogradContext* context, const Tensor& hidden, const Tensor& weight,
+      const Tensor& tokens, std::int64_t ignored, double smoothing) {
+    const auto type = multiplied_type(hidden), summed = summed_type(hidden);
+    const c10::impl::ExcludeDispatchKeyGuard as_it_is(c10::autocast_dispatch_keyset);
+    const Tensor rows = hidden.flatten(0, 1), labels = tokens.flatten(), factor = weight.to(type);
+    const Tensor of_rows = at::empty(rows.sizes(), rows.options());
+    const Tensor of_weight = at::zeros(weight.sizes(), weight.options());
+    Tensor sum = at::zeros({}, rows.options().dtype(summed));
+    const std::int64_t step = rows_of_chunk(weight.size(0));
+    for (std::int64_t first = 0; first < rows.size(0); first += step) {
+      const Tensor chunk = rows.slice(0, first, first + step).to(type);
+      const auto [loss, gradient] = chunk_loss(at::linear(chunk, factor).to(summed),
+          labels.slice(0, first, first + step), ignored, smoothing);
+      const Tensor shorter = gradient.to(type);
+      sum += loss;
+      of_rows.slice(0, first, first + step).copy_(at::mm(shorter, factor));
+      add_product(of_weight, shorter.t(), chunk);
+    }
+    context->saved_data["gradients"] = variable_list{of_rows.view(hidden.sizes()), of_weight};
+    return sum;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    check(!at::GradMode::is_enabled(), "chunked_cross_entropy: has no second derivative");
+    c10::IValue kept = std::exchange(context->saved_data["gradients"], c10::IValue());
+    check(!kept.isNone(), "chunked_cross_entropy: its backward was called twice");
+    variable_list own = kept.toTensorVector();
+    for (Tensor& gradient : own) gradient.mul_(gradients.front().to(gradient.scalar_type()));
+    own.resize(5);  // of tokens, ignored and smoothing
+    return own;
+  }
+
+ private:
+  // In place where no type is shorter than the sum's.
+  static void add_product(const Tensor& sum, const Tensor& left, const Tensor& right) {
+    if (left.scalar_type() == sum.scalar_type()) {
+      sum.addmm_(left, right);
+    } else {
+      sum.add_(at::mm(left, right));
+    }
+  }
+};
+
+}  // namespace
+
+Tensor deferred_scores(const Tensor& hidden, const Tensor& weight) {
+  return DeferredScores::apply(hidden, weight);
+}
+
+std::optional<ScoreFactors> score_factors(const Tensor& scores) {
+  using Node = torch::autograd::CppNode<DeferredScores>;
+  auto* const node = dynamic_cast<Node*>(scores.grad_fn().get());
+  if (node == nullptr) return std::nullopt;
+  const variable_list factors = node->ctx_.get_saved_variables();
+  return ScoreFactors{factors.at(0), factors.at(1)};
+}
+
+void defer_scores(const torch::nn::Module& module) {
+  for (const auto& each : module.modules(/*include_self=*/false))
+    if (auto* const scores = each->as<TiedScoresImpl>()) scores->defer();
+}
+
+Tensor chunked_cross_entropy(
+    const ScoreFactors& scores, const Tensor& tokens, std::int64_t ignored, double smoothing) {
+  return ChunkedCrossEntropy::apply(
+      scores.hidden, scores.weight, tokens.to(torch::kLong), ignored, smoothing);
+}
+
+}  // namespace lockstep::nn

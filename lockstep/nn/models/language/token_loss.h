@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+namespace lockstep::nn {
+
+/// Hidden states [N, T, width] and a weight [vocabulary, width], whose product would be scores.
+struct ScoreFactors {
+  torch::Tensor hidden, weight;
+};
+
+/// Makes scores that are not computed: a tensor [N, T, 0] in their place in the graph, of which
+/// score_factors() finds what they are the product of.
+///
+/// Note [Scores in chunks]
+/// A vocabulary is large: scores [N, T, vocabulary] in float, their softmax and their gradient are
+/// often most of the memory of a step, and are read and written several times from there. The loss
+/// needs a few hundred tokens' scores at a time. But the loss is the task's, and the product is the
+/// last layer's, perhaps in another stage than the other layers. So that layer hands its factors to
+/// the loss, in the form of the one tensor that a chain gives.
+torch::Tensor deferred_scores(const torch::Tensor& hidden, const torch::Tensor& weight);
+
+/// Returns the factors of scores that are not computed; nothing for others.
+std::optional<ScoreFactors> score_factors(const torch::Tensor& scores);
+
+/// Lets the language models of a module defer their scores in training where gradients are wanted.
+/// Whoever takes its output must ask score_factors().
+void defer_scores(const torch::nn::Module& module);
+
+/// Returns the sum of the cross entropies of all tokens [N, T], of which those of `ignored` add
+/// nothing, and keeps its gradients, each in the type of its factor: scores are computed for some
+/// tokens at a time, once, with autocast's type. The sum is at least in float. Differentiable once.
+torch::Tensor chunked_cross_entropy(const ScoreFactors& scores, const torch::Tensor& tokens,
+    std::int64_t ignored, double smoothing = 0);
+
+}  // namespace lockstep::nn

@@ -1,0 +1,116 @@
+#include "lockstep/nn/models/language/token_loss.h"
+
+#include <gtest/gtest.h>
+#include <vector>
+
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <torch/utils.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/autocast.h"
+#include "lockstep/nn/models/model.h"
+
+namespace lockstep::nn {
+namespace {
+
+using torch::Tensor;
+
+constexpr std::int64_t kIgnored = -100;
+
+struct Losses {
+  Tensor sum;
+  std::vector<Tensor> gradients;
+};
+
+class TokenLoss : public ::testing::Test {
+ protected:
+  TokenLoss() { torch::manual_seed(2); }
+
+  // The last token of each sequence does not count.
+  void make(std::int64_t words, torch::ScalarType type, std::int64_t length = 50) {
+    hidden_ = at::randn({2, length, 4}, type).requires_grad_();
+    weight_ = at::randn({words, 4}, type).requires_grad_();
+    tokens_ = at::randint(words, {2, length}, torch::kLong);
+    tokens_.select(1, length - 1).fill_(kIgnored);
+  }
+
+  // As a mean: what comes back into the loss is not 1.
+  Losses taken(const Tensor& sum) {
+    (sum / 100).backward();
+    Losses losses{sum.detach(), {hidden_.grad().clone(), weight_.grad().clone()}};
+    hidden_.mutable_grad() = Tensor();
+    weight_.mutable_grad() = Tensor();
+    return losses;
+  }
+
+  Losses whole(double smoothing) {
+    const Tensor scores = at::linear(hidden_, weight_).to(torch::kDouble).flatten(0, 1);
+    return taken(at::cross_entropy_loss(
+        scores, tokens_.flatten(), {}, at::Reduction::Sum, kIgnored, smoothing));
+  }
+
+  Losses chunked(double smoothing) {
+    const auto factors = score_factors(deferred_scores(hidden_, weight_));
+    return taken(chunked_cross_entropy(*factors, tokens_, kIgnored, smoothing));
+  }
+
+  static void expect_close(const Losses& found, const Losses& expected, double share) {
+    EXPECT_NEAR(found.sum.item<double>() / expected.sum.item<double>(), 1, share);
+    for (std::size_t i = 0; i < expected.gradients.size(); ++i) {
+      const Tensor difference = found.gradients[i] - expected.gradients[i];
+      EXPECT_EQ(found.gradients[i].scalar_type(), expected.gradients[i].scalar_type());
+      EXPECT_LT((difference.norm() / expected.gradients[i].norm()).item<double>(), share) << i;
+    }
+  }
+
+  Tensor hidden_, weight_, tokens_;
+};
+
+TEST_F(TokenLoss, IsCrossEntropyOfTheProduct) {
+  make(30, torch::kDouble);
+  for (const double smoothing : {0.0, 0.1})
+    expect_close(chunked(smoothing), whole(smoothing), 1e-12);
+}
+
+// 100 tokens of 131072 words are two chunks, the second a smaller one.
+TEST_F(TokenLoss, IsTheSameInSeveralChunks) {
+  make(131072, torch::kDouble);
+  expect_close(chunked(0.1), whole(0.1), 1e-12);
+}
+
+TEST_F(TokenLoss, OfShorterTypesKeepsItsSumsInFloat) {
+  make(30, torch::kFloat);
+  const Losses expected = whole(0);
+  expect_close(chunked(0), expected, 1e-5);
+  const Autocast autocast(at::kCPU);
+  expect_close(chunked(0), expected, 0.02);
+}
+
+TEST_F(TokenLoss, RefusesASecondBackward) {
+  make(30, torch::kDouble);
+  const Tensor sum = chunked_cross_entropy({hidden_, weight_}, tokens_, kIgnored);
+  sum.backward({}, /*retain_graph=*/true);
+  EXPECT_THROW(sum.backward(), InvalidArgument);
+}
+
+TEST(DeferredScores, AreOfTrainingWithGradientsAlone) {
+  Model model = make_model("gpt2-nano", 30);
+  const Tensor tokens = at::randint(30, {2, 5}, torch::kLong);
+  const auto is_deferred = [&] { return score_factors(model(tokens)).has_value(); };
+  EXPECT_FALSE(is_deferred());
+  defer_scores(*model);
+  EXPECT_TRUE(is_deferred());
+  EXPECT_EQ(model(tokens).sizes(), at::IntArrayRef({2, 5, 0}));
+  model->eval();
+  EXPECT_FALSE(is_deferred());
+  model->train();
+  const torch::NoGradGuard no_gradients;
+  EXPECT_FALSE(is_deferred());
+  EXPECT_EQ(model(tokens).sizes(), at::IntArrayRef({2, 5, 30}));
+}
+
+}  // namespace
+}  // namespace lockstep::nn

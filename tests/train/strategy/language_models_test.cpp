@@ -1,0 +1,166 @@
+// Language models by every way of spreading give the losses and weights of one process.
+
+#include <gtest/gtest.h>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/sin.h>
+
+#include "lockstep/nn/models/language/token_loss.h"
+#include "lockstep/train/strategy/replica.h"
+#include "lockstep/train/task/class_of_each.h"
+
+namespace lockstep {
+namespace {
+
+using torch::Tensor;
+
+constexpr std::int64_t kWords = 37, kLength = 8, kBatch = 4;
+constexpr int kStepsTrained = 4;
+
+struct LanguageWay {
+  const char* name;
+  Parallel parallel = Parallel::kSerial;
+  int ranks = 1;
+  std::vector<int> balance = {};  // of the layers behind those of the first stage
+  ScheduleKind schedule = ScheduleKind::k1F1B;
+  Checkpoint checkpoint = Checkpoint::kNever;
+  bool defers_scores = true;
+};
+
+std::ostream& operator<<(std::ostream& out, const LanguageWay& way) { return out << way.name; }
+
+const LanguageWay kOneProcess{.name = "serial", .defers_scores = false};
+const std::vector<LanguageWay> kLanguageWays{{.name = "in_chunks"},
+    {.name = "recomputed", .checkpoint = Checkpoint::kAlways, .defers_scores = false},
+    {.name = "ddp", .parallel = Parallel::kDdp, .ranks = 2},
+    {.name = "dp", .parallel = Parallel::kDp, .defers_scores = false},
+    {.name = "mp", .parallel = Parallel::kMp, .balance = {3}},
+    {.name = "pp", .parallel = Parallel::kPp, .balance = {2}},
+    {.name = "pp_of_the_head_alone", .parallel = Parallel::kPp, .balance = {1}},
+    {.name = "zero_bubble",
+        .parallel = Parallel::kPp,
+        .balance = {2},
+        .schedule = ScheduleKind::kZeroBubble},
+    {.name = "interleaved",
+        .parallel = Parallel::kPp,
+        .balance = {2, 2, 1},
+        .schedule = ScheduleKind::kInterleaved},
+    {.name = "pp_over_ranks", .parallel = Parallel::kPp, .ranks = 2, .balance = {3}},
+    {.name = "pp_recomputed",
+        .parallel = Parallel::kPp,
+        .ranks = 2,
+        .balance = {3},
+        .checkpoint = Checkpoint::kAlways}};
+
+struct Outcome {
+  std::vector<double> losses;
+  nn::NamedTensors weights{"Tensor"};
+};
+
+Batch batch_of(int step, const ProcessGroup& replicas) {
+  const Tensor numbers = at::arange(kBatch * (kLength + 1), torch::kLong) * (7 + step);
+  const Tensor all = numbers.remainder(kWords).view({kBatch, kLength + 1});
+  const Tensor own = all.chunk(replicas.size())[static_cast<std::size_t>(replicas.rank())];
+  return {own.slice(1, 0, kLength), own.slice(1, 1)};
+}
+
+TrainOptions options_of(const LanguageWay& way, const std::string& model) {
+  TrainOptions options;
+  options.model = model;
+  options.parallel = way.parallel;
+  options.pipeline.chunks = 2;
+  options.pipeline.schedule = way.schedule;
+  options.pipeline.checkpoint = way.checkpoint;
+  options.optimizer = default_settings(OptimizerKind::kAdamW);
+  options.optimizer.lr = 0.01;
+  options.optimizer.clip_grad = 0.5;
+  options.optimizer.weight_decay = 0.1;
+  options.optimizer.weight_decay_on = DecayOn::kWeights;
+  return options;
+}
+
+// By formula: ranks are threads, and would draw from one generator.
+nn::Model model_of(const std::string& name) {
+  nn::Model model = nn::make_model(name, kWords);
+  model->to(torch::kDouble);
+  const torch::NoGradGuard no_gradients;
+  double place = 0;
+  for (Tensor& parameter : model->parameters()) {
+    const Tensor numbers = at::arange(parameter.numel(), torch::kDouble);
+    parameter.copy_(at::sin(numbers * numbers * 0.37 + place++).view(parameter.sizes()) * 0.2);
+  }
+  return model;
+}
+
+std::unique_ptr<Replica> replica_of(
+    const LanguageWay& way, const std::string& name, const ProcessGroup& world) {
+  const TrainOptions options = options_of(way, name);
+  nn::Model model = model_of(name);
+  if (way.defers_scores) nn::defer_scores(*model);
+  PreparedModel prepared{.model = model, .task = std::make_shared<Tokens>(), .start = {}};
+  int behind = 0;
+  for (const int layers : way.balance) behind += layers;
+  if (behind > 0) prepared.balance = {static_cast<int>(model->layers().size()) - behind};
+  prepared.balance.insert(prepared.balance.end(), way.balance.begin(), way.balance.end());
+  const bool over_ranks = behind > 0 && way.ranks > 1;
+  const Layout layout{.stages = static_cast<int>(prepared.balance.size()),
+      .workers = way.ranks,
+      .stages_over_ranks = over_ranks};
+  const RankGroups groups = make_rank_groups(world, layout);
+  if (over_ranks) return std::make_unique<StageReplica>(options, groups, prepared, torch::kCPU);
+  if (behind > 0)
+    return std::make_unique<PipelineReplica>(
+        options, groups, prepared, cpu_places(std::min(2, layout.stages)));
+  return std::make_unique<ModuleReplica>(options, groups, prepared, cpu_places(2));
+}
+
+Outcome trained(const LanguageWay& way, const std::string& model) {
+  Outcome all;
+  run_ranks(way.ranks, [&](const ProcessGroup& world) {
+    const auto replica = replica_of(way, model, world);
+    replica->set_training(true);
+    const ProcessGroup replicas = way.balance.empty() ? world : ProcessGroup();
+    std::vector<double> losses;
+    for (int step = 0; step < kStepsTrained; ++step) {
+      Tensor loss = replica->backward(batch_of(step, replicas), {}, step).to(torch::kDouble);
+      loss = loss.clone().view({1});
+      replicas.all_reduce(loss, ReduceOp::kMean).wait();
+      losses.push_back(loss.item<double>());
+      replica->update(0.01);
+    }
+    for (int rank = 0; rank < world.size(); ++rank) {
+      world.barrier().wait();
+      if (rank != world.rank()) continue;
+      all.losses = losses;
+      for (const auto& item : replica->state())
+        if (!all.weights.contains(item.key())) all.weights.insert(item.key(), item.value());
+    }
+    world.barrier().wait();
+  });
+  return all;
+}
+
+class LanguageModelWays : public ::testing::TestWithParam<LanguageWay> {};
+
+TEST_P(LanguageModelWays, EqualOneProcess) {
+  for (const std::string model : {"gpt2-nano", "llama-260k"}) {
+    const Outcome expected = trained(kOneProcess, model), found = trained(GetParam(), model);
+    for (std::size_t step = 0; step < expected.losses.size(); ++step)
+      EXPECT_NEAR(found.losses[step], expected.losses[step], 1e-12) << model << " " << step;
+    ASSERT_EQ(found.weights.size(), expected.weights.size());
+    for (const auto& item : expected.weights) {
+      const Tensor difference = found.weights[item.key()] - item.value();
+      EXPECT_LT(difference.abs().max().item<double>(), 1e-9) << model << " " << item.key();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, LanguageModelWays, ::testing::ValuesIn(kLanguageWays),
+    [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace lockstep
