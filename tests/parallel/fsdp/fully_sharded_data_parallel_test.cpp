@@ -623,7 +623,50 @@ TEST(FullySharded, ParametersHaveNoValuesBetweenTheCalls) {
     const torch::NoGradGuard no_gradients;
     const torch::Tensor output = pair.model(input_of(group, 1));
     EXPECT_TRUE(torch::equal(output, pair.serial->forward(input_of(group, 1))));
-    EXPECT_ANY_THROW(pair.net->parameters().front().sum());
+    for (const auto& parameter : pair.net->parameters()) EXPECT_ANY_THROW(parameter.sum());
+  });
+}
+
+TEST(FullySharded, ForwardSeesWhatHasChangedSinceOneWithoutBackward) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    for (const std::int64_t unit_bytes : {1, 1 << 20}) {
+      Pair pair(group, Options().unit_bytes(unit_bytes));
+      pair.model(input_of(group, 1));
+      const torch::NoGradGuard no_gradients;
+      for (const auto& part : pair.model.parameters()) part.mul_(2);
+      for (const auto& parameter : pair.serial->parameters()) parameter.mul_(2);
+      EXPECT_TRUE(
+          torch::equal(pair.model(input_of(group, 1)), pair.serial->forward(input_of(group, 1))));
+    }
+  });
+}
+
+/// A layer with a parameter that hands on what it gets.
+struct PassingImpl : torch::nn::Module {
+  PassingImpl() { register_parameter("weight", torch::ones({1}, torch::kDouble), false); }
+  torch::Tensor forward(const torch::Tensor& input) { return input; }
+};
+TORCH_MODULE(Passing);
+
+TEST(FullySharded, LeavesALayerThatHandsOnItsInputOutOfBackward) {
+  testing::run_ranks(3, [](const ProcessGroup& group) {
+    torch::manual_seed(8);
+    Sequential net(Linear(3, 200), Passing(), Passing(), Linear(200, 2));
+    net->to(torch::kDouble);
+    testing::bring_here(*net);
+    Sharded model(net, group, small_units());
+    for (int step = 0; step < 10; ++step) {
+      for (const torch::Tensor& part : model.parameters()) part.mutable_grad().reset();
+      model(input_of(group, step)).sum().backward();
+      const torch::Tensor rows = torch::zeros({1, 200}, net->parameters()[0].options());
+      for (const ParameterPart& part : model.parts())
+        if (part.name == "0.bias")
+          rows[0].narrow(0, part.begin, part.tensor.numel()) += part.tensor.grad();
+      group.all_reduce(rows).wait();
+      const auto whole = model.whole();
+      const torch::Tensor expected = 2 * net->parameters()[4].detach().sum(0, /*keepdim=*/true);
+      expect_close(rows, expected, 1e-12, "0.bias");
+    }
   });
 }
 
