@@ -23,6 +23,7 @@ SECONDS = 120  # of a test program, which takes a few
 PAGE = Path(__file__).resolve().parent / "README.md"
 ON_DEVICES = {"LOCKSTEP_TEST_DEVICE": "emulated"}
 PROGRAMS = {"accelerator_test": {"GTEST_FILTER": "-*DeviceCheck*"},  # half of its time
+            "fsdp_test": {**ON_DEVICES, "GTEST_FILTER": "FullySharded.*-*Refuses*:*TrainsAsTheModelAlone"},
             "sharded_optim_test": ON_DEVICES, "sync_batch_norm_test": ON_DEVICES,
             "transparency_test": {**ON_DEVICES, "GTEST_FILTER": "-*ResNet*"}}
 
@@ -45,6 +46,9 @@ CHANNEL = "lockstep/comm/device/nccl_backend.cpp"
 SAVER = "lockstep/snapshot/snapshot_saver.cpp"
 CHECKPOINTER = "lockstep/train/checkpointer.cpp"
 SYNC_BATCH_NORM = "lockstep/parallel/sync_batch_norm/sync_batch_norm.cpp"
+FLAT = "lockstep/parallel/fsdp/flat_parameter.cpp"
+UNITS = "lockstep/parallel/fsdp/sharded_units.cpp"
+FSDP = ("fsdp_test",)
 DDP = ("accelerator_test", "transparency_test")
 PIPELINES = ("accelerator_test", "transparency_test")
 
@@ -134,6 +138,11 @@ MUTANTS = [
     Mutant("the host looks whether what it saves is finite", CHECKPOINTER, "  return must > 0;\n", "  return must >= 0;\n"),
     Mutant("a snapshot of what has diverged is kept", SAVER, "    if (overflow.bytes.front() != 0) throw DivergedError(divergence_);\n",
            "    static_cast<void>(overflow);\n"),
+    Mutant("a unit computes before its parameters have come", FLAT, "{ std::exchange(gather_, {}).wait(); }", "{ gather_ = {}; }", FSDP),
+    Mutant("a part takes averages that have not come", FLAT, "  std::exchange(reduction_, {}).wait();\n", "  reduction_ = {};\n", FSDP),
+    Mutant("gradients are reduced in memory that is given away", FLAT, "  reduced_ = std::exchange(gradient_, {});\n",
+           "  reduced_ = std::exchange(gradient_, {});\n  pools_.gradients.give(reduced_);\n", FSDP),
+    Mutant("the end of a pass follows no stream", UNITS, "    const InTurn turn(stream_);\n    end_pass();\n", "    end_pass();\n", FSDP),
 ]
 
 

@@ -15,6 +15,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/device/accelerator.h"
 #include "lockstep/device/parameters.h"
 #include "lockstep/liveness/own_slot.h"
 #include "lockstep/parallel/pipeline/checkpoint.h"
@@ -68,6 +69,23 @@ void check_can_be_sharded(const ReplicatedState& state, const ProcessGroup& grou
 /// the units that use them.
 using FlatKey = std::tuple<std::set<std::size_t>, at::ScalarType, bool>;
 
+/// A scope whose work, on this thread's stream, comes after what another stream was given, and
+/// before what that is given later.
+class InTurn {
+ public:
+  explicit InTurn(const std::optional<c10::Stream>& other) : other_(other) {
+    if (other_) wait_for(current_stream(other_->device()), *other_);
+  }
+  ~InTurn() {
+    if (other_) wait_for(*other_, current_stream(other_->device()));
+  }
+  InTurn(const InTurn&) = delete;
+  InTurn& operator=(const InTurn&) = delete;
+
+ private:
+  std::optional<c10::Stream> other_;
+};
+
 }  // namespace
 
 /// Keeps the accumulation nodes of all parameters alive, for otherwise their hooks never fire.
@@ -90,6 +108,7 @@ ShardedUnits::ShardedUnits(const torch::nn::Module& module, const Units& units, 
       hooks_(std::make_unique<Hooks>()) {
   const ReplicatedState state = state_of_module(module);
   check_can_be_sharded(state, group_);
+  if (!state.parameters.empty()) device_ = state.parameters.front().second.device();
   broadcast_all(values_of(state.buffers), 0, group_);
   if (options.broadcast_buffers()) buffers_ = values_of(state.buffers);
   if (options.sync_batch_norm()) norm_group_ = group_.split(0, group_.rank());
@@ -174,6 +193,13 @@ void ShardedUnits::hold(std::optional<std::size_t> now, std::optional<std::size_
   for (const std::size_t flat : flats_of_[*now]) flats_[flat]->finish_gather();
 }
 
+void ShardedUnits::follow_stream() {
+  if (device_.is_cpu()) return;
+  const c10::Stream now = current_stream(device_);
+  if (stream_ && *stream_ != now) wait_for(now, *stream_);
+  stream_ = now;
+}
+
 void ShardedUnits::begin_forward(const torch::nn::Module& module) {
   check(!is_unwrapped_, "FullyShardedDataParallel: the module was unwrapped; wrap it again");
   check(torch::autograd::get_current_graph_task_id() == -1,
@@ -187,6 +213,7 @@ void ShardedUnits::begin_forward(const torch::nn::Module& module) {
     fail(concat("the module is not what it was when it was wrapped: ", change,
         "; make such changes before, or wrap it again"));
   }
+  follow_stream();
   release_all();  // an optimizer may have changed the parts since
   expects_backward_ = false;
   if (!module.is_training() || !torch::GradMode::is_enabled()) return;
@@ -238,6 +265,7 @@ void ShardedUnits::begin_pass() {
   torch::autograd::Engine::get_default_engine().queue_callback([this] {
     const std::lock_guard lock(mutex_);
     const torch::NoGradGuard no_gradients;
+    const InTurn turn(stream_);
     end_pass();
   });
 }
@@ -255,6 +283,7 @@ void ShardedUnits::enter_backward(std::size_t unit) {
   const torch::NoGradGuard no_gradients;
   const std::lock_guard lock(mutex_);
   if (!in_pass_) begin_pass();
+  follow_stream();
   if (current_ == unit) return;
   check_parts_unchanged(unit);
   leave_backward();
@@ -280,7 +309,10 @@ void ShardedUnits::on_gradient(std::size_t flat, std::size_t index) {
         ", but what is averaged over ranks cannot be differentiated again"));
   }
   if (!in_pass_) begin_pass();
-  flats_[flat]->take_gradient(index);
+  {
+    const InTurn turn(stream_);
+    flats_[flat]->take_gradient(index);
+  }
   for (const Flat& each : flats_) each->poll();
 }
 
@@ -331,6 +363,7 @@ void ShardedUnits::reduce_accumulated() {
 }
 
 void ShardedUnits::gather_all() {
+  follow_stream();
   release_all();
   for (const Flat& flat : flats_) flat->begin_gather();
   for (const Flat& flat : flats_) flat->finish_gather();
@@ -344,6 +377,7 @@ void ShardedUnits::release_all(bool changed) {
 }
 
 void ShardedUnits::unwrap() {
+  follow_stream();
   release_all();
   detach();
   for (const Flat& flat : flats_) {
@@ -356,6 +390,7 @@ void ShardedUnits::unwrap() {
 }
 
 void ShardedUnits::visit_whole(const std::function<void(const NamedTensors&)>& visitor) {
+  follow_stream();
   release_all();
   for (const Flat& flat : flats_) {
     flat->begin_gather();

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <c10/core/Stream.h>
 #include <torch/arg.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/any_value.h>
@@ -70,6 +71,12 @@ struct ShardingReport {
 /// Note [Order of exchanges]
 /// All ranks compute the same units in the same order and thus make the same collectives in the
 /// same order; a rank that does otherwise is told by the group, or by the time limit.
+///
+/// Note [Streams of a pass]
+/// On an accelerator the same memory is used by forward, backward and collectives. Nodes of
+/// autograd run on the streams of their forward, accumulation on that of the parameter's first use,
+/// and the end of a pass on that of the thread which comes last: with checkpoints, LibTorch knows
+/// of no gradient that the caller's stream must wait for. So each waits for the one before.
 class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
  public:
   /// The parameters that a unit uses, under their names.
@@ -130,6 +137,7 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   bool uses(std::size_t unit, std::size_t flat) const;
   void check_parts_unchanged(std::size_t unit) const;
 
+  void follow_stream();
   void begin_pass();
   void enter_backward(std::size_t unit);
   void leave_backward();
@@ -145,6 +153,8 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   StateRecord record_;
   std::vector<torch::Tensor> buffers_;  // that follow rank 0
   BufferPools pools_;
+  torch::Device device_ = torch::kCPU;
+  std::optional<c10::Stream> stream_;  // that used the memory last, on an accelerator
   std::vector<Flat> flats_;
   std::vector<std::vector<std::size_t>> flats_of_;          // a unit
   std::vector<std::size_t> first_unit_;                     // that uses a flat

@@ -160,14 +160,31 @@ Batch make_batch(std::int64_t samples, std::int64_t inputs, std::int64_t outputs
 
 /// Trains copies of a net alone and sharded over ranks.
 void expect_trains_as_alone(const Sequential& net, const Batch& batch, int ranks,
-    const Options& options, const MakeOptimizer& make, const std::string& what) {
+    const Options& options, const MakeOptimizer& make, const std::string& what,
+    double tolerance = 1e-12) {
   const Trained alone = train_alone(
       testing::copy_of(net), testing::here(batch.input), testing::here(batch.target), make);
   testing::run_ranks(ranks, [&](const ProcessGroup& group) {
     const Trained sharded =
         train_sharded(testing::copy_of(net), group, options, batch.input, batch.target, make);
-    expect_as(sharded, alone, 1e-12, what);
+    expect_as(sharded, alone, tolerance, what);
   });
+}
+
+/// Trains a copy of a net that is whole on each rank.
+Trained train_replicated(const Sequential& net, const ProcessGroup& group,
+    const torch::Tensor& input, const torch::Tensor& target, const MakeOptimizer& make) {
+  const Sequential copy = testing::copy_of(net);
+  DistributedDataParallel<Sequential> model(copy, group);
+  Trained trained = train_with(model, group, distinct(copy->parameters()), input, target, make);
+  trained.parameters = values_of(*copy);
+  return trained;
+}
+
+std::string text_of(const Options& options) {
+  return concat("units of ", options.unit_bytes(), " bytes",
+      options.reshard() == Reshard::kNever ? ", kept" : "",
+      options.checkpoint() ? ", computed again" : "");
 }
 
 std::vector<Options> all_kinds() {
@@ -198,10 +215,7 @@ TEST(FullySharded, HasTheBitsOfDistributedDataParallel) {
   testing::run_ranks(3, [&](const ProcessGroup& group) {
     const bool is_exact = group.sums_in_rank_order();
     for (const MakeOptimizer& make : {MakeOptimizer(sgd), MakeOptimizer(adam)}) {
-      const Sequential copy = testing::copy_of(net);
-      DistributedDataParallel<Sequential> model(copy, group);
-      Trained replicated = train_with(model, group, copy->parameters(), input, target, make);
-      replicated.parameters = values_of(*copy);
+      const Trained replicated = train_replicated(net, group, input, target, make);
       for (const std::int64_t unit_bytes : {1, 1 << 20}) {
         const auto options = Options().unit_bytes(unit_bytes);
         expect_as(train_sharded(testing::copy_of(net), group, options, input, target, make),
@@ -290,6 +304,7 @@ TEST(FullySharded, TrainsTiedFrozenAndTwiceUsedParameters) {
   const Trained alone =
       train_alone(make_shared_net(), testing::here(batch.input), testing::here(batch.target), sgd);
   for (const Options& options : all_kinds()) {
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__, text_of(options));
     testing::run_ranks(3, [&](const ProcessGroup& group) {
       expect_as(train_sharded(make_shared_net(), group, options, batch.input, batch.target, sgd),
           alone, 1e-12);
@@ -424,6 +439,7 @@ torch::Tensor input_of(const ProcessGroup& group, double number) {
 
 TEST(FullySharded, AccumulatesOverPasses) {
   for (const Options& options : all_kinds()) {
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__, text_of(options));
     testing::run_ranks(3, [&](const ProcessGroup& group) {
       Pair pair(group, options);
       for (int step = 0; step < 3; ++step) {
@@ -440,6 +456,7 @@ TEST(FullySharded, AccumulatesOverPasses) {
 
 TEST(FullySharded, AccumulatesOnEachRankWithoutSynchronisation) {
   for (const Options& options : all_kinds()) {
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__, text_of(options));
     testing::run_ranks(3, [&](const ProcessGroup& group) {
       Pair pair(group, options);
       for (const bool afterwards : {false, true}) {
@@ -462,6 +479,7 @@ TEST(FullySharded, AccumulatesOnEachRankWithoutSynchronisation) {
 
 TEST(FullySharded, TakesSeveralForwardsBeforeBackward) {
   for (const Options& options : all_kinds()) {
+    const ::testing::ScopedTrace trace(__FILE__, __LINE__, text_of(options));
     testing::run_ranks(2, [&](const ProcessGroup& group) {
       Pair pair(group, options);
       const auto of_both = [&](auto&& model) {
@@ -613,7 +631,50 @@ TEST(FullySharded, ParametersHaveNoValuesBetweenTheCalls) {
     const torch::NoGradGuard no_gradients;
     const torch::Tensor output = pair.model(input_of(group, 1));
     EXPECT_TRUE(torch::equal(output, pair.serial->forward(input_of(group, 1))));
-    EXPECT_ANY_THROW(pair.net->parameters().front().sum());
+    for (const auto& parameter : pair.net->parameters()) EXPECT_ANY_THROW(parameter.sum());
+  });
+}
+
+TEST(FullySharded, ForwardSeesWhatHasChangedSinceOneWithoutBackward) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    for (const std::int64_t unit_bytes : {1, 1 << 20}) {
+      Pair pair(group, Options().unit_bytes(unit_bytes));
+      pair.model(input_of(group, 1));
+      const torch::NoGradGuard no_gradients;
+      for (const auto& part : pair.model.parameters()) part.mul_(2);
+      for (const auto& parameter : pair.serial->parameters()) parameter.mul_(2);
+      EXPECT_TRUE(
+          torch::equal(pair.model(input_of(group, 1)), pair.serial->forward(input_of(group, 1))));
+    }
+  });
+}
+
+/// A layer with a parameter that hands on what it gets.
+struct PassingImpl : torch::nn::Module {
+  PassingImpl() { register_parameter("weight", torch::ones({1}, torch::kDouble), false); }
+  torch::Tensor forward(const torch::Tensor& input) { return input; }
+};
+TORCH_MODULE(Passing);
+
+TEST(FullySharded, LeavesALayerThatHandsOnItsInputOutOfBackward) {
+  testing::run_ranks(3, [](const ProcessGroup& group) {
+    torch::manual_seed(8);
+    Sequential net(Linear(3, 200), Passing(), Passing(), Linear(200, 2));
+    net->to(torch::kDouble);
+    testing::bring_here(*net);
+    Sharded model(net, group, small_units());
+    for (int step = 0; step < 10; ++step) {
+      for (const torch::Tensor& part : model.parameters()) part.mutable_grad().reset();
+      model(input_of(group, step)).sum().backward();
+      const torch::Tensor rows = torch::zeros({1, 200}, net->parameters()[0].options());
+      for (const ParameterPart& part : model.parts())
+        if (part.name == "0.bias")
+          rows[0].narrow(0, part.begin, part.tensor.numel()) += part.tensor.grad();
+      group.all_reduce(rows).wait();
+      const auto whole = model.whole();
+      const torch::Tensor expected = 2 * net->parameters()[4].detach().sum(0, /*keepdim=*/true);
+      expect_close(rows, expected, 1e-12, "0.bias");
+    }
   });
 }
 
@@ -687,7 +748,8 @@ TEST(FlatLayout, CutsWhatIsLaidOutOnBordersOfMemory) {
   EXPECT_EQ(common({16, 16}, {40, 16}).count, 0);
 }
 
-// Drawn chains, units and ranks.
+// Drawn chains, units and ranks: the model alone up to rounding, of which 20 steps make more, and
+// DistributedDataParallel bit for bit.
 
 class DrawnChains : public ::testing::TestWithParam<int> {};
 
@@ -707,7 +769,7 @@ TEST_P(DrawnChains, TrainAsTheModelAlone) {
       net->push_back(Linear(LinearOptions(width, next).bias(draw(0, 1) == 1)));
       width = next;
       if (draw(0, 2) > 0) net->push_back(Tanh());
-      if (draw(0, 3) == 0)
+      if (width > 8 && draw(0, 3) == 0)
         net->push_back(torch::nn::LayerNorm(torch::nn::LayerNormOptions({width})));
     }
     net->push_back(Linear(width, 3));
@@ -719,8 +781,16 @@ TEST_P(DrawnChains, TrainAsTheModelAlone) {
                              .unit_bytes(draw(0, 1) == 0 ? 1 : 3000)
                              .checkpoint(draw(0, 2) == 0)
                              .reshard(draw(0, 2) == 0 ? Reshard::kNever : Reshard::kAfterForward);
-    expect_trains_as_alone(net, make_batch(12, inputs, 3), ranks, options,
-        draw(0, 1) == 0 ? sgd : adam, concat("case ", index, " on ", ranks, " ranks: "));
+    const Batch batch = make_batch(12, inputs, 3);
+    const MakeOptimizer make = draw(0, 1) == 0 ? sgd : adam;
+    const std::string text = concat("case ", index, " on ", ranks, " ranks: ");
+    expect_trains_as_alone(net, batch, ranks, options, make, text, 1e-10);
+    testing::run_ranks(ranks, [&](const ProcessGroup& group) {
+      const Trained replicated = train_replicated(net, group, batch.input, batch.target, make);
+      expect_as(
+          train_sharded(testing::copy_of(net), group, options, batch.input, batch.target, make),
+          replicated, 0, text);
+    });
     ASSERT_FALSE(HasFailure()) << index;
   }
 }
