@@ -44,7 +44,8 @@ Words gradient_flags(const plan::Way& way) {
   Words words;
   if (way.accumulated > 1) add_words(words, words_of("--grad-accum-steps", way.accumulated));
   if (way.is_sharded) add_words(words, words_of("--shard-optimizer"));
-  if (way.keeps_whole) add_words(words, words_of("--reshard", "never"));
+  if (way.reshard != Reshard::kAfterForward)
+    add_words(words, words_of("--reshard", name_of(way.reshard)));
   if (way.checkpoint != Checkpoint::kNever)
     add_words(words, words_of("--checkpoint", name_of(way.checkpoint)));
   if (way.sent_as != plan::SentAs::kAsTheyAre)

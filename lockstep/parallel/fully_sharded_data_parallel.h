@@ -106,6 +106,13 @@ class FullyShardedDataParallel {
   /// Returns them with what they are parts of.
   std::vector<ParameterPart> parts() const { return units_->parts(); }
 
+  /// Returns the same of every parameter; the tensor is undefined where this rank has none of it.
+  std::vector<ParameterPart> all_parts() const { return units_->all_parts(); }
+
+  /// Takes part in a forward of other ranks, without gradients, for which this one has no input. A
+  /// collective.
+  void join_forward() { units_->join_forward(*module_); }
+
   /// Makes all parameters whole while the returned value lives, to save them or, with
   /// `keeps_changes`, to load others, on every rank the same. A collective; takes the memory of the
   /// whole model.

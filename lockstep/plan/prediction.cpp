@@ -64,7 +64,8 @@ double memory_of_shards(const ModelProfile& profile, const Way& way, double samp
     neighbours = std::max(neighbours, units[unit].bytes + (unit > 0 ? units[unit - 1].bytes : 0));
   const double all = profile.parameter_bytes();
   return profile.process_bytes + all * bytes_a_parameter_byte(profile, {}) / way.replicas +
-         (way.keeps_whole ? all : neighbours) + neighbours + samples * kept_bytes(profile, way);
+         (way.reshard == Reshard::kNever ? all : neighbours) + neighbours +
+         samples * kept_bytes(profile, way);
 }
 
 double sent_bytes(double bytes, const Way& way) {

@@ -194,7 +194,7 @@ class ReplicaStep {
     std::optional<Task> here, reduced;
     for (std::size_t unit = units.size(); unit-- > 0;) {
       if (here) add(Use::kCommunication, "wait", 0, std::span(&*here, 1));
-      if (unit > 0 && !way_.keeps_whole)
+      if (unit > 0 && way_.reshard == Reshard::kAfterForward)
         here = exchange(concat("gather ", unit - 1), units[unit - 1].bytes);
       for (auto layer = units[unit].layers.rbegin(); layer != units[unit].layers.rend(); ++layer)
         backward(profile_.layers[*layer], true);

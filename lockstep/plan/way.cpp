@@ -24,7 +24,7 @@ std::string settings_text(const Way& way) {
   if (way.checkpoint != Checkpoint::kNever) parts.emplace_back("checkpoints");
   if (way.accumulated > 1) parts.push_back(concat(way.accumulated, " passes"));
   if (way.is_sharded) parts.emplace_back("sharded");
-  if (way.keeps_whole) parts.emplace_back("whole until backward");
+  if (way.reshard == Reshard::kNever) parts.emplace_back("whole until backward");
   if (way.sent_as != SentAs::kAsTheyAre)
     parts.push_back(concat(name_of(way.sent_as), " gradients"));
   return parts.empty() ? "" : concat(" (", joined(parts), ")");
@@ -39,7 +39,7 @@ Way with_settings(Way way, const Way& settings) {
     way.checkpoint = settings.checkpoint;
   if (takes_flag(kind, "--shard-optimizer")) way.is_sharded = settings.is_sharded;
   if (takes_flag(kind, "--comm-hook")) way.sent_as = settings.sent_as;
-  if (takes_flag(kind, "--reshard")) way.keeps_whole = settings.keeps_whole;
+  if (takes_flag(kind, "--reshard")) way.reshard = settings.reshard;
   if (takes_flag(kind, "--bucket-mb")) {
     way.first_bucket_bytes = settings.first_bucket_bytes;
     way.bucket_bytes = settings.bucket_bytes;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/core/enum_names.h"
+#include "lockstep/parallel/schedule/partition.h"
 #include "lockstep/parallel/schedule/schedule.h"
 #include "lockstep/plan/machine.h"
 
@@ -40,7 +41,7 @@ struct Way {
   std::size_t first_bucket_bytes = std::size_t{1} << 20;
   std::size_t bucket_bytes = std::size_t{25} << 20;
   std::size_t unit_bytes = std::size_t{1} << 20;  ///< of fsdp: adjacent layers gathered at once
-  bool keeps_whole = false;  ///< fsdp gives parameters up after backward only (ZeRO stage 2)
+  Reshard reshard = Reshard::kAfterForward;       ///< of fsdp
 
   int places() const { return replicas * stages; }
   /// Stages of the schedule: interleaved has two a place.

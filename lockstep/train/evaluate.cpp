@@ -31,7 +31,7 @@ namespace lockstep {
 
 std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
     const ProcessGroup& world, const Task& task, const std::function<bool()>& leaves,
-    const OnBatch& on_batch) {
+    const OnBatch& on_batch, const std::function<void()>& finish) {
   const at::NoGradGuard no_gradients;
   FindingsSum findings;
   for (auto batch = share.begin(); batch != share.end(); ++batch) {
@@ -42,6 +42,7 @@ std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
     if (on_batch) on_batch(output, target);
     if (leaves && leaves()) return std::nullopt;
   }
+  if (finish) finish();
   return task.evaluation(findings.over_all(world));
 }
 

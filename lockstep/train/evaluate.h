@@ -30,10 +30,11 @@ using OnBatch = std::function<void(const torch::Tensor& output, const torch::Ten
 /// is marked by kIgnoredTarget does not count. A collective.
 ///
 /// `leaves` is asked after each batch; when it says so, on all ranks after the same batch, the
-/// evaluation is abandoned and there is no result. `on_batch` is shown each batch.
+/// evaluation is abandoned and there is no result. `on_batch` is shown each batch. `finish` is
+/// called after this rank's last batch: others may have one more.
 std::optional<Evaluation> evaluate(const Forward& forward, const Loader& share,
     const ProcessGroup& world, const Task& task, const std::function<bool()>& leaves = {},
-    const OnBatch& on_batch = {});
+    const OnBatch& on_batch = {}, const std::function<void()>& finish = {});
 
 /// Returns the value of a score, by its name of --eval-metric; with five classes or fewer `top5` is
 /// `top1`. One that was not measured is an InvalidArgument.

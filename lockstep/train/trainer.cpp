@@ -93,8 +93,7 @@ void Trainer::train() {
   measured_.bad_images = run_.log.bad_images(groups.world);
   if (!run_.profiler) measured_.peak_memory_bytes = peak_memory_of_all(groups.world);
   measured_.recovery_seconds = run_.log.recovery_seconds();
-  measured_.parameters_hash =
-      agreed_parameters_hash(run_.replica->parameters(), groups.replicas, groups.stages);
+  measured_.parameters_hash = run_.replica->parameters_hash();
   write_what_waits();
 }
 

@@ -163,10 +163,17 @@ bool Validator::measure(const data::SamplesPointer& samples, const std::string& 
   const std::int64_t batch = run_.batch_size();
   const std::int64_t batches_of_every_rank =
       (samples->size() / replicas.size() + batch - 1) / batch;
+  std::int64_t own = 0;
+  const auto count = [&](const torch::Tensor&, const torch::Tensor&) { ++own; };
+  const std::int64_t largest_share = (samples->size() + replicas.size() - 1) / replicas.size();
+  const auto join_others = [&] {
+    for (; own * batch < largest_share; ++own) replica.join_output();
+  };
   const auto result = lockstep::evaluate(forward,
       evaluation_loader(samples, replicas, replica, run_.resident,
           {.batch_size = batch, .workers = run_.workers}),
-      replicas, *replica.task(), checkpointer_.interruption(batches_of_every_rank));
+      replicas, *replica.task(), checkpointer_.interruption(batches_of_every_rank), count,
+      join_others);
   if (!result) return false;
   const double seconds = watch.seconds();
   evaluated_.seconds += seconds;

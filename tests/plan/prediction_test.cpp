@@ -94,7 +94,7 @@ TEST(Prediction, OfShardsHidesExchangesBehindTheUnitBefore) {
   EXPECT_DOUBLE_EQ(on_link(400, way), 12 + 0.5 + 0.5) << "the first gather, the last gradients";
   EXPECT_DOUBLE_EQ(on_link(100, way), (4 * 2 + 1) + (2 + 4 + 4 + 2 + 2));
   Way kept = way;
-  kept.keeps_whole = true;
+  kept.reshard = Reshard::kNever;
   EXPECT_DOUBLE_EQ(on_link(100, kept), (4 * 2 + 1) + (4 * 2 + 2));
   Way whole = way;
   whole.unit_bytes = 100000;
@@ -232,7 +232,7 @@ TEST(Prediction, CountsTheMemoryOfTheFullestPlace) {
   Way shards{.replicas = 2, .replication = Replication::kShards, .unit_bytes = 1};
   EXPECT_DOUBLE_EQ(memory_of(profile, pair, shards, 8), 1000 + 1600 * 4 / 2 + 800 + 800 + 4 * 40.0)
       << "two units whole, and the gradients of two";
-  shards.keeps_whole = true;
+  shards.reshard = Reshard::kNever;
   EXPECT_DOUBLE_EQ(
       memory_of(profile, pair, shards, 8), 1000 + 1600 * 4 / 2 + 1600 + 800 + 4 * 40.0);
   // The first of two stages keeps two micro-batches of 1F1B, and all four of GPipe.

@@ -215,13 +215,8 @@ FlagGroup<C> ways_group() {
               .to(100000),
           flag_on("--shard-optimizer", "replicas of ddp share the optimizer's state", &C::question,
               &Q::ways, &W::settings, &plan::Way::is_sharded),
-          flag_by<C>("--reshard", "WHEN", "fsdp gives parameters up: after-forward, never",
-              [](C& command, const FlagSpec&, const std::string& text) {
-                check(text == "never" || text == "after-forward",
-                    "plan: --reshard is after-forward or never: ", printable(text));
-                command.question.ways.settings.keeps_whole = text == "never";
-              })
-              .usually("after-forward"),
+          flag("--reshard", "WHEN", "fsdp gives up parameters that backward needs: {}",
+              &C::question, &Q::ways, &W::settings, &plan::Way::reshard),
           flag("--comm-hook", "HOW", "how ddp sends gradients: {}", &C::question, &Q::ways,
               &W::settings, &plan::Way::sent_as),
           flag_by<C>("--bucket-mb", "X", "MiB of gradients from which ddp sends a bucket",

@@ -113,6 +113,10 @@ class FlatParameter {
   /// Waits for it: the parameters can be used.
   void finish_gather();
   bool is_whole() const { return lent_.defined(); }
+  /// Returns whether a tensor is one of the parameters, or a view of one.
+  bool holds(const torch::Tensor& tensor) const {
+    return tensor.defined() && tensor.has_storage() && tensor.storage().is_alias_of(whole_);
+  }
   /// Takes the memory back.
   void release();
   /// Takes this rank's part of the whole parameters, which have been changed.

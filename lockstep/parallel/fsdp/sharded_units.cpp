@@ -20,7 +20,6 @@
 #include "lockstep/liveness/own_slot.h"
 #include "lockstep/parallel/pipeline/checkpoint.h"
 #include "lockstep/parallel/pipeline/links.h"
-#include "lockstep/parallel/schedule/partition.h"
 
 namespace lockstep {
 namespace {
@@ -234,8 +233,19 @@ void ShardedUnits::enter_forward(std::size_t unit, const std::vector<torch::Tens
   for (const std::size_t flat : flats_of_[unit]) seen_versions_[flat] = flats_[flat]->version();
 }
 
+// Whoever takes a view of a parameter needs its memory.
+void ShardedUnits::lend_to_later(std::size_t unit, const std::vector<torch::Tensor>& outputs) {
+  for (const std::size_t flat : flats_of_[unit]) {
+    const bool is_handed_on = std::ranges::any_of(
+        outputs, [&](const torch::Tensor& output) { return flats_[flat]->holds(output); });
+    for (std::size_t later = unit + 1; is_handed_on && later < flats_of_.size(); ++later)
+      if (!uses(later, flat)) flats_of_[later].push_back(flat);
+  }
+}
+
 // What is handed on as it came has no part in the unit.
 void ShardedUnits::leave_forward(std::size_t unit, const std::vector<torch::Tensor>& outputs) {
+  lend_to_later(unit, outputs);
   if (!torch::GradMode::is_enabled()) return;
   for (const torch::Tensor& output : outputs) {
     if (!output.defined() || !output.requires_grad() || output.is_leaf()) continue;
@@ -249,6 +259,13 @@ void ShardedUnits::leave_forward(std::size_t unit, const std::vector<torch::Tens
 
 void ShardedUnits::end_forward() {
   if (!expects_backward_) release_all();
+}
+
+void ShardedUnits::join_forward(const torch::nn::Module& module) {
+  const torch::NoGradGuard no_gradients;
+  begin_forward(module);
+  for (std::size_t unit = 0; unit < flats_of_.size(); ++unit) enter_forward(unit, {});
+  end_forward();
 }
 
 std::unique_ptr<SyncBatchNormScope> ShardedUnits::synchronised_batch_norm(bool training) const {
@@ -403,12 +420,15 @@ void ShardedUnits::visit_whole(const std::function<void(const NamedTensors&)>& v
   }
 }
 
-std::vector<ParameterPart> ShardedUnits::parts() const {
+std::vector<ParameterPart> ShardedUnits::all_parts() const {
   std::vector<ParameterPart> parts;
-  for (const auto& [flat, index] : order_) {
-    const ParameterPart& part = flats_[flat]->part(index);
-    if (part.tensor.defined()) parts.push_back(part);
-  }
+  for (const auto& [flat, index] : order_) parts.push_back(flats_[flat]->part(index));
+  return parts;
+}
+
+std::vector<ParameterPart> ShardedUnits::parts() const {
+  std::vector<ParameterPart> parts = all_parts();
+  std::erase_if(parts, [](const ParameterPart& part) { return !part.tensor.defined(); });
   return parts;
 }
 

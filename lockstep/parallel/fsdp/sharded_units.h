@@ -20,16 +20,10 @@
 #include "lockstep/parallel/ddp/replicated_state.h"
 #include "lockstep/parallel/fsdp/flat_parameter.h"
 #include "lockstep/parallel/pipeline/layers.h"
+#include "lockstep/parallel/schedule/partition.h"
 #include "lockstep/parallel/sync_batch_norm/sync_batch_norm.h"
 
 namespace lockstep {
-
-/// The moment at which parameters are given up that a backward will need.
-enum class Reshard {
-  kAfterForward,  ///< after their unit's forward; backward gathers them again (ZeRO stage 3)
-  /// After backward (ZeRO stage 2): a third less to exchange, but all are whole meanwhile.
-  kNever
-};
 
 /// The options of FullyShardedDataParallel, equal on all ranks.
 struct FullyShardedDataParallelOptions {
@@ -66,7 +60,8 @@ struct ShardingReport {
 /// comes to the outputs of one before; what a unit keeps for a later one (Stash) changes nothing
 /// about that. Then the unit's gradients are complete, too, and are averaged. A tied parameter, or
 /// one of a layer that is used twice, lies with those that the same units use; its gradient is
-/// complete when backward has done with the first of them.
+/// complete when backward has done with the first of them. A unit that hands on a parameter, such
+/// as an embedding whose weight is the head's too, makes all later ones use it.
 ///
 /// Note [Order of exchanges]
 /// All ranks compute the same units in the same order and thus make the same collectives in the
@@ -97,6 +92,8 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   /// Sees a unit's outputs, so that backward from them makes it whole again.
   void leave_forward(std::size_t unit, const std::vector<torch::Tensor>& outputs);
   void end_forward();
+  /// Makes the collectives of a forward without gradients, and computes nothing.
+  void join_forward(const torch::nn::Module& module);
 
   /// Makes batch norm layers normalise by the batches of all ranks while the returned scope exists,
   /// if the options ask for it and this is a forward in training.
@@ -121,7 +118,10 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   /// Calls a visitor with some whole parameters at a time, each once. A collective.
   void visit_whole(const std::function<void(const NamedTensors&)>& visitor);
 
-  /// Returns this rank's parts in the order of the module's parameters, without empty ones.
+  /// Returns this rank's part of every parameter, in the order of the module's.
+  std::vector<ParameterPart> all_parts() const;
+
+  /// Returns them without empty ones.
   std::vector<ParameterPart> parts() const;
 
   ShardingReport report() const;
@@ -135,6 +135,7 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   void detach();
   void hold(std::optional<std::size_t> now, std::optional<std::size_t> next);
   bool uses(std::size_t unit, std::size_t flat) const;
+  void lend_to_later(std::size_t unit, const std::vector<torch::Tensor>& outputs);
   void check_parts_unchanged(std::size_t unit) const;
 
   void follow_stream();

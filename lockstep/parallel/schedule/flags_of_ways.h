@@ -11,7 +11,7 @@ struct FlagOfWays {
   std::array<std::string_view, 7> ways;  ///< as --parallel takes them
 };
 
-inline constexpr std::array kFlagsOfWays{FlagOfWays{"--sync-batch-norm", {"ddp"}},
+inline constexpr std::array kFlagsOfWays{FlagOfWays{"--sync-batch-norm", {"ddp", "fsdp"}},
     FlagOfWays{"--bucket-mb", {"ddp"}}, FlagOfWays{"--comm-hook", {"ddp"}},
     FlagOfWays{"--shard-optimizer", {"ddp", "ddp+mp", "ddp+pp"}}, FlagOfWays{"--reshard", {"fsdp"}},
     FlagOfWays{"--chunks", {"pp", "ddp+pp"}}, FlagOfWays{"--schedule", {"pp", "ddp+pp"}},

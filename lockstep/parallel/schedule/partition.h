@@ -1,9 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "lockstep/core/enum_names.h"
 
 namespace lockstep {
 
@@ -36,6 +39,17 @@ std::vector<int> partition_by_count(std::size_t layers, int parts);
 /// Checks a balance made by hand: layers per stage. Throws InvalidArgument with advice if an entry
 /// is below 1, if they do not add up to the layers, or if there are more stages than places.
 void check_balance(const std::vector<int>& balance, std::size_t layers, int places);
+
+/// The moment at which full sharding gives up parameters that a backward will need.
+enum class Reshard {
+  kAfterForward,  ///< after their unit's forward; backward gathers them again (ZeRO stage 3)
+  /// After backward (ZeRO stage 2): a third less to exchange, but all are whole meanwhile.
+  kNever
+};
+constexpr auto names_of(Reshard) {
+  return std::array{
+      EnumName{Reshard::kAfterForward, "after-forward"}, EnumName{Reshard::kNever, "never"}};
+}
 
 /// Joins adjacent layers, given the bytes of their parameters, to units of at least that size, as
 /// full sharding gathers them. Returns the layers of each; those without parameters, and what is

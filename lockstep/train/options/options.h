@@ -8,6 +8,7 @@
 #include "lockstep/core/enum_names.h"
 #include "lockstep/nn/kernels.h"
 #include "lockstep/nn/models/catalogue.h"
+#include "lockstep/parallel/schedule/partition.h"
 #include "lockstep/parallel/schedule/schedule.h"
 #include "lockstep/record/metrics.h"
 #include "lockstep/snapshot/snapshot_interval.h"
@@ -81,7 +82,8 @@ struct CommHookSettings {
 struct GradientSettings {
   std::optional<double> bucket_mb = {};  ///< MiB
   CommHookSettings comm_hook = {};
-  bool find_unused_parameters = false;  ///< backward may leave some without a gradient
+  bool find_unused_parameters = false;       ///< backward may leave some without a gradient
+  Reshard reshard = Reshard::kAfterForward;  ///< of `fsdp`
 };
 
 /// Reads `none`, `fp16`, `bf16`, `powersgd`, `powersgd:RANK` or `powersgd:RANK:STEP`. Throws
@@ -118,12 +120,12 @@ struct LoadingSettings {
 /// a worker on the computing core is slower than none, and half of the cores elsewhere, 8 at most.
 int workers_of(const LoadingSettings& settings, int cores, bool is_mere_copy);
 
-enum class Parallel { kSerial, kDp, kDdp, kMp, kPp, kDdpMp, kDdpPp };
+enum class Parallel { kSerial, kDp, kDdp, kFsdp, kMp, kPp, kDdpMp, kDdpPp };
 constexpr auto names_of(Parallel) {
   using P = Parallel;
   return std::array{EnumName{P::kSerial, "serial"}, EnumName{P::kDp, "dp"},
-      EnumName{P::kDdp, "ddp"}, EnumName{P::kMp, "mp"}, EnumName{P::kPp, "pp"},
-      EnumName{P::kDdpMp, "ddp+mp"}, EnumName{P::kDdpPp, "ddp+pp"}};
+      EnumName{P::kDdp, "ddp"}, EnumName{P::kFsdp, "fsdp"}, EnumName{P::kMp, "mp"},
+      EnumName{P::kPp, "pp"}, EnumName{P::kDdpMp, "ddp+mp"}, EnumName{P::kDdpPp, "ddp+pp"}};
 }
 
 /// The quantity that is equal over the stages of a model.

@@ -424,6 +424,11 @@ Group optimizer_group() {
               &Set::clip_grad)
               .above(0)
               .usually("no limit"),
+          flag("--reshard", "WHEN",
+              "fsdp: when parameters that backward needs are given up (ZeRO stage 3, 2): {}",
+              &Options::gradients, &GradientSettings::reshard)
+              .may_change()
+              .unless_usual(),
           flag_on("--shard-optimizer",
               "divide the optimizer's state and work among the replicas (ZeRO stage 1)", kPath,
               &Set::sharded)

@@ -58,9 +58,8 @@ Layout replicas_layout(const TrainOptions& options, int world_size) {
     layout.replicas = layout.places = options.places.value_or(2);
     return layout;
   }
-  check(world_size == 1 || !options.places,
-      "train: --parallel ddp has one replica per rank; do not combine --nproc-per-node and "
-      "--places");
+  check(world_size == 1 || !options.places, "train: --parallel ", name_of(options.parallel),
+      " has one replica per rank; do not combine --nproc-per-node and --places");
   layout.thread_ranks = options.places.value_or(1);
   layout.replicas = world_size * layout.thread_ranks;
   return layout;
@@ -141,7 +140,9 @@ Layout plan_layout(const TrainOptions& options, int world_size) {
       "train: --shard-optimizer divides the optimizer among replicas that are ranks; --parallel ",
       way, " has none");
   check(takes_flag(way, "--sync-batch-norm") || !options.sync_batch_norm,
-      "train: --sync-batch-norm is for --parallel ddp, not for ", way);
+      "train: --sync-batch-norm is for --parallel ddp and fsdp, not for ", way);
+  check(takes_flag(way, "--reshard") || options.gradients.reshard == Reshard::kAfterForward,
+      "train: --reshard is for --parallel fsdp, not for ", way);
   const GradientSettings& gradients = options.gradients;
   check(takes_flag(way, "--comm-hook") ||
             (!gradients.bucket_mb && gradients.comm_hook.kind == CommHookKind::kNone &&
@@ -185,6 +186,8 @@ EpochRule epoch_rule(const TrainOptions& options, const Layout& layout, std::int
 }
 
 std::string describe(const TrainOptions& options, const Layout& layout) {
+  if (options.parallel == Parallel::kFsdp)
+    return concat("shared out over ", counted(layout.replicas, "rank"));
   std::string text = counted(layout.replicas, "replica");
   if (layout.stages == 1) return text;
   const ScheduleKind kind = schedule_of(options);

@@ -15,6 +15,7 @@
 #include "lockstep/parallel/optim/sharded_optimizer.h"
 #include "lockstep/train/optim/set_lr.h"
 #include "lockstep/train/profile/step_profiler.h"
+#include "lockstep/train/state/whole_model.h"
 #include "lockstep/train/strategy/recomputed_model.h"
 #include "lockstep/train/task/make_task.h"
 
@@ -30,11 +31,12 @@ nn::Model seeded_model(const TrainOptions& options, const SampleForm& form) {
   return make_net(options, form);
 }
 
-// A layer that is computed again alone gives what its first forward gave, and replicas of `dp` give
-// theirs to one loss.
+// A layer that is computed again alone gives what its first forward gave, replicas of `dp` give
+// theirs to one loss, and one that is sharded has its weight while it computes.
 bool loss_takes_factors(const TrainOptions& options, const Task& task, const Layout& layout) {
   const bool is_alone = layout.stages == 1 && options.pipeline.checkpoint != Checkpoint::kNever;
-  return task.takes_deferred_scores() && options.parallel != Parallel::kDp && !is_alone;
+  return task.takes_deferred_scores() && options.parallel != Parallel::kDp &&
+         options.parallel != Parallel::kFsdp && !is_alone;
 }
 
 std::unique_ptr<Replica> spread(const PreparedModel& prepared, const TrainOptions& options,
@@ -44,6 +46,8 @@ std::unique_ptr<Replica> spread(const PreparedModel& prepared, const TrainOption
     return std::make_unique<StageReplica>(options, groups, prepared, places.front().device);
   if (layout.stages > 1)
     return std::make_unique<PipelineReplica>(options, groups, prepared, places);
+  if (options.parallel == Parallel::kFsdp)
+    return std::make_unique<ShardedReplica>(options, groups, prepared, places.front().device);
   return std::make_unique<ModuleReplica>(options, groups, prepared, places);
 }
 
@@ -144,12 +148,17 @@ torch::Tensor Replica::update(double lr, std::size_t turn) {
   const SpanScope span(Activity::kOptimizer, "optimizer");
   scaler_.unscale_(*optimizer_);
   if (options_.optimizer.clip_grad)
-    clip_gradients(parameters(), *options_.optimizer.clip_grad, groups_.stages, device());
+    clip_gradients(parameters(), *options_.optimizer.clip_grad,
+        options_.parallel == Parallel::kFsdp ? groups_.replicas : groups_.stages, device());
   set_lr(*optimizer_, lr * lr_factor(turn));
   scaler_.step_without_wait(*optimizer_);
   const torch::Tensor skipped = scaler_.overflowed();
   scaler_.update();
   return skipped;
+}
+
+std::string Replica::parameters_hash() {
+  return agreed_parameters_hash(parameters(), groups_.replicas, groups_.stages);
 }
 
 std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout& layout,
@@ -184,7 +193,8 @@ PipelineOptions pipeline_options(const TrainOptions& options) {
 std::shared_ptr<nn::MultiInputModule> on_device(
     const nn::Model& model, const TrainOptions& options, torch::Device device) {
   model.ptr()->to(device);
-  if (options.pipeline.checkpoint == Checkpoint::kNever) return model.ptr();
+  const bool is_alone = options.parallel != Parallel::kFsdp;  // which calls the layers itself
+  if (options.pipeline.checkpoint == Checkpoint::kNever || !is_alone) return model.ptr();
   return std::make_shared<RecomputedModel>(model, options.model);
 }
 
@@ -277,6 +287,81 @@ torch::Tensor StageReplica::forward_and_backward(
   torch::Tensor value = stage_.step(task()->inputs(batch), task()->target(batch), loss);
   waited_seconds_ += stage_.timing().waited;
   return value;
+}
+
+namespace {
+
+FullyShardedDataParallelOptions sharding_options(const TrainOptions& options) {
+  return FullyShardedDataParallelOptions()
+      .reshard(options.gradients.reshard)
+      .checkpoint(options.pipeline.checkpoint != Checkpoint::kNever)
+      .sync_batch_norm(options.sync_batch_norm);
+}
+
+}  // namespace
+
+ShardedReplica::ShardedReplica(const TrainOptions& options, const RankGroups& groups,
+    const PreparedModel& prepared, torch::Device device)
+    : Replica(options, groups, prepared, device),
+      net_(prepared.model),
+      sharded_(on_device(prepared.model, options, device), net_->layers(), groups.replicas,
+          sharding_options(options)) {
+  const auto named = net_->named_parameters();
+  for (ParameterPart& part : sharded_.all_parts())
+    parts_.emplace(named[part.name].unsafeGetTensorImpl(), std::move(part));
+  make_optimizer();
+}
+
+// Of a parameter with two names the part stands under both.
+nn::NamedTensors ShardedReplica::state() const {
+  nn::NamedTensors state("Tensor");
+  for (const auto& item : nn::named_state(*net_)) {
+    const auto part = parts_.find(item.value().unsafeGetTensorImpl());
+    if (part == parts_.end())
+      state.insert(item.key(), item.value());
+    else if (part->second.tensor.defined())
+      state.insert(item.key(), part->second.tensor);
+  }
+  return state;
+}
+
+TensorRanges ShardedReplica::ranges() const {
+  TensorRanges ranges;
+  for (const auto& item : nn::named_state(*net_)) {
+    const auto found = parts_.find(item.value().unsafeGetTensorImpl());
+    if (found == parts_.end()) continue;
+    const ParameterPart& part = found->second;
+    const std::int64_t elements = part.tensor.defined() ? part.tensor.numel() : 0;
+    ranges.emplace(item.key(), TensorRange{.whole = part.sizes,
+                                   .order = memory_order(part.sizes, part.strides),
+                                   .begin = part.begin,
+                                   .end = part.begin + elements});
+  }
+  return ranges;
+}
+
+// The gradients of each part of a step are averaged: whole ones would take the memory of a model.
+torch::Tensor ShardedReplica::forward_and_backward(
+    const Batch& batch, const LossFunction& loss, bool /*is_last_part*/) {
+  const torch::Tensor value = [&] {
+    const nn::Autocast shorter = autocast();
+    const SpanScope span(Activity::kForward, "forward");
+    return loss(sharded_(task()->inputs(batch)), task()->target(batch));
+  }();
+  const SpanScope span(Activity::kBackward, "backward");
+  value.backward();
+  return value.detach();
+}
+
+// As of the whole model where its layers are in the order of its parameters.
+std::string ShardedReplica::parameters_hash() {
+  std::uint64_t hash = kHashOfNothing;
+  sharded_.visit_whole([&](const lockstep::NamedTensors& some) {
+    std::vector<torch::Tensor> values;
+    for (const auto& entry : some) values.push_back(entry.second);
+    hash = lockstep::parameters_hash(values, hash);
+  });
+  return hexadecimal(hash);
 }
 
 namespace {

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 #include <torch/optim/optimizer.h>
@@ -20,6 +22,7 @@
 #include "lockstep/nn/named_state.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/fully_sharded_data_parallel.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
 #include "lockstep/parallel/pipeline/pipeline_stage.h"
 #include "lockstep/parallel/place/place.h"
@@ -63,6 +66,10 @@ class Replica {
   /// Returns the output of the net for a batch, at least in float whatever the precision, on the
   /// device that has the last stage; for evaluation. A collective of the stages.
   torch::Tensor output(const Batch& batch);
+
+  /// Takes part in an output() of other replicas, for which this one has no batch. A collective
+  /// where output() is one of all ranks.
+  virtual void join_output() {}
 
   /// Returns how many turns a step has, Note [Turns]; each has a backward() and an update().
   virtual std::size_t turns() const { return 1; }
@@ -123,6 +130,10 @@ class Replica {
   /// the optimizer updates, and none that is empty; the others are the same on all ranks of
   /// `replicas`.
   virtual TensorRanges ranges() const { return {}; }
+
+  /// Returns the hash of all parameters, the same on all ranks. Throws Error if the ranks differ. A
+  /// collective.
+  virtual std::string parameters_hash();
 
   /// Returns the seconds that this rank has waited for others since the start.
   virtual double communication_seconds() const { return 0; }
@@ -248,6 +259,30 @@ class StageReplica final : public Replica {
 
   PipelineStage stage_;
   double waited_seconds_ = 0;
+};
+
+/// A model of which each rank keeps a part, see FullyShardedDataParallel.
+class ShardedReplica final : public Replica {
+ public:
+  ShardedReplica(const TrainOptions& options, const RankGroups& groups,
+      const PreparedModel& prepared, torch::Device device);
+  std::vector<torch::Tensor> parameters() const override { return sharded_.parameters(); }
+  nn::NamedTensors state() const override;
+  TensorRanges ranges() const override;
+  void join_output() override { sharded_.join_forward(); }
+  std::string parameters_hash() override;
+
+ private:
+  void train(bool on) override { net_->train(on); }
+  torch::Tensor evaluate(const std::vector<torch::Tensor>& inputs) override {
+    return sharded_(inputs);
+  }
+  torch::Tensor forward_and_backward(
+      const Batch& batch, const LossFunction& loss, bool is_last_part) override;
+
+  nn::Model net_;
+  FullyShardedDataParallel<std::shared_ptr<nn::MultiInputModule>> sharded_;
+  std::unordered_map<const void*, ParameterPart> parts_;  // by the module's parameter
 };
 
 /// Returns how the replicas of `ddp` are kept alike. The scaler is that of their losses, and

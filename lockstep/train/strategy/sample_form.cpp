@@ -76,6 +76,9 @@ void check_inputs(const TrainOptions& options, const Layout& layout, const Sampl
   check(options.pipeline.checkpoint == Checkpoint::kNever || options.plugin_task.empty(),
       "train: --checkpoint computes the layers of a net one by one, and --task ",
       options.plugin_task, " calls the net itself; leave one of them out");
+  check(options.parallel != Parallel::kFsdp || options.plugin_task.empty(),
+      "train: --parallel fsdp gathers the layers of a net one by one, and --task ",
+      options.plugin_task, " calls the net itself; take ddp");
   if (!options.plugin_task.empty()) return check_turns(options, model);  // it calls the net itself
   const bool takes_targets = options.task == TaskKind::kProgram;
   const std::size_t given =

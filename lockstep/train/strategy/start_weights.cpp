@@ -57,7 +57,8 @@ void load_pretrained(nn::Model& model, const TrainOptions& options, StartWeights
 
 // What the optimizer would refuse in the first step, or the first snapshot.
 void check_parameters(const torch::nn::Module& model, const TrainOptions& options) {
-  const bool adds_up = options.parallel == Parallel::kDdp || is_replicated_stages(options.parallel);
+  const bool adds_up = options.parallel == Parallel::kDdp || options.parallel == Parallel::kFsdp ||
+                       is_replicated_stages(options.parallel);
   for (const auto& item : nn::named_state(model)) {
     const auto type = nn::element_type_of(item.value().scalar_type());
     check(type && safetensors_name(*type), "train: ", item.key(), " is of ",
