@@ -65,6 +65,9 @@ INSTANTIATE_TEST_SUITE_P(Ways, TrainResume,
         Way{"Threads", "--parallel ddp --places 2"}, Way{"TwoRanks", "--nproc-per-node 2", 1},
         Way{"RankZero", "--nproc-per-node 2 --model-ema", 0},
         Way{"Sharded", "--nproc-per-node 2 --shard-optimizer", 1},
+        Way{"FullySharded", "--parallel fsdp --nproc-per-node 2 --model-ema --clip-grad 0.5", 1},
+        Way{"FullyShardedThreads",
+            "--parallel fsdp --places 2 --reshard never --grad-accum-steps 2"},
         Way{"Pipeline", "--parallel pp --nproc-per-node 2 --chunks 4 --balance count", 1}),
     [](const auto& tested) { return tested.param.name; });
 

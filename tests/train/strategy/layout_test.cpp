@@ -37,6 +37,7 @@ std::string layout_refusal(const TrainOptions& options, int world_size) {
 TEST(Layout, IsSaidInOneLine) {
   EXPECT_EQ(text(way(Parallel::kSerial), 1), "1 replica");
   EXPECT_EQ(text(way(Parallel::kDdp), 4), "4 replicas");
+  EXPECT_EQ(text(way(Parallel::kFsdp), 4), "shared out over 4 ranks");
   EXPECT_EQ(text(way(Parallel::kMp), 2), "2 stages, one after the other, 1 chunk, bubble 50 %");
   EXPECT_EQ(text(staged(Parallel::kDdpPp, 2, ScheduleKind::k1F1B, 8), 4),
       "2 replicas x 2 stages, 1F1B, 8 chunks, bubble 11 %");
@@ -55,6 +56,24 @@ TEST(Layout, DdpTakesRanksOrPlaces) {
   EXPECT_EQ(plan_layout(options, 1).thread_ranks, 2);
   EXPECT_THAT(
       layout_refusal(options, 2), HasSubstr("do not combine --nproc-per-node and --places"));
+}
+
+TEST(Layout, FsdpTakesItsOwnFlags) {
+  TrainOptions options = way(Parallel::kFsdp);
+  options.places = 2;
+  EXPECT_EQ(plan_layout(options, 1).thread_ranks, 2);
+  options.places.reset();
+  options.gradients.reshard = Reshard::kNever;
+  EXPECT_EQ(plan_layout(options, 2).replicas, 2);
+  options.optimizer.sharded = true;
+  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--shard-optimizer"));
+  options = way(Parallel::kFsdp);
+  options.gradients.bucket_mb = 2;
+  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--bucket-mb"));
+  options = way(Parallel::kDdp);
+  options.gradients.reshard = Reshard::kNever;
+  EXPECT_THAT(
+      layout_refusal(options, 2), HasSubstr("--reshard is for --parallel fsdp, not for ddp"));
 }
 
 TEST(Layout, DpIsOneProcess) {
