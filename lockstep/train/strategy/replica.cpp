@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/core/spans.h"
+#include "lockstep/device/host_memory.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/nn/models/language/token_loss.h"
 #include "lockstep/parallel/ddp/comm_hook.h"
@@ -309,6 +310,7 @@ ShardedReplica::ShardedReplica(const TrainOptions& options, const RankGroups& gr
   const auto named = net_->named_parameters();
   for (ParameterPart& part : sharded_.all_parts())
     parts_.emplace(named[part.name].unsafeGetTensorImpl(), std::move(part));
+  release_host_memory();  // that of the whole model
   make_optimizer();
 }
 
