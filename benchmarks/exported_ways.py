@@ -88,6 +88,10 @@ def ways(net):
         "ddp, 2 ranks": ([*RANKS, *synchronised], "whole"),
         "ddp, 2 places": (["--parallel", "ddp", "--places", "2", *HALF, *synchronised], "whole"),
         "ddp, 2 ranks, ZeRO-1": ([*RANKS, "--shard-optimizer", *synchronised], "whole"),
+        "fsdp, 2 ranks": ([*RANKS, "--parallel", "fsdp", *synchronised], "whole"),
+        "fsdp, 4 ranks": (["--batch-size", str(BATCH // 4), "--nproc-per-node", "4", "--parallel", "fsdp", *synchronised], "whole"),
+        "fsdp, 2 places, whole until backward": (
+            [*HALF, "--places", "2", "--parallel", "fsdp", "--reshard", "never", *synchronised], "whole"),
     }
     for stages in 2, 4:
         places = ["--places", str(stages)]
@@ -207,7 +211,7 @@ def trials(bench, tolerance):
     """Returns what is tried, by name."""
     all_ways = ways(bench.net)
     found = {way: lambda way=way: bench.compared(way, *all_ways[way], tolerance) for way in all_ways}
-    for way in "serial", "ddp, 2 ranks, ZeRO-1", "pp, 2 stages, 1f1b":
+    for way in "serial", "ddp, 2 ranks, ZeRO-1", "fsdp, 2 ranks", "pp, 2 stages, 1f1b":
         found[f"{way}: killed and resumed"] = lambda way=way: bench.resumed(way, all_ways[way][0] if way in all_ways else [])
     return found | {"eval": lambda: bench.evaluated(tolerance)}
 

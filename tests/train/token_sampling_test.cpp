@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Tokens = std::vector<std::int64_t>;
+using TokenIds = std::vector<std::int64_t>;
 
 std::set<std::int64_t> tokens_drawn(const SamplingSettings& settings) {
   const torch::Tensor scores = torch::tensor({1.0, 3.0, 2.0, -1e9});
@@ -42,13 +42,13 @@ struct CountingImpl final : nn::ModelImpl {
     lengths.push_back(tokens.size(1));
     return at::one_hot((tokens + 1).remainder(7), 7).to(torch::kFloat) * 9;
   }
-  Tokens lengths;
+  TokenIds lengths;
 };
 
 TEST(SampleTokens, GoesOnFromTheLastOnesOfTheContext) {
   const auto counting = std::make_shared<CountingImpl>();
   nn::Model model(std::static_pointer_cast<nn::ModelImpl>(counting));
-  Tokens shown;
+  TokenIds shown;
   const auto show = [&](std::int64_t token) { shown.push_back(token); };
   sample_tokens(model, {3, 4}, 3, {.tokens = 5, .temperature = 0}, show);
   EXPECT_THAT(shown, ElementsAre(5, 6, 0, 1, 2));

@@ -32,7 +32,8 @@ TEST_F(TrainSharded, HasTheBitsOfDdp) {
   expect_bits_of_ddp("--nproc-per-node 2 --opt adamw --weight-decay-on weights");
   expect_bits_of_ddp("--nproc-per-node 3", "--reshard never");
   expect_bits_of_ddp("--nproc-per-node 2 --checkpoint always");
-  expect_bits_of_ddp("--places 2 --precision bf16-mixed --model toy --data mock");
+  expect_bits_of_ddp(
+      "--places 2 --precision bf16-mixed --model toy --data mock --limit-train-batches 20");
 }
 
 // Of 40 samples 4 ranks have 10 each, of 38 two have 9: with a batch of 9 the others have one more.
