@@ -142,6 +142,9 @@ class FullyShardedDataParallel {
 
   ShardingReport report() const { return units_->report(); }
 
+  /// Returns how long forward and backward have waited for other ranks so far.
+  double communication_seconds() const { return units_->communication_seconds(); }
+
  private:
   template <typename Output, typename... Arguments>
   Output forward_as_one(Arguments&&... arguments) {

@@ -55,17 +55,19 @@ double kept_bytes(const ModelProfile& profile, const Way& way) {
   return most;
 }
 
-// Its parts, and the largest two units that follow each other: one computes, the other is gathered,
-// or its gradients are averaged. Without resharding all parameters are whole.
+// At first a rank has the whole model, then its parts and two buffers for the largest units: one
+// computes while the other is gathered, and two for gradients. Without resharding all are whole.
 double memory_of_shards(const ModelProfile& profile, const Way& way, double samples) {
-  const std::vector<ShardedUnit> units = sharded_units(profile, way);
-  double neighbours = 0;
-  for (std::size_t unit = 0; unit < units.size(); ++unit)
-    neighbours = std::max(neighbours, units[unit].bytes + (unit > 0 ? units[unit - 1].bytes : 0));
-  const double all = profile.parameter_bytes();
-  return profile.process_bytes + all * bytes_a_parameter_byte(profile, {}) / way.replicas +
-         (way.reshard == Reshard::kNever ? all : neighbours) + neighbours +
-         samples * kept_bytes(profile, way);
+  double largest = 0, second = 0;
+  for (const ShardedUnit& unit : sharded_units(profile, way)) {
+    second = std::max(second, std::min(largest, unit.bytes));
+    largest = std::max(largest, unit.bytes);
+  }
+  const double all = profile.parameter_bytes(), two = largest + second;
+  const double training = all * bytes_a_parameter_byte(profile, {}) / way.replicas +
+                          (way.reshard == Reshard::kNever ? all : two) + two +
+                          samples * kept_bytes(profile, way);
+  return profile.process_bytes + std::max(all, training);
 }
 
 double sent_bytes(double bytes, const Way& way) {
@@ -110,7 +112,7 @@ struct KindOfWay {
   double spread;
 };
 constexpr std::array kSpreads{KindOfWay{"serial", 0.09}, KindOfWay{"dp", 0.10},
-    KindOfWay{"ddp", 0.10}, KindOfWay{"mp", 0.11}, KindOfWay{"pp", 0.11}};
+    KindOfWay{"ddp", 0.10}, KindOfWay{"fsdp", 0.25}, KindOfWay{"mp", 0.11}, KindOfWay{"pp", 0.11}};
 constexpr double kComposed = 0.14;  // replicas of stages
 constexpr double kBetweenNodes = 0.06;
 constexpr double kCrowded = 0.12;      // more places than cores

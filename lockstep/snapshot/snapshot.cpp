@@ -176,7 +176,7 @@ SnapshotPosition Snapshot::load(const nn::NamedTensors& named, const TensorRange
     torch::optim::Optimizer& optimizer, nn::GradScaler* scaler, ModelEma* ema) {
   saver_.finish();
   take_folder();
-  if (options_.rescue && world_.size() > 1) report_rescue(RescueState::kPossible);
+  if (options_.rescue && world_.size() > 1 && ranges.empty()) report_rescue(RescueState::kPossible);
   const SnapshotChoice choice = newest_snapshot(run_, world_);
   for (const auto& [name, reason] : choice.refused)
     say(world_, concat("warning: ", run_.string(), ": ", name, " cannot be used: ", reason));

@@ -31,7 +31,7 @@ std::int64_t drawn_token(
   if (settings.temperature == 0) return own.argmax().item<std::int64_t>();
   const std::int64_t most = std::min(own.numel(), settings.top_k.value_or(own.numel()));
   const auto [kept, tokens] = own.topk(most);
-  const torch::Tensor shares = at::softmax(kept / settings.temperature, 0);
+  const torch::Tensor shares = at::softmax((kept - kept[0]) / settings.temperature, 0);
   return tokens[at::multinomial(shares, 1, false, generator)[0]].item<std::int64_t>();
 }
 
@@ -62,11 +62,14 @@ std::vector<std::int64_t> prompt_tokens(const DataSource& data, const std::strin
     for (const char letter : prompt) tokens.push_back(static_cast<unsigned char>(letter));
   } else {
     std::istringstream words(prompt);
-    for (std::int64_t token = 0; words >> token;) tokens.push_back(token);
-    check(words.eof(),
-        "sample: --prompt of a run with --data tokens has the numbers of tokens, "
-        "such as '464 2068', not ",
-        printable(prompt));
+    for (std::string word; words >> word;) {
+      const auto token = parse_number<std::int64_t>(word);
+      check(token && *token >= 0,
+          "sample: --prompt of a run with --data tokens has the numbers of tokens, such as '464 "
+          "2068', not ",
+          printable(prompt));
+      tokens.push_back(*token);
+    }
   }
   check(!tokens.empty(), "sample: --prompt is empty");
   return tokens;

@@ -227,9 +227,8 @@ void Validator::save_shared_best(const TensorRanges& ranges) {
     save_shared_weights(
         run_.replica->state(), ranges, run_.groups.replicas, best_file(), best_metadata());
   } catch (const std::system_error& error) {
-    run_.log.warn(concat(error.what(),
-        "; training continues, and the weights of the best epoch are "
-        "in its snapshot alone"));
+    run_.log.warn(concat(
+        error.what(), "; training continues, and best.safetensors is that of an earlier epoch"));
   }
 }
 

@@ -344,6 +344,10 @@ void check_settings(const PlanCommand& command, const GivenFlags& given) {
     check(is_taken || !given.has(each.flag), "plan: ", each.flag, " is for ", ways_with(each),
         ", and --ways names none of them");
   }
+  const bool is_staged = std::ranges::any_of(
+      kinds, [](const std::string& kind) { return takes_flag(kind, "--stages"); });
+  check(is_staged || command.question.ways.settings.checkpoint != Checkpoint::kExceptLast,
+      "plan: --checkpoint except-last is for stages, and --ways names none of them");
   const bool is_accumulated = std::ranges::any_of(
       kinds, [](const std::string& kind) { return !takes_flag(kind, "--stages"); });
   check(is_accumulated || !given.has("--grad-accum-steps"),
@@ -392,8 +396,8 @@ constexpr std::array<std::string_view, 19> kNotMeasured{"--model", "--data", "--
     "--dry-run", "--profile", "--tensorboard", "--progress", "--snapshot-interval", "--keep",
     "--snapshot-copies", "--snapshot-required", "--eval-metric"};
 // Ways of one process refuse them, and could not be compared.
-constexpr std::array<const char*, 6> kOfReplicas{"--sync-batch-norm", "--shard-optimizer",
-    "--comm-hook", "--bucket-mb", "--find-unused-parameters", "--backend"};
+constexpr std::array<const char*, 7> kOfReplicas{"--sync-batch-norm", "--shard-optimizer",
+    "--comm-hook", "--bucket-mb", "--find-unused-parameters", "--backend", "--reshard"};
 
 template <std::size_t Count>
 bool is_among(const std::array<std::string_view, Count>& names, const std::string& name) {
@@ -429,8 +433,7 @@ void plan_for_training(PlanCommand& command) {
   check_way_is_open(given);
   for (const char* const flag : kOfReplicas)
     check(!given.has(flag), "train: ", flag,
-        " is for --parallel ddp, and --parallel auto compares all ways: choose ddp, or leave it "
-        "out");
+        " is for some ways only, and --parallel auto compares all: name the way, or leave it out");
   TrainOptions options;
   train_flags().read(options, given);
   command.model = given.find("--model").value_or(options.model);
@@ -441,6 +444,9 @@ void plan_for_training(PlanCommand& command) {
   command.question.batch = static_cast<double>(options.batch_size);
   command.question.nodes = {1};
   command.question.places = up_to(most_places(given));
+  // fsdp saves memory, not time, and is not for every net that the others train.
+  command.question.ways.kinds = all_names<Parallel>();
+  std::erase(command.question.ways.kinds, name_of(Parallel::kFsdp));
   command.confirmed = std::max(command.confirmed, kConfirmed);
   command.training =
       given.words_without([](const FlagSpec& flag) { return is_among(kDecided, flag.name); });

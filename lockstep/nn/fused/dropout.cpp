@@ -78,7 +78,7 @@ std::span<const DropoutKernel* const> dropout_kernels() {
 bool is_dropout_own(const at::Tensor& input, double p) {
   return p > 0 && p < 1 && input.is_cpu() && input.layout() == at::kStrided &&
          input.scalar_type() == at::kFloat && input.numel() > 0 && !input._is_zerotensor() &&
-         !input._fw_grad(0).defined();
+         !input.is_neg() && !input._fw_grad(0).defined();
 }
 
 at::Tensor own_dropout(

@@ -2,10 +2,12 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/gelu_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/nn/in_parallel.h"
+#include "lockstep/nn/kernels.h"
 #include "lockstep/simd/instructions.h"
 
 namespace lockstep::nn::fused {
@@ -58,6 +60,12 @@ bool is_gelu_own(const at::Tensor& input) {
 
 at::Tensor own_gelu(const GeluKernel& kernel, const at::Tensor& input) {
   return OwnGelu::apply(input, &kernel);
+}
+
+at::Tensor gelu_tanh(const at::Tensor& input) {
+  if (kernels_in_use() == Kernels::kLibTorch || !is_gelu_own(input)) return at::gelu(input, "tanh");
+  static const GeluKernel& fastest = *gelu_kernels().back();
+  return own_gelu(fastest, input);
 }
 
 }  // namespace lockstep::nn::fused

@@ -19,4 +19,7 @@ bool is_gelu_own(const at::Tensor& input);
 /// LibTorch's.
 at::Tensor own_gelu(const GeluKernel& kernel, const at::Tensor& input);
 
+/// Computes the same by the kernels where they can and kernels_in_use() says so, else by LibTorch.
+at::Tensor gelu_tanh(const at::Tensor& input);
+
 }  // namespace lockstep::nn::fused

@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/grad_mode.h>
@@ -14,6 +15,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/spans.h"
+#include "lockstep/core/stopwatch.h"
 #include "lockstep/core/text.h"
 #include "lockstep/device/accelerator.h"
 #include "lockstep/device/parameters.h"
@@ -189,7 +192,9 @@ void ShardedUnits::hold(std::optional<std::size_t> now, std::optional<std::size_
     for (const std::size_t flat : flats_of_[*unit]) flats_[flat]->begin_gather();
   }
   if (!now) return;
+  const Stopwatch watch;
   for (const std::size_t flat : flats_of_[*now]) flats_[flat]->finish_gather();
+  waited_seconds_ += watch.seconds();
 }
 
 void ShardedUnits::follow_stream() {
@@ -335,7 +340,9 @@ void ShardedUnits::on_gradient(std::size_t flat, std::size_t index) {
 
 // One at a time beside those that backward fills.
 void ShardedUnits::reduce(std::size_t flat) {
+  const Stopwatch watch;
   if (reducing_) flats_[*reducing_]->finish_reduce();
+  waited_seconds_ += watch.seconds();
   flats_[flat]->begin_reduce();
   reducing_ = flat;
   reduced_[flat] = true;
@@ -367,7 +374,9 @@ void ShardedUnits::reduce_rest() {
   }
   for (std::size_t flat = 0; flat < flats_.size(); ++flat)
     if (flats_[flat]->has_gradients()) reduce(flat);
+  const Stopwatch watch;
   for (const Flat& flat : flats_) flat->finish_reduce();
+  waited_seconds_ += watch.seconds();
   reducing_.reset();
 }
 
@@ -393,6 +402,11 @@ void ShardedUnits::release_all(bool changed) {
   }
 }
 
+void ShardedUnits::end_whole(bool changed) {
+  release_all(changed);
+  pools_.parameters.clear();
+}
+
 void ShardedUnits::unwrap() {
   follow_stream();
   release_all();
@@ -403,20 +417,26 @@ void ShardedUnits::unwrap() {
     flat->give_back();
     flat->release();
   }
+  pools_.parameters.clear();
+  pools_.gradients.clear();
   is_unwrapped_ = true;
 }
 
 void ShardedUnits::visit_whole(const std::function<void(const NamedTensors&)>& visitor) {
   follow_stream();
   release_all();
-  for (const Flat& flat : flats_) {
-    flat->begin_gather();
-    flat->finish_gather();
+  for (std::size_t next = 0; next < order_.size();) {
+    const std::size_t own = order_[next].first;
+    FlatParameter& flat = *flats_[own];
+    flat.begin_gather();
+    flat.finish_gather();
     NamedTensors whole;
-    for (std::size_t index = 0; index < flat->size(); ++index)
-      whole.emplace_back(flat->part(index).name, flat->parameter(index).detach());
+    for (; next < order_.size() && order_[next].first == own; ++next) {
+      const std::size_t index = order_[next].second;
+      whole.emplace_back(flat.part(index).name, flat.parameter(index).detach());
+    }
     visitor(whole);
-    flat->release();
+    flat.release();
   }
 }
 
@@ -478,7 +498,9 @@ ShardedChain::ShardedChain(const torch::nn::Module& module, const Layers& layers
       checkpoint_(options.checkpoint()),
       units_(join_to_units(bytes_of_layers(layers), options.unit_bytes())),
       sharded_(std::make_shared<ShardedUnits>(
-          module, units_of(layers, units_), std::move(group), options)) {}
+          module, units_of(layers, units_), std::move(group), options)) {
+  if (checkpoint_) check_can_be_computed_again(layers_);
+}
 
 torch::nn::AnyValue ShardedChain::forward(
     const torch::nn::Module& module, torch::nn::AnyValue value) {
@@ -495,11 +517,14 @@ torch::nn::AnyValue ShardedChain::forward(std::size_t unit, torch::nn::AnyValue 
   sharded_->enter_forward(unit, inputs);
   value = value_of(form, inputs);
   for (const std::size_t index : units_[unit]) {
+    const SpanScope span(Activity::kLayer, layers_[index].key());
     torch::nn::AnyModule& layer = layers_[index].value();
     value = checkpoint_ ? checkpoint(layer, std::move(value)) : layer.any_forward(std::move(value));
   }
   const std::vector<torch::Tensor> outputs = tensors_of(value, form);
   sharded_->leave_forward(unit, outputs);
+  // Nothing needs this unit's weights in a shorter type any more; autocast would keep those of all.
+  if (checkpoint_ || !torch::GradMode::is_enabled()) at::autocast::clear_cache();
   return value_of(form, outputs);
 }
 

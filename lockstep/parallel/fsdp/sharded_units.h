@@ -111,6 +111,9 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   /// Releases them; this rank's parts take over what was changed if `changed`.
   void release_all(bool changed = false);
 
+  /// Does so and frees the memory of whole ones.
+  void end_whole(bool changed);
+
   /// Gives the module whole parameters of its own and ends the sharding: what is left here is of no
   /// use any more. A collective.
   void unwrap();
@@ -125,6 +128,7 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   std::vector<ParameterPart> parts() const;
 
   ShardingReport report() const;
+  double communication_seconds() const { return waited_seconds_; }
 
  private:
   struct Hooks;
@@ -166,6 +170,8 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   bool synchronised_ = true;
   bool was_synchronised_ = true;  // no gradients of a forward before wait to be added to
 
+  double waited_seconds_ = 0;
+
   // Of the forward under way.
   std::vector<const void*> entered_;         // where the gradients of a unit's inputs go
   std::vector<std::int64_t> seen_versions_;  // of each flat's parts
@@ -187,7 +193,7 @@ class [[nodiscard]] WholeParameters {
     units_->gather_all();
   }
   ~WholeParameters() {
-    if (units_) units_->release_all(keeps_changes_);
+    if (units_) units_->end_whole(keeps_changes_);
   }
   WholeParameters(WholeParameters&&) = default;
   WholeParameters& operator=(WholeParameters&&) = delete;

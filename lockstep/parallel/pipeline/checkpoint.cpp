@@ -69,6 +69,7 @@ struct Recomputation : torch::CustomClassHolder {
 
   Tensors compute_again(const StageInput& input) {
     unchanged->verify();
+    const OwnCasts casts;
     const ThreadModes::Scope scope(modes);
     const torch::AutoGradMode with_gradients(true);
     const RandomStream stream(generators);
@@ -144,6 +145,15 @@ torch::nn::AnyValue checkpoint(torch::nn::AnyModule layer, torch::nn::AnyValue i
 torch::Tensor checkpoint(torch::nn::AnyModule layer, const torch::Tensor& input) {
   auto value = checkpoint(std::move(layer), torch::nn::AnyValue(torch::Tensor(input)));
   return value.get<torch::Tensor>();
+}
+
+void check_can_be_computed_again(const Layers& layers) {
+  for (const auto& layer : layers)
+    for (const auto& module : layer.value().ptr()->modules())
+      check(module->as<StashImpl>() == nullptr && module->as<PopImpl>() == nullptr,
+          "checkpoint: ", layer.key(),
+          " passes a skip connection on beside the chain, so layers cannot be "
+          "computed again one by one; cut the model into stages, which can");
 }
 
 }  // namespace lockstep

@@ -4,6 +4,8 @@
 #include <torch/nn/modules/container/any_value.h>
 #include <torch/types.h>
 
+#include "lockstep/parallel/pipeline/layers.h"
+
 namespace lockstep {
 
 /// Computes a layer without keeping what its backward needs: backward computes it once more.
@@ -25,5 +27,9 @@ torch::nn::AnyValue checkpoint(torch::nn::AnyModule layer, torch::nn::AnyValue i
 ///
 ///     auto hidden = lockstep::checkpoint(torch::nn::AnyModule(block), images);
 torch::Tensor checkpoint(torch::nn::AnyModule layer, const torch::Tensor& input);
+
+/// Throws InvalidArgument if layers cannot be computed again one by one: Stash and Pop pass a value
+/// on beside the chain.
+void check_can_be_computed_again(const Layers& layers);
 
 }  // namespace lockstep

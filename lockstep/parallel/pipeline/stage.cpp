@@ -141,6 +141,7 @@ Payload Stage::forward(int micro_batch, const Payload& input) {
 
 void Stage::compute_again(int micro_batch, Pass& pass) {
   pass.unchanged->verify();
+  const OwnCasts casts;
   const ThreadModes::Scope modes(*pass.modes);
   const torch::AutoGradMode grad(true);
   FrozenStatistics frozen;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/autocast_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/nn/module.h>
 #include <torch/types.h>
@@ -17,6 +18,18 @@ class AutocastOff {
 
  private:
   c10::impl::ExcludeDispatchKeyGuard guard_;
+};
+
+/// Drops what autocast has cast of parameters in this scope. Whoever switched it on, and would drop
+/// them, may be gone by the time of a backward; the next step would find casts of old values.
+class OwnCasts {
+ public:
+  OwnCasts() { at::autocast::increment_nesting(); }
+  ~OwnCasts() {
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  }
+  OwnCasts(const OwnCasts&) = delete;
+  OwnCasts& operator=(const OwnCasts&) = delete;
 };
 
 /// The tensors that came into a stage: leaves that collect gradients, and what the layers see.

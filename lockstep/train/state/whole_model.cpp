@@ -335,7 +335,7 @@ void save_shared_weights(const nn::NamedTensors& state, const TensorRanges& rang
   attempt([&] { write_safetensors_header(written.emplace(file), entries, metadata); });
   for (const std::size_t place : write_safetensors_header(nothing, entries, metadata)) {
     const torch::Tensor whole = weights.whole(entries[place]);
-    attempt([&] { written->write(bytes_in(whole)); });
+    work_patiently([&] { attempt([&] { written->write(bytes_in(whole)); }); }, group);
   }
   const auto finish = [&] {
     attempt([&] { written->commit(); });

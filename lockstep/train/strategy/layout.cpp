@@ -59,7 +59,7 @@ Layout replicas_layout(const TrainOptions& options, int world_size) {
     return layout;
   }
   check(world_size == 1 || !options.places, "train: --parallel ", name_of(options.parallel),
-      " has one replica per rank; do not combine --nproc-per-node and --places");
+      " has ranks that are processes or places; do not combine --nproc-per-node and --places");
   layout.thread_ranks = options.places.value_or(1);
   layout.replicas = world_size * layout.thread_ranks;
   return layout;
@@ -137,8 +137,10 @@ Layout plan_layout(const TrainOptions& options, int world_size) {
   check(options.places.value_or(1) >= 1, "train: --places must be at least 1: ", *options.places);
   const std::string way = name_of(options.parallel);
   check(takes_flag(way, "--shard-optimizer") || !options.optimizer.sharded,
-      "train: --shard-optimizer divides the optimizer among replicas that are ranks; --parallel ",
-      way, " has none");
+      "train: --shard-optimizer divides the optimizer among the replicas of ddp, ddp+mp and "
+      "ddp+pp; "
+      "leave it out with --parallel ",
+      way);
   check(takes_flag(way, "--sync-batch-norm") || !options.sync_batch_norm,
       "train: --sync-batch-norm is for --parallel ddp and fsdp, not for ", way);
   check(takes_flag(way, "--reshard") || options.gradients.reshard == Reshard::kAfterForward,

@@ -15,6 +15,7 @@ RecomputedModel::RecomputedModel(nn::Model net, const std::string& name)
   check(layers_.size() > 1,
       "train: --checkpoint computes the layers of a model again, one by one, and ", name,
       " has only one");
+  check_can_be_computed_again(layers_);
 }
 
 torch::Tensor RecomputedModel::forward_all(std::vector<torch::Tensor> inputs) {

@@ -299,14 +299,28 @@ FullyShardedDataParallelOptions sharding_options(const TrainOptions& options) {
       .sync_batch_norm(options.sync_batch_norm);
 }
 
+using ShardedNet = FullyShardedDataParallel<std::shared_ptr<nn::MultiInputModule>>;
+
+// A chain without the net's parameters is a function around one that cannot be cut: one unit.
+ShardedNet sharded_net(std::shared_ptr<nn::MultiInputModule> module, const nn::Model& net,
+    const ProcessGroup& ranks, const TrainOptions& options) {
+  const Layers layers = net->layers();
+  if (parameters_of(layers).size() == parameters_of(*net).size())
+    return {std::move(module), layers, ranks, sharding_options(options)};
+  check(options.pipeline.checkpoint == Checkpoint::kNever,
+      "train: --checkpoint computes the layers of a model again, one by one, and ", options.model,
+      " has only one");
+  return {std::move(module), ranks, sharding_options(options)};
+}
+
 }  // namespace
 
 ShardedReplica::ShardedReplica(const TrainOptions& options, const RankGroups& groups,
     const PreparedModel& prepared, torch::Device device)
     : Replica(options, groups, prepared, device),
       net_(prepared.model),
-      sharded_(on_device(prepared.model, options, device), net_->layers(), groups.replicas,
-          sharding_options(options)) {
+      sharded_(
+          sharded_net(on_device(prepared.model, options, device), net_, groups.replicas, options)) {
   const auto named = net_->named_parameters();
   for (ParameterPart& part : sharded_.all_parts())
     parts_.emplace(named[part.name].unsafeGetTensorImpl(), std::move(part));
@@ -319,7 +333,7 @@ nn::NamedTensors ShardedReplica::state() const {
   nn::NamedTensors state("Tensor");
   for (const auto& item : nn::named_state(*net_)) {
     const auto part = parts_.find(item.value().unsafeGetTensorImpl());
-    if (part == parts_.end())
+    if (part == parts_.end() || item.value().numel() == 0)
       state.insert(item.key(), item.value());
     else if (part->second.tensor.defined())
       state.insert(item.key(), part->second.tensor);
@@ -331,7 +345,7 @@ TensorRanges ShardedReplica::ranges() const {
   TensorRanges ranges;
   for (const auto& item : nn::named_state(*net_)) {
     const auto found = parts_.find(item.value().unsafeGetTensorImpl());
-    if (found == parts_.end()) continue;
+    if (found == parts_.end() || item.value().numel() == 0) continue;
     const ParameterPart& part = found->second;
     const std::int64_t elements = part.tensor.defined() ? part.tensor.numel() : 0;
     ranges.emplace(item.key(), TensorRange{.whole = part.sizes,

@@ -271,6 +271,7 @@ class ShardedReplica final : public Replica {
   TensorRanges ranges() const override;
   void join_output() override { sharded_.join_forward(); }
   std::string parameters_hash() override;
+  double communication_seconds() const override { return sharded_.communication_seconds(); }
 
  private:
   void train(bool on) override { net_->train(on); }

@@ -2,6 +2,7 @@
 
 #include "lockstep/parallel/pipeline/checkpoint.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
 #include <utility>
@@ -106,6 +107,39 @@ TEST(Checkpoint, HasTheAutocastOfTheFirstForward) {
     return step(again, true);
   };
   expect_equal(in_bf16(true), in_bf16(false));
+}
+
+// Where backward comes after autocast's scope: that drops the first forward's casts of weights, and
+// the second one's must not live until the next step.
+TEST(Checkpoint, ComputesInAShorterTypeWithTheWeightsOfItsStep) {
+  const auto outputs = [](bool again) {
+    torch::manual_seed(3);
+    Sequential net(Linear(6, 8), Linear(8, 3));
+    const Tensor input = torch::rand({4, 6});
+    std::vector<Tensor> found;
+    for (int step = 0; step < 3; ++step) {
+      const Tensor output = [&] {
+        const nn::Autocast autocast(torch::kCPU, torch::kBFloat16);
+        return forward(net, input, again);
+      }();
+      found.push_back(output.detach());
+      output.sum().backward();
+      const torch::NoGradGuard no_gradients;
+      for (Tensor& parameter : net->parameters()) parameter.sub_(parameter.grad());
+    }
+    return found;
+  };
+  const std::vector<Tensor> plain = outputs(false), again = outputs(true);
+  for (std::size_t step = 0; step < plain.size(); ++step)
+    EXPECT_TRUE(plain[step].equal(again[step])) << step;
+}
+
+TEST(Checkpoint, RefusesSkipConnectionsBesideTheChain) {
+  const Sequential net(Stash("in"), Linear(3, 3), Pop("in"));
+  EXPECT_THAT(
+      testing::message_of<InvalidArgument>([&] { check_can_be_computed_again(layers_of(net)); }),
+      ::testing::HasSubstr("0 passes a skip connection"));
+  EXPECT_NO_THROW(check_can_be_computed_again(layers_of(three_blocks())));
 }
 
 TEST(MemoryMeterOfCheckpoint, SeesInputsOnly) {

@@ -4,13 +4,13 @@
 #include <string>
 #include <utility>
 
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/gelu.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 #include <torch/nn/modules/normalization.h>
 
+#include "lockstep/nn/fused/gelu.h"
 namespace lockstep::nn {
 namespace {
 
@@ -26,7 +26,7 @@ class ColumnLinearImpl final : public torch::nn::Module {
         bias_(register_parameter("bias", at::zeros({outputs}))) {}
 
   torch::Tensor forward(const torch::Tensor& input) {
-    return at::addmm(bias_, input.flatten(0, -2), weight_).unflatten(0, input.sizes().slice(0, 2));
+    return at::linear(input, weight_.t(), bias_);
   }
 
  private:
@@ -65,7 +65,7 @@ class Gpt2MlpImpl final : public torch::nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& hidden) {
-    const torch::Tensor wide = at::gelu(c_fc_(hidden), "tanh");
+    const torch::Tensor wide = fused::gelu_tanh(c_fc_(hidden));
     return at::dropout(c_proj_(wide), dropout_, is_training());
   }
 
