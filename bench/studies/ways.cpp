@@ -33,7 +33,8 @@ constexpr int kMostRounds = 20;
 constexpr double kMuch = 0.1;  // of the time: worth a word
 
 // From the way that is simplest to start and to understand.
-constexpr const char* kFromSimple[] = {"serial", "dp", "ddp", "mp", "pp", "ddp+mp", "ddp+pp"};
+constexpr const char* kFromSimple[] = {
+    "serial", "dp", "ddp", "fsdp", "mp", "pp", "ddp+mp", "ddp+pp"};
 
 std::vector<int> places_of(const StudyOptions& options) {
   std::vector<int> places = options.ways.places;

@@ -46,7 +46,7 @@ TimedSteps steps_of(const MetricRecord& line, std::int64_t before, const std::st
 Words spreading_flags(const std::string& way, int places) {
   if (way == "dp") return words_of("--parallel", way, "--places", places);
   // A rank that dies is a failure to record, not one to hide by starting again.
-  if (way == "ddp")
+  if (way == "ddp" || way == "fsdp")
     return words_of("--parallel", way, "--nproc-per-node", places, "--max-restarts", 0);
   return {"--parallel", way};
 }

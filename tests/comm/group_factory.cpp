@@ -155,7 +155,8 @@ std::vector<c10::Stream> new_streams() {
 // collective, others still get what was made there before.
 void run_devices(int size, const std::function<void(ProcessGroup)>& body) {
   finish_devices();
-  lockstep::run_ranks(size, [&](const ProcessGroup& world) {
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(size));
+  const auto run = [&](const ProcessGroup& world) {
     const torch::Device own = device(world.rank());
     const c10::DeviceGuard guard(own);
     const c10::MultiStreamGuard streams(new_streams());
@@ -163,10 +164,17 @@ void run_devices(int size, const std::function<void(ProcessGroup)>& body) {
     try {
       body(group);
     } catch (const std::exception& error) {
+      failures[static_cast<std::size_t>(group.rank())] = std::current_exception();
       group.abort(concat("rank ", group.rank(), " failed: ", error.what()));
       throw;
     }
-  });
+  };
+  try {
+    lockstep::run_ranks(size, run);
+  } catch (...) {
+    rethrow_first(failures);
+    throw;
+  }
   finish_devices();
 }
 

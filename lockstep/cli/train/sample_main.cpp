@@ -55,7 +55,8 @@ const FlagTable<SampleCommand>& sample_flags() {
                   flag("--temperature", "X",
                       "divides the scores: less is surer; 0 takes the likeliest token",
                       &SampleCommand::settings, &Set::temperature)
-                      .from(0),
+                      .from(0)
+                      .to(1e6),
                   flag("--top-k", "N", "draw from the N likeliest tokens", &SampleCommand::settings,
                       &Set::top_k)
                       .within(1, 100'000'000),

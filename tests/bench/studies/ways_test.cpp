@@ -208,7 +208,7 @@ TEST(WaysFlags, ABadValueIsNamedBesideThoseThatThereAre) {
   expect_refused("--schedule gpipe --ways ddp,dp",
       "--schedule gpipe is for pp and ddp+pp, which are not among --ways ddp,dp");
   expect_refused(
-      "--ways ddp,pq", "--ways must be one of serial, dp, ddp, mp, pp, ddp+mp, ddp+pp: pq");
+      "--ways ddp,pq", "--ways must be one of serial, dp, ddp, fsdp, mp, pp, ddp+mp, ddp+pp: pq");
   expect_refused("--ways ,ddp", "--ways must be WAY,...: ',ddp'");
   expect_refused("--batch 64,,128",
       "--batch must be whole numbers from 1 to 100000000, separated "
