@@ -110,7 +110,7 @@ TEST_F(Plan, SaysWhatIsWrong) {
   const Ended flags = plan("--model mnist-small --measure-batches 4 -- --opt nothing").with_code(2);
   EXPECT_THAT(flags.err, HasSubstr("--opt"));
   EXPECT_THAT(train("--parallel auto --comm-hook bf16").with_code(2).err,
-      HasSubstr("--comm-hook is for --parallel ddp, and"));
+      HasSubstr("--comm-hook is for some ways only, and"));
   EXPECT_EQ(plan("--train -- --stages 2").code(), 2) << "it would choose that";
 }
 
