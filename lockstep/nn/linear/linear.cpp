@@ -151,9 +151,9 @@ bool is_linear_own(const LinearCall& call) {
 bool is_linear_faster(const LinearCall& call) {
   // Of a few rows or columns, a panel or a strip is not full.
   constexpr std::int64_t kFewest = 32;
-  static const bool may_be_faster =
+  static const bool kMayBeFaster =
       is_of_amd() && simd::instructions_in_use() != simd::InstructionSet::kPlain;
-  return may_be_faster && std::min(call.weight.size(0), call.weight.size(1)) >= kFewest &&
+  return kMayBeFaster && std::min(call.weight.size(0), call.weight.size(1)) >= kFewest &&
          call.input.numel() >= kFewest * call.weight.size(1);
 }
 
