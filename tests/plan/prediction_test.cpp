@@ -233,8 +233,7 @@ TEST(Prediction, CountsTheMemoryOfTheFullestPlace) {
   EXPECT_DOUBLE_EQ(memory_of(profile, pair, shards, 8), 1000 + 1600 * 2 + 800 + 800 + 4 * 40.0)
       << "two units whole, and the gradients of two";
   shards.reshard = Reshard::kNever;
-  EXPECT_DOUBLE_EQ(
-      memory_of(profile, pair, shards, 8), 1000 + 1600 * 2 + 1600 + 800 + 4 * 40.0);
+  EXPECT_DOUBLE_EQ(memory_of(profile, pair, shards, 8), 1000 + 1600 * 2 + 1600 + 800 + 4 * 40.0);
   // The first of two stages keeps two micro-batches of 1F1B, and all four of GPipe.
   EXPECT_DOUBLE_EQ(memory_of(profile, pair, {.stages = 2, .micro_batches = 4}, 8),
       1000 + 800 * 4 + 2 * (20 * 2));

@@ -297,7 +297,8 @@ TEST_F(SafetensorsWriter, RefusesWhatTheFormatCannotHold) {
   };
   EXPECT_EQ(writing(entry("a", ElementType::kFloat32, {3}, 8)),
       "write_safetensors: tensor \"a\" has 8 bytes, which is not what float32 of shape (3) needs");
-  EXPECT_THAT(writing(entry("a", ElementType::kUint8, {-1}, 1)), HasSubstr("cannot have the shape (-1)"));
+  EXPECT_THAT(
+      writing(entry("a", ElementType::kUint8, {-1}, 1)), HasSubstr("cannot have the shape (-1)"));
   EXPECT_THAT(writing(entry("a", ElementType::kComplex128, {0}, 0)),
       HasSubstr("tensor \"a\" is complex128, which the format does not have"));
   EXPECT_THAT(
