@@ -445,8 +445,10 @@ void plan_for_training(PlanCommand& command) {
   command.question.nodes = {1};
   command.question.places = up_to(most_places(given));
   // fsdp saves memory, not time, and is not for every net that the others train.
-  command.question.ways.kinds = all_names<Parallel>();
-  std::erase(command.question.ways.kinds, name_of(Parallel::kFsdp));
+  if (std::vector<std::string>& kinds = command.question.ways.kinds; kinds.empty()) {
+    kinds = all_names<Parallel>();
+    std::erase(kinds, name_of(Parallel::kFsdp));
+  }
   command.confirmed = std::max(command.confirmed, kConfirmed);
   command.training =
       given.words_without([](const FlagSpec& flag) { return is_among(kDecided, flag.name); });

@@ -70,6 +70,15 @@ TEST(PlanFlags, TakeOverTheTrainingThatFollows) {
   EXPECT_GE(command->confirmed, 2);
 }
 
+TEST(PlanFlags, LeaveShardsOutOfATrainingThatNamesNoWays) {
+  const auto kinds = [](std::vector<std::string> words) {
+    words.insert(words.end(), {"--train", "--", "--model", "resnet18"});
+    return parse_plan(words)->question.ways.kinds;
+  };
+  EXPECT_THAT(kinds({}), ElementsAre("serial", "dp", "ddp", "mp", "pp", "ddp+mp", "ddp+pp"));
+  EXPECT_THAT(kinds({"--ways", "ddp,fsdp"}), ElementsAre("ddp", "fsdp"));
+}
+
 TEST(PlanFlags, RefuseWhatContradictsOrIsUnknown) {
   EXPECT_THAT(refusal_of({"--ways", "serial,dpp"}), HasSubstr("did you mean dp"));
   EXPECT_THAT(refusal_of({"--nodes", "0"}), HasSubstr("--nodes"));
