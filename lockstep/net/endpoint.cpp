@@ -9,9 +9,11 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <random>
 #include <set>
 #include <sys/socket.h>
 #include <system_error>
+#include <thread>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -216,6 +218,23 @@ FileDescriptor bound_to(const addrinfo& address) {
   return socket;
 }
 
+// Of two sockets that begin to listen at one address in the same moment, Linux may refuse both: it
+// marks each as listening before it looks for others. So who was refused asks again, after a pause
+// that differs between processes; where another does listen by then, the address cannot be bound.
+FileDescriptor listening_at(const addrinfo& address) {
+  constexpr int kMostRaces = 8;
+  std::minstd_rand pauses{std::random_device()()};
+  for (int races = 0;; ++races) {
+    FileDescriptor socket = bound_to(address);
+    if (!socket || ::listen(socket.get(), SOMAXCONN) == 0) return socket;
+    const int error = errno;
+    socket.reset();
+    errno = error;
+    if (error != EADDRINUSE || races == kMostRaces) return socket;
+    std::this_thread::sleep_for(std::chrono::microseconds(pauses() % 2000));
+  }
+}
+
 int connect_one(
     const FileDescriptor& socket, const addrinfo& address, std::chrono::milliseconds patience) {
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return 0;
@@ -265,8 +284,8 @@ FileDescriptor listen_on(const Endpoint& endpoint) {
   if (!found.list) throw CommError(concat("rendezvous: ", found.obstacle));
   int error = 0;
   for (const addrinfo* each = found.list.get(); each != nullptr; each = each->ai_next) {
-    FileDescriptor socket = bound_to(*each);
-    if (socket && ::listen(socket.get(), SOMAXCONN) == 0) return socket;
+    FileDescriptor socket = listening_at(*each);
+    if (socket) return socket;
     error = errno;
     if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT) break;
   }

@@ -1,5 +1,7 @@
 #include "lockstep/net/endpoint.h"
 
+#include <cerrno>
+#include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
@@ -17,6 +19,22 @@ namespace lockstep::net {
 namespace {
 
 using ::testing::HasSubstr;
+
+int races_to_lose = 0;  // calls of listen() that the kernel refuses as if another had been first
+
+}  // namespace
+}  // namespace lockstep::net
+
+extern "C" int listen(int socket, int backlog) noexcept {
+  static const auto kOfLibc = reinterpret_cast<decltype(&listen)>(::dlsym(RTLD_NEXT, "listen"));
+  if (lockstep::net::races_to_lose == 0) return kOfLibc(socket, backlog);
+  --lockstep::net::races_to_lose;
+  errno = EADDRINUSE;
+  return -1;
+}
+
+namespace lockstep::net {
+namespace {
 
 TEST(Endpoint, IsReadAsPeopleWriteIt) {
   const auto read = [](const std::string& text) { return parse_endpoint("x", text, 29400).text(); };
@@ -46,6 +64,16 @@ TEST(Endpoint, ListensAtOneAddressOnce) {
   EXPECT_TRUE(listen_at({.host = "127.0.0.2", .port = taken.port})) << "that is another address";
   EXPECT_FALSE(listen_at({.host = "240.0.0.1", .port = 29400})) << "no address of any host";
   EXPECT_THROW(listen_at({.host = "no.such.host.invalid", .port = 1}), CommError);
+}
+
+// Two that begin to listen in the same moment may both be refused.
+TEST(Endpoint, IsAskedForAgainWhereNobodyListensAfterAll) {
+  races_to_lose = 3;
+  const auto listener = listen_at({.host = "127.0.0.1", .port = 0});
+  EXPECT_EQ(races_to_lose, 0);
+  ASSERT_TRUE(listener);
+  const Endpoint place{.host = "127.0.0.1", .port = port_of_socket(*listener)};
+  EXPECT_EQ(connect_to(place, std::chrono::seconds(5)).obstacle, "");
 }
 
 TEST(Endpoint, ConnectsOrSaysWhyNot) {

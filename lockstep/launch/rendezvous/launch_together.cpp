@@ -344,6 +344,14 @@ class StopRequest {
   std::optional<int> signal_;
 };
 
+/// Returns whether the endpoint is of this host and its port taken, yet nobody listens there: as by
+/// a connection of another program, which ends some day.
+bool is_taken_in_vain(const net::Endpoint& endpoint) {
+  constexpr std::chrono::milliseconds kPatience(200);
+  return net::listen_at({.host = endpoint.host, .port = 0}) &&
+         net::connect_to(endpoint, kPatience).error == ECONNREFUSED;
+}
+
 /// Listens at the endpoint if it is an address of this host. A name may get its address later than
 /// we start, as in a cluster that is just made.
 std::optional<FileDescriptor> listener_of(const RendezvousOptions& meeting, StopRequest& stop) {
@@ -353,6 +361,9 @@ std::optional<FileDescriptor> listener_of(const RendezvousOptions& meeting, Stop
   while (meeting.serves != false) {
     try {
       auto listener = net::listen_at(endpoint);
+      if (!listener && is_taken_in_vain(endpoint))
+        throw CommError(concat("rendezvous: another program has the port of ", endpoint.text(),
+            ", and serves nothing there; give another --rdzv-endpoint"));
       check(listener || meeting.serves != true, "run: --rdzv-conf is_host=true, but ",
           endpoint.text(), " is no address of this host, or is in use; give another ",
           "--rdzv-endpoint");

@@ -2,9 +2,16 @@
 
 #include "tests/process/launcher/nodes.h"
 
+#include <chrono>
 #include <gmock/gmock.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <thread>
+
+#include "lockstep/core/file_descriptor.h"
+#include "lockstep/net/endpoint.h"
 
 namespace lockstep::testing {
 namespace {
@@ -168,6 +175,24 @@ TEST(Nodes, AnEndpointWithoutAnAddressIsWaitedForInVain) {
       "--rdzv-conf join_timeout=0.3 -- true"));
   EXPECT_EQ(end.code(), 5);
   EXPECT_THAT(end.err, HasSubstr("no address for no.such.host.invalid"));
+}
+
+// Such as the near end of a connection, for which the kernel chose that port.
+TEST(Nodes, APortThatAnotherProgramHasForAWhileIsWaitedFor) {
+  FileDescriptor other(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in place{};
+  place.sin_family = AF_INET;
+  place.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(other.get(), reinterpret_cast<sockaddr*>(&place), sizeof(place)), 0);
+  const Words one = words(
+      "run --nnodes 2 --rdzv-backend lockstep --rdzv-conf join_timeout=20 --rdzv-endpoint "
+      "127.0.0.1:" +
+      std::to_string(net::port_of_socket(other)) + " -- true");
+  Command first(one), second(one);
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  other.reset();
+  first.wait().with_code(0);
+  second.wait().with_code(0);
 }
 
 TEST(Nodes, OneWithAnotherProgramIsRefusedWithTheDifference) {
