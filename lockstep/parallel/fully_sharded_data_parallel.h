@@ -33,13 +33,14 @@ namespace lockstep {
 ///     lockstep::FullyShardedDataParallel model(net, world);
 ///     torch::optim::AdamW optimizer(model.parameters(), options);
 ///     loss_of(model(tokens), next).backward();
-///     lockstep::clip_grad_norm(model.parameters(), 1.0, world);
+///     lockstep::clip_grad_norm(model.parameters(), 1.0, model.shard_group());
 ///     optimizer.step();
 ///
 /// The units of a Sequential, or of another chain of layers, are its layers; a module of another
 /// kind is one unit, whole while it computes. An optimizer must treat elements by themselves, as
 /// SGD and Adam do and LBFGS does not: it sees parts. Every forward is a collective, in evaluation
-/// too. Under autocast what a backward keeps includes copies of weights in the shorter type.
+/// too. Under autocast what a backward keeps includes copies of weights in the shorter type, but
+/// for those that are gathered in it (option `casts`).
 ///
 /// Every parameter that requires a gradient must get one in every backward, and be used in the
 /// forward of a layer that holds it. What is sharded is settled at construction, as with
@@ -109,8 +110,20 @@ class FullyShardedDataParallel {
   /// Returns the same of every parameter; the tensor is undefined where this rank has none of it.
   std::vector<ParameterPart> all_parts() const { return units_->all_parts(); }
 
-  /// Takes part in a forward of other ranks, without gradients, for which this one has no input. A
-  /// collective.
+  /// Returns which elements of each parameter this rank has, so that shard_of() makes its file of a
+  /// snapshot of parts(). A parameter with several names stands under the first.
+  TensorRanges ranges() const {
+    TensorRanges ranges;
+    for (const ParameterPart& part : all_parts()) ranges.emplace(part.name, range_of(part));
+    return ranges;
+  }
+
+  /// Returns the ranks that have the other parts of the parameters: with replicas, those that share
+  /// this rank's copy, else all.
+  const ProcessGroup& shard_group() const { return units_->shard_group(); }
+
+  /// Takes part in a forward of other ranks, without gradients, for which this one has no input;
+  /// under autocast if they are. A collective.
   void join_forward() { units_->join_forward(*module_); }
 
   /// Makes all parameters whole while the returned value lives, to save them or, with
@@ -152,6 +165,7 @@ class FullyShardedDataParallel {
     (visit_tensors(arguments, [&](const torch::Tensor& input) { inputs.push_back(input); }), ...);
     units_->begin_forward(*module_);
     const auto norms = units_->synchronised_batch_norm(module_->is_training());
+    const auto casts = units_->gathered_casts();
     units_->enter_forward(0, inputs);
     Output output = module_->forward(std::forward<Arguments>(arguments)...);
     units_->leave_forward(0, lockstep::flatten(output));

@@ -11,8 +11,6 @@
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "lockstep/comm/work.h"
 #include "lockstep/core/error.h"
@@ -53,19 +51,6 @@ struct Reducer::Bucket {
   std::vector<std::size_t> parameters = {};
   std::size_t missing = 0;  ///< parameters whose gradient is not in yet
   CommStep step = {};
-};
-
-/// Keeps the accumulation nodes of all parameters alive, for otherwise their hooks never fire.
-struct Reducer::Hooks {
-  using Node =
-      decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::Tensor&>()));
-  struct Attached {
-    Node node;
-    std::uintptr_t key;
-  };
-  std::vector<Attached> attached;
-  /// Shows the hooks on outputs, which may outlive the reducer, whether it still exists.
-  std::shared_ptr<Reducer*> alive;
 };
 
 /// Adds the seconds of a scope to a sum.
@@ -151,14 +136,8 @@ void Reducer::rebuild_in_arrival_order() {
   rebuilt_ = true;
 }
 
-using torch::autograd::variable_list;
-
 Reducer::Reducer(NamedTensors parameters, ProcessGroup group, ReducerOptions options)
-    : group_(std::move(group)),
-      options_(std::move(options)),
-      hooks_(std::make_unique<Hooks>()),
-      divisor_(group_.size()) {
-  hooks_->alive = std::make_shared<Reducer*>(this);
+    : group_(std::move(group)), options_(std::move(options)), divisor_(group_.size()) {
   for (auto& [name, parameter] : parameters) {
     const bool sparse = options_.sparse.count(name) != 0;
     slots_.push_back({std::move(name), parameter, place_strides(parameter.detach()), sparse});
@@ -168,21 +147,11 @@ Reducer::Reducer(NamedTensors parameters, ProcessGroup group, ReducerOptions opt
   attach();
 }
 
-Reducer::~Reducer() {
-  for (Hooks::Attached& attached : hooks_->attached) attached.node->del_post_hook(attached.key);
-}
+Reducer::~Reducer() = default;
 
 void Reducer::attach() {
-  for (std::size_t index = 0; index < slots_.size(); ++index) {
-    auto node = torch::autograd::impl::grad_accumulator(slots_[index].parameter);
-    const auto hook = [this, index](const variable_list& outputs, const variable_list&) {
-      on_gradient(index);
-      return outputs;
-    };
-    const std::uintptr_t key =
-        node->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(hook));
-    hooks_->attached.push_back({std::move(node), key});
-  }
+  for (std::size_t index = 0; index < slots_.size(); ++index)
+    hooks_.add(slots_[index].parameter, [this, index] { on_gradient(index); });
 }
 
 // A backward that reaches no parameter, such as one of torch::autograd::grad, does not count.
@@ -199,7 +168,7 @@ void Reducer::expect_backward(const std::vector<torch::Tensor>& outputs) {
   if (group_.size() == 1 || !synchronised_ || !torch::GradMode::is_enabled()) return;
   for (const torch::Tensor& output : outputs) {
     if (!output.defined() || !output.requires_grad() || output.is_leaf()) continue;
-    output.register_hook([alive = std::weak_ptr(hooks_->alive)](const torch::Tensor&) {
+    output.register_hook([alive = std::weak_ptr(alive_)](const torch::Tensor&) {
       const auto reducer = alive.lock();
       if (!reducer || !(*reducer)->synchronised_) return;
       const std::lock_guard lock((*reducer)->mutex_);

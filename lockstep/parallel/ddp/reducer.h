@@ -14,6 +14,7 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/parallel/ddp/comm_hook.h"
+#include "lockstep/parallel/ddp/gradient_hooks.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
 #include "lockstep/parallel/schedule/bucket.h"
 
@@ -126,7 +127,6 @@ class Reducer {
  private:
   struct Slot;
   struct Bucket;
-  struct Hooks;
 
   void attach();
   void queue_end();
@@ -173,7 +173,8 @@ class Reducer {
   std::vector<Slot> slots_;  // one per parameter
   std::vector<BucketPlan> plans_;
   std::vector<Bucket> buckets_;
-  std::unique_ptr<Hooks> hooks_;
+  /// Shows the hooks on outputs, which may outlive the reducer, whether it still exists.
+  std::shared_ptr<Reducer*> alive_ = std::make_shared<Reducer*>(this);
 
   // Of the pass under way.
   bool in_pass_ = false;
@@ -194,6 +195,8 @@ class Reducer {
   std::int64_t own_passes_ = 0;
   std::vector<std::size_t> arrival_;
   ReducerReport report_;
+
+  GradientHooks hooks_;  // the last member, so that they end first
 };
 
 }  // namespace lockstep

@@ -7,6 +7,8 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
+#include "lockstep/core/error.h"
+
 namespace lockstep {
 namespace {
 
@@ -39,16 +41,24 @@ constexpr const char* kReleased =
     "forward "
     "and backward of the layer that holds it, and under whole()";
 
+constexpr const char* kCast =
+    "FullyShardedDataParallel: a parameter that autocast casts was gathered in the shorter type, "
+    "but is read in its own; leave its module out by the option casts";
+
 // LibTorch before 2.15 cannot undo it: there, who uses the parameter uses address 0.
 template <typename Storage>
-void allow_use(Storage& storage, bool allow) {
-  if constexpr (requires { storage.clear_data_ptr_access_error_msg_(); }) {
-    if (allow) {
-      storage.clear_data_ptr_access_error_msg_();
-    } else {
-      storage.release_data_and_set_meta_custom_data_ptr_error_msg_(kReleased);
-    }
-  }
+void allow_use(Storage& storage) {
+  if constexpr (requires { storage.clear_data_ptr_access_error_msg_(); })
+    storage.clear_data_ptr_access_error_msg_();
+}
+template <typename Storage>
+void refuse_use(Storage& storage, const char* reason) {
+  if constexpr (requires { storage.clear_data_ptr_access_error_msg_(); })
+    storage.release_data_and_set_meta_custom_data_ptr_error_msg_(reason);
+}
+
+at::ScalarType type_of(const torch::TensorOptions& options) {
+  return options.dtype().toScalarType();
 }
 
 std::int64_t bytes_in(const torch::Tensor& tensor) {
@@ -56,6 +66,14 @@ std::int64_t bytes_in(const torch::Tensor& tensor) {
 }
 
 }  // namespace
+
+TensorRange range_of(const ParameterPart& part) {
+  const std::int64_t elements = part.tensor.defined() ? part.tensor.numel() : 0;
+  return {.whole = part.sizes,
+      .order = memory_order(part.sizes, part.strides),
+      .begin = part.begin,
+      .end = part.begin + elements};
+}
 
 Stretch common(const Stretch& a, const Stretch& b) {
   const std::int64_t begin = std::max(a.begin, b.begin);
@@ -103,19 +121,40 @@ BufferPools::BufferPools(const ProcessGroup& group)
     : parameters([](std::int64_t elements, const torch::TensorOptions& options) {
         return at::empty({elements}, options);
       }),
+      parts([group](std::int64_t elements, const torch::TensorOptions& options) {
+        return group.empty(elements, options);
+      }),
       gradients([group](std::int64_t elements, const torch::TensorOptions& options) {
         return group.empty(elements, options);
       }) {}
 
-FlatParameter::FlatParameter(
-    const NamedTensors& parameters, const ProcessGroup& group, BufferPools& pools)
-    : group_(group),
+ShardingGroups::ShardingGroups(const ProcessGroup& all, int copies) : shards(all) {
+  check(copies >= 1 && all.size() % copies == 0, "FullyShardedDataParallel: ", all.size(),
+      " ranks cannot share ", copies, " replicas equally; take a divisor of the ranks");
+  if (copies == 1) return;
+  const int each = all.size() / copies;
+  shards = all.split(all.rank() / each, all.rank());
+  replicas = all.split(all.rank() % each, all.rank());
+}
+
+void ShardingGroups::abort(const std::string& reason) const {
+  shards.abort(reason);
+  replicas.abort(reason);
+}
+
+FlatParameter::FlatParameter(const NamedTensors& parameters, const ShardingGroups& groups,
+    BufferPools& pools, const TravelTypes& types)
+    : group_(groups.shards),
+      replicas_(groups.replicas),
       pools_(pools),
+      types_(types),
       options_(parameters.front().second.options().requires_grad(false)) {
   const torch::NoGradGuard no_gradients;
   std::vector<std::int64_t> elements;
   for (const auto& [name, parameter] : parameters) elements.push_back(parameter.numel());
-  const auto unit = kAlignment / static_cast<std::int64_t>(options_.dtype().itemsize());
+  const auto shortest =
+      types.gathers_casts ? 2 : static_cast<std::int64_t>(options_.dtype().itemsize());
+  const auto unit = kAlignment / shortest;
   const FlatLayout layout(elements, unit, group_.size());
   shard_elements_ = layout.shard;
   lay_out(parameters, layout);
@@ -123,12 +162,16 @@ FlatParameter::FlatParameter(
   move_to(whole);
   shard_ = group_.empty(shard_elements_, options_);
   group_.scatter(shard_, group_.rank() == 0 ? whole : torch::Tensor(), 0).wait();
+  if (replicas_.size() > 1) replicas_.broadcast(shard_, 0).wait();
   make_parts();
-  lend(nullptr);  // frees the memory
+  lend(whole_, nullptr);  // frees the memory
 }
 
 // A group whose ranks have failed has nothing to wait for.
-FlatParameter::~FlatParameter() { lend(nullptr); }
+FlatParameter::~FlatParameter() {
+  lend(whole_, nullptr);
+  if (cast_.storage) lend(cast_.storage, nullptr);
+}
 
 void FlatParameter::lay_out(const NamedTensors& parameters, const FlatLayout& layout) {
   for (std::size_t index = 0; index < parameters.size(); ++index) {
@@ -175,31 +218,60 @@ std::int64_t FlatParameter::version() const {
   return sum;
 }
 
-void FlatParameter::lend(void* memory) {
-  c10::StorageImpl& storage = *whole_.unsafeGetStorageImpl();
-  storage.set_data_ptr_noswap(at::DataPtr(memory, options_.device()));
-  allow_use(storage, memory != nullptr);
+void FlatParameter::lend(const torch::Storage& storage, void* memory) const {
+  c10::StorageImpl& own = *storage.unsafeGetStorageImpl();
+  own.set_data_ptr_noswap(at::DataPtr(memory, options_.device()));
+  if (memory != nullptr)
+    allow_use(own);
+  else
+    refuse_use(own, kReleased);
+}
+
+// Graphs have saved views of this storage, so it stays the same.
+void FlatParameter::lend_cast(at::ScalarType type) {
+  if (!cast_.storage || type_of(cast_.options) != type) {
+    cast_.options = options_.dtype(type);
+    cast_.storage = at::empty({shard_elements_ * group_.size()}, cast_.options).storage();
+  }
+  lend(cast_.storage, lent_.data_ptr());
+  stand_in(whole_, cast_);
+  refuse_use(*whole_.unsafeGetStorageImpl(), kCast);
+}
+
+torch::Tensor FlatParameter::part_to_send(at::ScalarType type) {
+  if (type == type_of(options_)) return shard_;
+  sent_ = pools_.parts.take(shard_elements_, options_.dtype(type));
+  return sent_.narrow(0, 0, shard_elements_).copy_(shard_);
 }
 
 torch::Tensor FlatParameter::own_shard_of(const torch::Tensor& whole) const {
   return whole.narrow(0, group_.rank() * shard_elements_, shard_elements_);
 }
 
-void FlatParameter::begin_gather() {
-  if (is_whole()) return;
+void FlatParameter::begin_gather(std::optional<at::ScalarType> cast) {
+  const at::ScalarType type = types_.gathers_casts && cast ? *cast : type_of(options_);
+  if (is_whole() && lent_.scalar_type() == type) return;
+  release();
   const torch::NoGradGuard no_gradients;
   const std::int64_t elements = shard_elements_ * group_.size();
-  lent_ = pools_.parameters.take(elements, options_);
-  lend(lent_.data_ptr());
-  gather_ = group_.all_gather(lent_.narrow(0, 0, elements), shard_);
+  lent_ = pools_.parameters.take(elements, options_.dtype(type));
+  if (type == type_of(options_))
+    lend(whole_, lent_.data_ptr());
+  else
+    lend_cast(type);
+  gather_ = group_.all_gather(lent_.narrow(0, 0, elements), part_to_send(type));
 }
 
-void FlatParameter::finish_gather() { std::exchange(gather_, {}).wait(); }
+void FlatParameter::finish_gather() {
+  std::exchange(gather_, {}).wait();
+  if (sent_.defined()) pools_.parts.give(std::exchange(sent_, {}));
+}
 
 void FlatParameter::release() {
   if (!is_whole()) return;
   finish_gather();
-  lend(nullptr);
+  lend(whole_, nullptr);
+  if (cast_.storage) lend(cast_.storage, nullptr);
   pools_.parameters.give(std::exchange(lent_, {}));
 }
 
@@ -230,6 +302,29 @@ void FlatParameter::take_gradient(std::size_t index) {
   ++gradients_;
 }
 
+// Over replicas, as over hosts, sums are divided at last: but for those of 16 bits, which might
+// leave their range.
+bool FlatParameter::divides_at_end() const {
+  return !sends_shorter() && replicas_.size() > 1 && options_.dtype().itemsize() >= 4;
+}
+
+ReduceOp FlatParameter::step_of_reduction() const {
+  return sends_shorter() || divides_at_end() ? ReduceOp::kSum : ReduceOp::kMean;
+}
+
+bool FlatParameter::sends_shorter() const {
+  return types_.gradients && c10::elementSize(*types_.gradients) < options_.dtype().itemsize();
+}
+
+// Divides before the cast: the sum over many ranks must fit into the shorter type.
+void FlatParameter::shorten_gradients() {
+  const std::int64_t elements = shard_elements_ * group_.size();
+  const torch::Tensor shorter = pools_.gradients.take(elements, options_.dtype(*types_.gradients));
+  const torch::Tensor whole = reduced_.narrow(0, 0, elements);
+  shorter.narrow(0, 0, elements).copy_(whole.div_(group_.size() * replicas_.size()));
+  pools_.gradients.give(std::exchange(reduced_, shorter));
+}
+
 // Into this rank's shard of the gradients themselves: what the others read are their own shards.
 void FlatParameter::begin_reduce() {
   const torch::NoGradGuard no_gradients;
@@ -237,16 +332,27 @@ void FlatParameter::begin_reduce() {
   reduced_ = std::exchange(gradient_, {});
   for (Member& member : members_) member.has_gradient = false;
   gradients_ = 0;
+  if (sends_shorter()) shorten_gradients();
   const torch::Tensor whole = reduced_.narrow(0, 0, shard_elements_ * group_.size());
-  reduction_ = group_.reduce_scatter(own_shard_of(whole), whole, ReduceOp::kMean);
+  reduction_ = group_.reduce_scatter(own_shard_of(whole), whole, step_of_reduction());
+  is_within_copy_ = replicas_.size() > 1;
+}
+
+// One flat parameter is reduced at a time, so all ranks do this in one order.
+void FlatParameter::reduce_over_replicas() {
+  if (!std::exchange(is_within_copy_, false)) return;
+  std::exchange(reduction_, {}).wait();
+  reduction_ = replicas_.all_reduce(own_shard_of(reduced_), step_of_reduction());
 }
 
 void FlatParameter::finish_reduce() {
   if (!reduced_.defined()) return;
   const torch::NoGradGuard no_gradients;
+  reduce_over_replicas();
   std::exchange(reduction_, {}).wait();
   if (!gradient_shard_.defined()) make_places();
-  const torch::Tensor averages = own_shard_of(reduced_);
+  torch::Tensor averages = own_shard_of(reduced_);
+  if (divides_at_end()) averages.div_(group_.size() * replicas_.size());
   for (Member& member : members_)
     if (member.part.tensor.defined()) add_to_part(member, averages);
   pools_.gradients.give(std::exchange(reduced_, {}));
@@ -278,7 +384,7 @@ void FlatParameter::add_to_part(Member& member, const torch::Tensor& averages) {
 
 void FlatParameter::poll() {
   gather_.done();
-  reduction_.done();
+  if (reduction_.done()) reduce_over_replicas();
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +13,9 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/comm/work.h"
 #include "lockstep/device/gradient_places.h"
+#include "lockstep/formats/weights/tensor_parts.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
+#include "lockstep/parallel/fsdp/gathered_cast.h"
 
 namespace lockstep {
 
@@ -26,6 +29,9 @@ struct ParameterPart {
   /// number of dimensions, such as which weights decay, hold for parts too.
   torch::Tensor tensor;
 };
+
+/// Returns which elements of the whole it has, for the files of a snapshot.
+TensorRange range_of(const ParameterPart& part);
 
 /// A stretch of elements.
 struct Stretch {
@@ -79,7 +85,27 @@ struct BufferPools {
   explicit BufferPools(const ProcessGroup& group);
 
   BufferPool parameters;
+  BufferPool parts;      ///< of this rank, in the shorter type in which they are gathered
   BufferPool gradients;  ///< which the group reduces without copying
+};
+
+/// The ranks among which the parameters of a model are divided.
+struct ShardingGroups {
+  ProcessGroup shards;    ///< share one copy of the parameters
+  ProcessGroup replicas;  ///< have the same part of each copy; this rank alone, if there is one
+
+  /// Divides a group into copies: ranks that follow one another share one. Throws InvalidArgument
+  /// unless the copies have as many ranks each. A collective.
+  ShardingGroups(const ProcessGroup& all, int copies);
+
+  void abort(const std::string& reason) const;
+};
+
+/// The types in which a flat parameter travels, where they are not its own.
+struct TravelTypes {
+  bool gathers_casts = false;  ///< in the type of autocast, see Note [Gathers in a shorter type]
+  /// Gradients are divided by the number of ranks, cast, and added up.
+  std::optional<at::ScalarType> gradients = {};
 };
 
 /// Parameters that are gathered and released together; of each, this rank keeps a part.
@@ -93,7 +119,8 @@ class FlatParameter {
  public:
   /// Takes the values of rank 0 and gives up the parameters' own memory. They have one type, one
   /// device, and all require gradients, or none. A collective.
-  FlatParameter(const NamedTensors& parameters, const ProcessGroup& group, BufferPools& pools);
+  FlatParameter(const NamedTensors& parameters, const ShardingGroups& groups, BufferPools& pools,
+      const TravelTypes& types);
   ~FlatParameter();
   FlatParameter(const FlatParameter&) = delete;
   FlatParameter& operator=(const FlatParameter&) = delete;
@@ -108,14 +135,18 @@ class FlatParameter {
   /// Returns a number that is another one once a part has been changed.
   std::int64_t version() const;
 
-  /// Begins to bring the parts of all ranks together, unless that is done. A collective.
-  void begin_gather();
+  /// Begins to bring the parts of all ranks together, unless that is done; where casts are
+  /// gathered, those to `cast`, if it is given. A collective.
+  void begin_gather(std::optional<at::ScalarType> cast = {});
   /// Waits for it: the parameters can be used.
   void finish_gather();
   bool is_whole() const { return lent_.defined(); }
   /// Returns whether a tensor is one of the parameters, or a view of one.
   bool holds(const torch::Tensor& tensor) const {
-    return tensor.defined() && tensor.has_storage() && tensor.storage().is_alias_of(whole_);
+    if (!tensor.defined() || !tensor.has_storage()) return false;
+    const void* const storage = tensor.storage().unsafeGetStorageImpl();
+    return storage == whole_.unsafeGetStorageImpl() ||
+           storage == cast_.storage.unsafeGetStorageImpl();
   }
   /// Takes the memory back.
   void release();
@@ -155,12 +186,21 @@ class FlatParameter {
   void move_to(const torch::Tensor& whole);
   void make_parts();
   void make_places();
-  void lend(void* memory);
+  void lend(const torch::Storage& storage, void* memory) const;
+  void lend_cast(at::ScalarType type);
+  torch::Tensor part_to_send(at::ScalarType type);
+  void shorten_gradients();
+  bool sends_shorter() const;
+  bool divides_at_end() const;
+  ReduceOp step_of_reduction() const;
+  void reduce_over_replicas();
   torch::Tensor own_shard_of(const torch::Tensor& whole) const;
   void add_to_part(Member& member, const torch::Tensor& averages);
 
-  ProcessGroup group_;
+  ProcessGroup group_;  // that shares this copy
+  ProcessGroup replicas_;
   BufferPools& pools_;
+  TravelTypes types_;
   torch::TensorOptions options_;
   std::int64_t shard_elements_;
   std::vector<Member> members_;
@@ -168,10 +208,13 @@ class FlatParameter {
   torch::Tensor shard_;
   torch::Tensor gradient_shard_;  // from the first reduction on
   torch::Tensor lent_;
+  GatheredCast cast_;   // lent instead
+  torch::Tensor sent_;  // to others, while it is gathered
   Work gather_;
   torch::Tensor gradient_;  // whole, of this rank alone
   std::size_t gradients_ = 0;
   torch::Tensor reduced_;  // while it is
+  bool is_within_copy_ = false;
   Work reduction_;
 };
 

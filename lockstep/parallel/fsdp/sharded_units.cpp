@@ -11,8 +11,6 @@
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/grad_mode.h>
 #include <torch/csrc/autograd/graph_task.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/spans.h"
@@ -67,9 +65,27 @@ void check_can_be_sharded(const ReplicatedState& state, const ProcessGroup& grou
   }
 }
 
-/// What parameters that are gathered together have in common: type, whether they are trained, and
-/// the units that use them.
-using FlatKey = std::tuple<std::set<std::size_t>, at::ScalarType, bool>;
+/// What parameters that are gathered together have in common: the units that use them, type,
+/// whether they are trained, and whether autocast casts them.
+using FlatKey = std::tuple<std::set<std::size_t>, at::ScalarType, bool, bool>;
+
+std::optional<at::ScalarType> type_of_autocast(torch::Device device) {
+  if (!at::autocast::is_autocast_enabled(device.type())) return std::nullopt;
+  return at::autocast::get_autocast_dtype(device.type());
+}
+
+/// The parameters that are read in their own type, by one of the modules that have them.
+std::set<const void*> read_as_they_are(
+    const torch::nn::Module& module, const FullyShardedDataParallelOptions& options) {
+  std::set<const void*> read;
+  for (const auto& each : module.modules()) {
+    const bool is_cast = options.casts() && options.casts()(*each);
+    for (const auto& parameter : each->named_parameters(/*recurse=*/false))
+      if (!is_cast || parameter.value().scalar_type() != torch::kFloat)
+        read.insert(parameter.value().unsafeGetTensorImpl());
+  }
+  return read;
+}
 
 /// A scope whose work, on this thread's stream, comes after what another stream was given, and
 /// before what that is given later.
@@ -90,26 +106,18 @@ class InTurn {
 
 }  // namespace
 
-/// Keeps the accumulation nodes of all parameters alive, for otherwise their hooks never fire.
-struct ShardedUnits::Hooks {
-  using Node =
-      decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::Tensor&>()));
-  struct Attached {
-    Node node;
-    std::uintptr_t key;
-  };
-  std::vector<Attached> attached;
-};
-
 ShardedUnits::ShardedUnits(const torch::nn::Module& module, const Units& units, ProcessGroup group,
     const FullyShardedDataParallelOptions& options)
     : group_(std::move(group)),
+      groups_(group_, options.replicas()),
       options_(options),
       record_(settled_state(module, options)),
-      pools_(group_),
-      hooks_(std::make_unique<Hooks>()) {
+      pools_(groups_.shards) {
   const ReplicatedState state = state_of_module(module);
   check_can_be_sharded(state, group_);
+  check(!options.gradient_type() || c10::elementSize(*options.gradient_type()) == 2,
+      "FullyShardedDataParallel: gradients are sent as they are, as Half or as BFloat16, not as ",
+      c10::toString(options.gradient_type().value_or(torch::kFloat)));
   if (!state.parameters.empty()) device_ = state.parameters.front().second.device();
   broadcast_all(values_of(state.buffers), 0, group_);
   if (options.broadcast_buffers()) buffers_ = values_of(state.buffers);
@@ -118,12 +126,13 @@ ShardedUnits::ShardedUnits(const torch::nn::Module& module, const Units& units, 
   attach();
 }
 
-ShardedUnits::~ShardedUnits() { detach(); }
+ShardedUnits::~ShardedUnits() = default;
 
 void ShardedUnits::make_flats(const torch::nn::Module& module, const Units& units) {
   std::map<const void*, std::set<std::size_t>> users;
   for (std::size_t unit = 0; unit < units.size(); ++unit)
     for (const auto& entry : units[unit]) users[entry.second.unsafeGetTensorImpl()].insert(unit);
+  const std::set<const void*> read = read_as_they_are(module, options_);
   std::map<FlatKey, NamedTensors> members;
   std::map<const void*, std::size_t> places;  // of the parameters in the module
   for (const auto& parameter : module.named_parameters()) {
@@ -132,8 +141,9 @@ void ShardedUnits::make_flats(const torch::nn::Module& module, const Units& unit
     if (!places.emplace(own, places.size()).second) continue;
     check(users.contains(own), "FullyShardedDataParallel: the parameter ", parameter.key(),
         " belongs to no layer of the chain");
-    members[{users[own], tensor.scalar_type(), tensor.requires_grad()}].emplace_back(
-        parameter.key(), tensor);
+    const FlatKey key{
+        users[own], tensor.scalar_type(), tensor.requires_grad(), !read.contains(own)};
+    members[key].emplace_back(parameter.key(), tensor);
   }
   flats_of_.resize(units.size());
   order_.resize(places.size());
@@ -142,38 +152,24 @@ void ShardedUnits::make_flats(const torch::nn::Module& module, const Units& unit
     first_unit_.push_back(*std::get<0>(key).begin());
     for (std::size_t index = 0; index < parameters.size(); ++index)
       order_[places[parameters[index].second.unsafeGetTensorImpl()]] = {flats_.size(), index};
-    flats_.push_back(std::make_unique<FlatParameter>(parameters, group_, pools_));
+    flats_.push_back(std::make_unique<FlatParameter>(
+        parameters, groups_, pools_, TravelTypes{std::get<3>(key), options_.gradient_type()}));
   }
   seen_versions_.resize(flats_.size());
   reduced_.resize(flats_.size());
 }
 
 void ShardedUnits::attach() {
-  using torch::autograd::variable_list;
-  for (std::size_t flat = 0; flat < flats_.size(); ++flat) {
-    if (!flats_[flat]->is_trained()) continue;
-    for (std::size_t index = 0; index < flats_[flat]->size(); ++index) {
-      auto node = torch::autograd::impl::grad_accumulator(flats_[flat]->parameter(index));
-      const auto hook = [this, flat, index](const variable_list& outputs, const variable_list&) {
-        on_gradient(flat, index);
-        return outputs;
-      };
-      const std::uintptr_t key =
-          node->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(hook));
-      hooks_->attached.push_back({std::move(node), key});
-    }
-  }
-}
-
-void ShardedUnits::detach() {
-  for (Hooks::Attached& attached : hooks_->attached) attached.node->del_post_hook(attached.key);
-  hooks_->attached.clear();
+  for (std::size_t flat = 0; flat < flats_.size(); ++flat)
+    for (std::size_t index = 0; flats_[flat]->is_trained() && index < flats_[flat]->size(); ++index)
+      hooks_.add(flats_[flat]->parameter(index), [this, flat, index] { on_gradient(flat, index); });
 }
 
 // The others wait for this rank, so they must learn the reason.
 void ShardedUnits::fail(const std::string& reason) const {
   const std::string text = concat("FullyShardedDataParallel: ", reason);
   group_.abort(text);
+  groups_.abort(text);
   throw InvalidArgument(text);
 }
 
@@ -189,7 +185,7 @@ void ShardedUnits::hold(std::optional<std::size_t> now, std::optional<std::size_
   }
   for (const auto& unit : {now, next}) {
     if (!unit) continue;
-    for (const std::size_t flat : flats_of_[*unit]) flats_[flat]->begin_gather();
+    for (const std::size_t flat : flats_of_[*unit]) flats_[flat]->begin_gather(cast_);
   }
   if (!now) return;
   const Stopwatch watch;
@@ -219,6 +215,7 @@ void ShardedUnits::begin_forward(const torch::nn::Module& module) {
   }
   follow_stream();
   release_all();  // an optimizer may have changed the parts since
+  cast_ = type_of_autocast(device_);
   expects_backward_ = false;
   if (!module.is_training() || !torch::GradMode::is_enabled()) return;
   const bool begins = std::exchange(was_synchronised_, synchronised_);
@@ -256,8 +253,8 @@ void ShardedUnits::leave_forward(std::size_t unit, const std::vector<torch::Tens
     if (!output.defined() || !output.requires_grad() || output.is_leaf()) continue;
     if (std::ranges::find(entered_, output.grad_fn().get()) != entered_.end()) continue;
     expects_backward_ = true;
-    output.register_hook([self = weak_from_this(), unit](const torch::Tensor&) {
-      if (const auto units = self.lock()) units->enter_backward(unit);
+    output.register_hook([self = weak_from_this(), unit, cast = cast_](const torch::Tensor&) {
+      if (const auto units = self.lock()) units->enter_backward(unit, cast);
     });
   }
 }
@@ -276,6 +273,10 @@ void ShardedUnits::join_forward(const torch::nn::Module& module) {
 std::unique_ptr<SyncBatchNormScope> ShardedUnits::synchronised_batch_norm(bool training) const {
   if (!training || !norm_group_) return nullptr;
   return std::make_unique<SyncBatchNormScope>(*norm_group_);
+}
+
+std::unique_ptr<OperatorRulesOn> ShardedUnits::gathered_casts() const {
+  return cast_ ? std::make_unique<OperatorRulesOn>() : nullptr;
 }
 
 // Backward.
@@ -300,13 +301,14 @@ void ShardedUnits::check_parts_unchanged(std::size_t unit) const {
   }
 }
 
-void ShardedUnits::enter_backward(std::size_t unit) {
+void ShardedUnits::enter_backward(std::size_t unit, std::optional<at::ScalarType> cast) {
   sign_of_life();
   const torch::NoGradGuard no_gradients;
   const std::lock_guard lock(mutex_);
   if (!in_pass_) begin_pass();
   follow_stream();
-  if (current_ == unit) return;
+  if (current_ == unit && cast_ == cast) return;
+  cast_ = cast;
   check_parts_unchanged(unit);
   leave_backward();
   hold(unit, unit > 0 ? std::optional(unit - 1) : std::nullopt);
@@ -334,8 +336,8 @@ void ShardedUnits::on_gradient(std::size_t flat, std::size_t index) {
   {
     const InTurn turn(stream_);
     flats_[flat]->take_gradient(index);
+    for (const Flat& each : flats_) each->poll();
   }
-  for (const Flat& each : flats_) each->poll();
 }
 
 // One at a time beside those that backward fills.
@@ -410,7 +412,7 @@ void ShardedUnits::end_whole(bool changed) {
 void ShardedUnits::unwrap() {
   follow_stream();
   release_all();
-  detach();
+  hooks_.clear();
   for (const Flat& flat : flats_) {
     flat->begin_gather();
     flat->finish_gather();
@@ -506,6 +508,7 @@ torch::nn::AnyValue ShardedChain::forward(
     const torch::nn::Module& module, torch::nn::AnyValue value) {
   sharded_->begin_forward(module);
   const auto norms = sharded_->synchronised_batch_norm(module.is_training());
+  const auto casts = sharded_->gathered_casts();
   for (std::size_t unit = 0; unit < units_.size(); ++unit) value = forward(unit, std::move(value));
   sharded_->end_forward();
   return value;

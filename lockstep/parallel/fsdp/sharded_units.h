@@ -17,8 +17,10 @@
 #include <torch/types.h>
 
 #include "lockstep/comm/process_group.h"
+#include "lockstep/parallel/ddp/gradient_hooks.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
 #include "lockstep/parallel/fsdp/flat_parameter.h"
+#include "lockstep/parallel/operators/operator_rules.h"
 #include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/schedule/partition.h"
 #include "lockstep/parallel/sync_batch_norm/sync_batch_norm.h"
@@ -33,6 +35,15 @@ struct FullyShardedDataParallelOptions {
   TORCH_ARG(Reshard, reshard) = Reshard::kAfterForward;
   /// Computes each layer of a chain again in backward, see checkpoint().
   TORCH_ARG(bool, checkpoint) = false;
+  /// How many copies of the model there are, each shared by ranks that follow one another, as those
+  /// of a host do (HSDP): gathers stay within a copy, and only the parts' gradients are averaged
+  /// over all.
+  TORCH_ARG(int, replicas) = 1;
+  /// Under autocast, gathers the parameters of modules of which this holds, and which no other
+  /// module has, in the shorter type: Note [Gathers in a shorter type]. Usually autocast_casts.
+  TORCH_ARG(std::function<bool(const torch::nn::Module&)>, casts) = nullptr;
+  /// Sends gradients as fp16 or bf16, see fp16_compress_hook() and bf16_compress_hook().
+  TORCH_ARG(std::optional<at::ScalarType>, gradient_type) = {};
   /// As those of DistributedDataParallel.
   TORCH_ARG(bool, broadcast_buffers) = true;
   TORCH_ARG(bool, sync_batch_norm) = false;
@@ -99,6 +110,9 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   /// if the options ask for it and this is a forward in training.
   std::unique_ptr<SyncBatchNormScope> synchronised_batch_norm(bool training) const;
 
+  /// Lets autocast find what was gathered for it while the returned scope exists.
+  std::unique_ptr<OperatorRulesOn> gathered_casts() const;
+
   /// Sets whether backward averages gradients; if not, they stay whole on this rank.
   void set_synchronised(bool synchronised) { synchronised_ = synchronised; }
   bool is_synchronised() const { return synchronised_; }
@@ -127,16 +141,17 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   /// Returns them without empty ones.
   std::vector<ParameterPart> parts() const;
 
+  /// Returns the ranks that share this rank's copy.
+  const ProcessGroup& shard_group() const { return groups_.shards; }
+
   ShardingReport report() const;
   double communication_seconds() const { return waited_seconds_; }
 
  private:
-  struct Hooks;
   using Flat = std::unique_ptr<FlatParameter>;
 
   void make_flats(const torch::nn::Module& module, const Units& units);
   void attach();
-  void detach();
   void hold(std::optional<std::size_t> now, std::optional<std::size_t> next);
   bool uses(std::size_t unit, std::size_t flat) const;
   void lend_to_later(std::size_t unit, const std::vector<torch::Tensor>& outputs);
@@ -144,7 +159,7 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
 
   void follow_stream();
   void begin_pass();
-  void enter_backward(std::size_t unit);
+  void enter_backward(std::size_t unit, std::optional<at::ScalarType> cast);
   void leave_backward();
   void on_gradient(std::size_t flat, std::size_t index);
   void reduce(std::size_t flat);
@@ -152,7 +167,8 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   void reduce_rest();
   [[noreturn]] void fail(const std::string& reason) const;
 
-  ProcessGroup group_;
+  ProcessGroup group_;  // all ranks
+  ShardingGroups groups_;
   std::optional<ProcessGroup> norm_group_;  // its own: it must not disturb the exchanges' order
   FullyShardedDataParallelOptions options_;
   StateRecord record_;
@@ -164,13 +180,15 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   std::vector<std::vector<std::size_t>> flats_of_;          // a unit
   std::vector<std::size_t> first_unit_;                     // that uses a flat
   std::vector<std::pair<std::size_t, std::size_t>> order_;  // flat and index of each parameter
-  std::unique_ptr<Hooks> hooks_;
   std::mutex mutex_;  // parameters on devices have their hooks run by other threads
   bool is_unwrapped_ = false;
   bool synchronised_ = true;
   bool was_synchronised_ = true;  // no gradients of a forward before wait to be added to
 
   double waited_seconds_ = 0;
+
+  // Of the forward, or that of the backward, under way.
+  std::optional<at::ScalarType> cast_;  // autocast's type
 
   // Of the forward under way.
   std::vector<const void*> entered_;         // where the gradients of a unit's inputs go
@@ -182,6 +200,8 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   std::optional<std::size_t> current_;
   std::vector<bool> reduced_;            // flats
   std::optional<std::size_t> reducing_;  // the flat
+
+  GradientHooks hooks_;  // the last member, so that they end first
 };
 
 /// A scope in which all parameters are whole on every rank.

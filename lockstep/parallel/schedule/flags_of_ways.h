@@ -12,9 +12,10 @@ struct FlagOfWays {
 };
 
 inline constexpr std::array kFlagsOfWays{FlagOfWays{"--sync-batch-norm", {"ddp", "fsdp"}},
-    FlagOfWays{"--bucket-mb", {"ddp"}}, FlagOfWays{"--comm-hook", {"ddp"}},
+    FlagOfWays{"--bucket-mb", {"ddp"}}, FlagOfWays{"--comm-hook", {"ddp", "fsdp"}},
     FlagOfWays{"--shard-optimizer", {"ddp", "ddp+mp", "ddp+pp"}}, FlagOfWays{"--reshard", {"fsdp"}},
-    FlagOfWays{"--chunks", {"pp", "ddp+pp"}}, FlagOfWays{"--schedule", {"pp", "ddp+pp"}},
+    FlagOfWays{"--replicas", {"fsdp"}}, FlagOfWays{"--chunks", {"pp", "ddp+pp"}},
+    FlagOfWays{"--schedule", {"pp", "ddp+pp"}},
     FlagOfWays{"--stages", {"mp", "pp", "ddp+mp", "ddp+pp"}},
     FlagOfWays{"--balance", {"mp", "pp", "ddp+mp", "ddp+pp"}},
     FlagOfWays{"--checkpoint", {"serial", "ddp", "fsdp", "mp", "pp", "ddp+mp", "ddp+pp"}},

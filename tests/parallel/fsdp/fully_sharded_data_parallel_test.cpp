@@ -33,6 +33,7 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/parameters.h"
+#include "lockstep/nn/autocast.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
 
@@ -225,28 +226,63 @@ TEST(FullySharded, HasTheBitsOfDistributedDataParallel) {
   });
 }
 
-TEST(FullySharded, EveryRankTakesRankZerosParametersAndBuffers) {
-  testing::run_ranks(3, [](const ProcessGroup& group) {
-    Sequential net(Linear(4, 4), torch::nn::BatchNorm1d(4));
-    {
-      const torch::NoGradGuard no_gradients;
-      for (auto& parameter : net->parameters()) parameter.fill_(group.rank() + 1);
-      net->named_buffers()["1.running_mean"].fill_(group.rank() + 10);
-    }
-    testing::bring_here(*net);
-    Sharded model(net, group, small_units());
-    EXPECT_TRUE(torch::all(net->named_buffers()["1.running_mean"] == 10).item<bool>());
-    model(testing::here(torch::full({2, 4}, static_cast<double>(group.rank()), torch::kFloat)));
-    net->named_buffers()["1.running_mean"].fill_(group.rank() + 20);
-    model(testing::here(torch::zeros({2, 4})));  // from rank 0's 20 on
-    const auto whole = model.whole();
-    for (const auto& parameter : net->parameters())
-      EXPECT_TRUE(torch::all(parameter == 1).item<bool>());
-    const torch::Tensor mean = net->named_buffers()["1.running_mean"];
-    const torch::Tensor all = torch::empty({3, 4}, mean.options());
-    group.all_gather(all, mean).wait();
-    EXPECT_TRUE(torch::equal(all[1], all[0]) && torch::equal(all[2], all[0]));
+// Copies of the model, each shared by some of the ranks.
+
+TEST(FullySharded, TrainsReplicasAsTheModelAlone) {
+  torch::manual_seed(9);
+  Sequential net = testing::make_chain({5, 31, 17, 8, 3});
+  const Batch batch = make_batch(12, 5, 3);
+  for (const auto& [ranks, replicas] : {std::pair(2, 2), std::pair(3, 3), std::pair(4, 2)})
+    for (const Options& options : all_kinds())
+      expect_trains_as_alone(net, batch, ranks, Options(options).replicas(replicas), adam,
+          concat(replicas, " replicas, ", text_of(options), " "));
+}
+
+TEST(FullySharded, AveragesReplicasAsHostsAddUp) {
+  torch::manual_seed(10);
+  Sequential net = testing::make_chain({50, 64, 33, 10});
+  net->to(torch::kFloat);
+  const torch::Tensor input = torch::randn({12, 50}), target = torch::randn({12, 10});
+  testing::run_ranks(4, [&](const ProcessGroup& group) {
+    const bool is_exact = group.backend_name() == "hierarchical";
+    const Trained replicated = train_replicated(net, group, input, target, adam);
+    const Options options = small_units().replicas(2);
+    expect_as(train_sharded(testing::copy_of(net), group, options, input, target, adam), replicated,
+        is_exact ? 0 : 1e-5);
   });
+}
+
+TEST(FullySharded, RefusesReplicasThatDoNotDivideTheRanks) {
+  testing::run_ranks(3, [](const ProcessGroup& group) {
+    Sequential net(Linear(4, 3));
+    EXPECT_THAT(message_of<InvalidArgument>([&] { Sharded(net, group, Options().replicas(2)); }),
+        HasSubstr("3 ranks cannot share 2 replicas equally"));
+  });
+}
+
+TEST(FullySharded, EveryRankTakesRankZerosParametersAndBuffers) {
+  for (const int replicas : {1, 3})
+    testing::run_ranks(3, [&](const ProcessGroup& group) {
+      Sequential net(Linear(4, 4), torch::nn::BatchNorm1d(4));
+      {
+        const torch::NoGradGuard no_gradients;
+        for (auto& parameter : net->parameters()) parameter.fill_(group.rank() + 1);
+        net->named_buffers()["1.running_mean"].fill_(group.rank() + 10);
+      }
+      testing::bring_here(*net);
+      Sharded model(net, group, small_units().replicas(replicas));
+      EXPECT_TRUE(torch::all(net->named_buffers()["1.running_mean"] == 10).item<bool>());
+      model(testing::here(torch::full({2, 4}, static_cast<double>(group.rank()), torch::kFloat)));
+      net->named_buffers()["1.running_mean"].fill_(group.rank() + 20);
+      model(testing::here(torch::zeros({2, 4})));  // from rank 0's 20 on
+      const auto whole = model.whole();
+      for (const auto& parameter : net->parameters())
+        EXPECT_TRUE(torch::all(parameter == 1).item<bool>());
+      const torch::Tensor mean = net->named_buffers()["1.running_mean"];
+      const torch::Tensor all = torch::empty({3, 4}, mean.options());
+      group.all_gather(all, mean).wait();
+      EXPECT_TRUE(torch::equal(all[1], all[0]) && torch::equal(all[2], all[0]));
+    });
 }
 
 TEST(FullySharded, SynchronisesBatchNorms) {
@@ -283,17 +319,23 @@ struct TiedImpl : torch::nn::Module {
 };
 TORCH_MODULE(Tied);
 
+/// Gives parameters values that are the same each time, which a generator of several threads would
+/// not do.
+void fill(torch::nn::Module& net) {
+  const torch::NoGradGuard no_gradients;
+  for (auto& parameter : net.parameters())
+    parameter.copy_(
+        torch::arange(parameter.numel()).mul(1.7).sin().mul(0.3).reshape(parameter.sizes()));
+}
+
 /// A net whose first and last layers share a weight; one layer between is called twice, another is
-/// frozen. Its values are the same each time, which a generator of several threads would not give.
+/// frozen.
 Sequential make_shared_net() {
   Linear first(4, 9), frozen(9, 9), twice(9, 9);
   for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
   Sequential net(first, Tanh(), twice, Tanh(), frozen, Tanh(), twice, Linear(9, 9), Tied(first));
   net->to(torch::kDouble);
-  const torch::NoGradGuard no_gradients;
-  for (auto& parameter : net->parameters())
-    parameter.copy_(
-        torch::arange(parameter.numel()).mul(1.7).sin().mul(0.3).reshape(parameter.sizes()));
+  fill(*net);
   testing::bring_here(*net);
   return net;
 }
@@ -535,16 +577,17 @@ TEST(FullySharded, GivesGradientsOfInputsToTheirCaller) {
 }
 
 TEST(FullySharded, ClipsByTheNormOfAllParts) {
-  testing::run_ranks(3, [](const ProcessGroup& group) {
-    Pair pair(group);
-    const torch::Tensor input = testing::here(torch::ones({2, 3}, torch::kDouble));  // on all
-    pair.model(input).square().sum().backward();
-    pair.serial->forward(input).square().sum().backward();
-    const double norm = clip_grad_norm(pair.model.parameters(), 0.5, group);
-    EXPECT_NEAR(clip_grad_norm(pair.serial->parameters(), 0.5), norm, 1e-12 * norm);
-    EXPECT_GT(norm, 0.5);
-    pair.expect_gradients(group);
-  });
+  for (const int replicas : {1, 2})
+    testing::run_ranks(4, [&](const ProcessGroup& group) {
+      Pair pair(group, small_units().replicas(replicas));
+      const torch::Tensor input = testing::here(torch::ones({2, 3}, torch::kDouble));  // on all
+      pair.model(input).square().sum().backward();
+      pair.serial->forward(input).square().sum().backward();
+      const double norm = clip_grad_norm(pair.model.parameters(), 0.5, pair.model.shard_group());
+      EXPECT_NEAR(clip_grad_norm(pair.serial->parameters(), 0.5), norm, 1e-12 * norm);
+      EXPECT_GT(norm, 0.5);
+      pair.expect_gradients(group);
+    });
 }
 
 TEST(FullySharded, LoadsAndGivesWholeParameters) {
@@ -576,6 +619,143 @@ TEST(FullySharded, LoadsAndGivesWholeParameters) {
   });
 }
 
+// Types in which parameters and gradients travel.
+
+/// A net under autocast: layers that it casts, and some that it does not. None is used twice: how
+/// often autocast casts it depends on the other ranks, which are threads and share its cache.
+Sequential make_cast_net() {
+  Sequential net(Linear(16, 64), Tanh(), torch::nn::LayerNorm(torch::nn::LayerNormOptions({64})),
+      Linear(64, 48), torch::nn::BatchNorm1d(48), Tanh(), Tied(Linear(16, 48)), Linear(16, 5));
+  fill(*net);
+  torch::Tensor weight = net->named_parameters()["3.weight"];
+  weight.set_data(weight.detach().t().contiguous().t());
+  return net;
+}
+
+/// Trains under autocast, and evaluates without between forward and backward.
+template <typename Model>
+Trained train_cast(Model& model, const ProcessGroup& group,
+    const std::vector<torch::Tensor>& parameters, const torch::Tensor& input) {
+  torch::optim::SGD optimizer(parameters, torch::optim::SGDOptions(0.001));
+  const torch::Tensor own = share_here(input, group);
+  Trained trained;
+  trained.losses = train(optimizer, 5, [&] {
+    const torch::Tensor loss = [&] {
+      const nn::Autocast shorter(torch::kCPU, torch::kBFloat16);
+      return model(own).to(torch::kFloat).square().mean();
+    }();
+    {
+      const torch::NoGradGuard no_gradients;
+      model(own);
+    }
+    loss.backward();
+    return mean_over(group, loss);
+  });
+  return trained;
+}
+
+TEST(GatheredCasts, HaveTheBitsOfAutocast) {
+  const torch::Tensor input = torch::arange(12 * 16).mul(0.7).sin().view({12, 16});
+  for (const Options& options : all_kinds()) {
+    testing::run_ranks(3, [&](const ProcessGroup& group) {
+      const bool is_exact = group.sums_in_rank_order();
+      Sequential whole = make_cast_net(), net = make_cast_net();
+      DistributedDataParallel<Sequential> replicated(whole, group);
+      Trained expected = train_cast(replicated, group, distinct(whole->parameters()), input);
+      expected.parameters = values_of(*whole);
+      Sharded sharded(net, group, Options(options).casts(autocast_casts));
+      Trained trained = train_cast(sharded, group, sharded.parameters(), input);
+      if (is_exact) {
+        net->eval();
+        whole->eval();
+        const torch::NoGradGuard no_gradients;
+        EXPECT_TRUE(torch::equal(sharded(input), whole->forward(input))) << text_of(options);
+        const nn::Autocast shorter(torch::kCPU, torch::kBFloat16);
+        EXPECT_TRUE(torch::equal(sharded(input), whole->forward(input))) << text_of(options);
+      }
+      const auto scope = sharded.whole();
+      trained.parameters = values_of(*net);
+      expect_as(trained, expected, is_exact ? 0 : 1e-2, text_of(options) + ": ");
+    });
+  }
+}
+
+TEST(GatheredCasts, TakeHalfTheMemory) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    const auto peak_of = [&](const Options& options) {
+      Sequential net(Linear(64, 64), Tanh(), Linear(64, 64), Tanh(), Linear(64, 64));
+      Sharded model(net, group, options);
+      const nn::Autocast shorter(torch::kCPU, torch::kBFloat16);
+      model(torch::ones({2, 64})).sum().backward();
+      return model.report().peak_of_wholes;
+    };
+    EXPECT_EQ(2 * peak_of(small_units().casts(autocast_casts)), peak_of(small_units()));
+  });
+}
+
+/// A linear layer that reads its weight beside.
+struct ReadingImpl : torch::nn::Module {
+  ReadingImpl() { linear = register_module("linear", Linear(4, 4)); }
+  torch::Tensor forward(const torch::Tensor& input) {
+    return linear(input) + linear->weight.square().sum();
+  }
+  Linear linear{nullptr};
+};
+TORCH_MODULE(Reading);
+
+TEST(GatheredCasts, AreNotReadAsWhatTheyAreNot) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    for (const bool casts : {true, false}) {
+      Sequential net(Reading{});
+      Options options;
+      if (casts) options.casts(autocast_casts);
+      Sharded model(net, group, options);
+      const nn::Autocast shorter(torch::kCPU, torch::kBFloat16);
+      const auto compute = [&] { model(torch::ones({2, 4})); };
+      if (casts) {
+        EXPECT_THAT(message_of<c10::Error>(compute), HasSubstr("but is read in its own"));
+      } else {
+        EXPECT_NO_THROW(compute());
+      }
+    }
+  });
+}
+
+// With replicas, sums are rounded once more.
+TEST(FullySharded, SendsGradientsInAShorterTypeAsDistributedDataParallel) {
+  torch::manual_seed(12);
+  Sequential net = testing::make_chain({50, 64, 33, 10});
+  net->to(torch::kFloat);
+  const torch::Tensor input = torch::randn({12, 50}), target = torch::randn({12, 10});
+  const auto compare = [&](at::ScalarType type, const CommHook& hook, int ranks, int replicas) {
+    testing::run_ranks(ranks, [&](const ProcessGroup& group) {
+      const Sequential copy = testing::copy_of(net);
+      DistributedDataParallel<Sequential> model(
+          copy, group, DistributedDataParallelOptions().comm_hook(hook));
+      Trained replicated =
+          train_with(model, group, distinct(copy->parameters()), input, target, sgd, 5);
+      replicated.parameters = values_of(*copy);
+      const Options options = small_units().gradient_type(type).replicas(replicas);
+      const bool is_exact = group.sums_in_rank_order() && replicas == 1;
+      expect_as(train_sharded(testing::copy_of(net), group, options, input, target, sgd, 5),
+          replicated, is_exact ? 0 : 1e-2);
+    });
+  };
+  for (const auto& [ranks, replicas] : {std::pair(3, 1), std::pair(4, 2)}) {
+    compare(torch::kHalf, fp16_compress_hook, ranks, replicas);
+    compare(torch::kBFloat16, bf16_compress_hook, ranks, replicas);
+  }
+}
+
+TEST(FullySharded, RefusesToSendGradientsInALongerType) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Sequential net(Linear(4, 3));
+    EXPECT_THAT(message_of<InvalidArgument>(
+                    [&] { Sharded(net, group, Options().gradient_type(torch::kDouble)); }),
+        HasSubstr("not as Double"));
+  });
+}
+
 // Memory.
 
 std::int64_t bytes_of(const std::vector<torch::Tensor>& tensors) {
@@ -585,14 +765,15 @@ std::int64_t bytes_of(const std::vector<torch::Tensor>& tensors) {
 }
 
 TEST(FullySharded, KeepsAnNthOfAllAndTwoUnits) {
-  constexpr int kRanks = 4;
+  constexpr int kRanks = 4, kReplicas = 2;
   const std::vector<std::int64_t> widths(9, 64);
   const std::int64_t of_unit = (64 * 64 + 64) * 8, whole = 8 * of_unit;
   for (const bool checkpoint : {false, true}) {
+    const int replicas = checkpoint ? kReplicas : 1;
     testing::run_ranks(kRanks, [&](const ProcessGroup& group) {
       Sequential net = testing::make_chain(widths);
       testing::bring_here(*net);
-      Sharded model(net, group, small_units().checkpoint(checkpoint));
+      Sharded model(net, group, small_units().checkpoint(checkpoint).replicas(replicas));
       const auto parts = model.parameters();
       const auto optimizer = adam(parts);
       const auto input = testing::here(torch::ones({2, 64}, torch::kDouble));
@@ -607,7 +788,7 @@ TEST(FullySharded, KeepsAnNthOfAllAndTwoUnits) {
             *optimizer->state().at(part.unsafeGetTensorImpl()));
         states.insert(states.end(), {state.exp_avg(), state.exp_avg_sq()});
       }
-      const double share = static_cast<double>(whole) / kRanks;
+      const double share = static_cast<double>(whole) * replicas / kRanks;
       EXPECT_NEAR(static_cast<double>(bytes_of(parts)), share, 0.05 * share);
       EXPECT_NEAR(static_cast<double>(bytes_of(gradients)), share, 0.05 * share);
       EXPECT_NEAR(static_cast<double>(bytes_of(states)), 2 * share, 0.1 * share);
@@ -778,10 +959,12 @@ TEST_P(DrawnChains, TrainAsTheModelAlone) {
     for (auto& parameter : net->parameters())
       if (draw(0, 4) == 0) parameter.set_requires_grad(false);
     net->parameters().back().set_requires_grad(true);
+    const bool has_replicas = ranks % 2 == 0 && draw(0, 2) == 0;
     const auto options = Options()
                              .unit_bytes(draw(0, 1) == 0 ? 1 : 3000)
                              .checkpoint(draw(0, 2) == 0)
-                             .reshard(draw(0, 2) == 0 ? Reshard::kNever : Reshard::kAfterForward);
+                             .reshard(draw(0, 2) == 0 ? Reshard::kNever : Reshard::kAfterForward)
+                             .replicas(has_replicas ? 2 : 1);
     const Batch batch = make_batch(12, inputs, 3);
     const MakeOptimizer make = draw(0, 1) == 0 ? sgd : adam;
     const std::string text = concat("case ", index, " on ", ranks, " ranks: ");
@@ -790,7 +973,7 @@ TEST_P(DrawnChains, TrainAsTheModelAlone) {
       const Trained replicated = train_replicated(net, group, batch.input, batch.target, make);
       expect_as(
           train_sharded(testing::copy_of(net), group, options, batch.input, batch.target, make),
-          replicated, 0, text);
+          replicated, has_replicas ? 1e-10 : 0, text);  // which add up in another order
     });
     ASSERT_FALSE(HasFailure()) << index;
   }
