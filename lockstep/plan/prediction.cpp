@@ -70,10 +70,6 @@ double memory_of_shards(const ModelProfile& profile, const Way& way, double samp
   return profile.process_bytes + std::max(all, training);
 }
 
-double sent_bytes(double bytes, const Way& way) {
-  return way.sent_as == SentAs::kAsTheyAre ? bytes : bytes / 2;
-}
-
 // Both kinds of exchange have the gradient that is copied into its bucket; it is there once.
 double exchange_bytes(const ModelProfile& profile, const Machine& machine, const Way& way) {
   if (way.replicas == 1 || way.replication == Replication::kThreads) return 0;
@@ -156,6 +152,10 @@ Ranks ranks_of(const Way& way, const Machine& machine) {
   const int replicas_a_node = std::max(1, machine.places / way.stages);
   const int nodes = (way.replicas + replicas_a_node - 1) / replicas_a_node;
   return {nodes, (way.replicas + nodes - 1) / nodes};
+}
+
+double sent_bytes(double bytes, const Way& way) {
+  return way.sent_as == SentAs::kAsTheyAre ? bytes : bytes / 2;
 }
 
 double reduce_seconds(double bytes, const Way& way, const Machine& machine) {

@@ -198,7 +198,7 @@ class ReplicaStep {
         here = exchange(concat("gather ", unit - 1), units[unit - 1].bytes);
       for (auto layer = units[unit].layers.rbegin(); layer != units[unit].layers.rend(); ++layer)
         backward(profile_.layers[*layer], true);
-      reduced = exchange(concat("reduce ", unit), units[unit].bytes);
+      reduced = exchange(concat("reduce ", unit), sent_bytes(units[unit].bytes, way_));
     }
     add(Use::kCommunication, "wait", 0, std::span(&*reduced, 1));
   }

@@ -63,6 +63,9 @@ Prediction stage_step(
 /// Returns the ranks of the replicas: on as few nodes as hold them, with `stages` places each.
 Ranks ranks_of(const Way& way, const Machine& machine);
 
+/// Returns how many bytes of gradients are sent: a hook may halve them.
+double sent_bytes(double bytes, const Way& way);
+
 /// Layers that `fsdp` gathers at once, by their numbers, and the bytes of their parameters.
 struct ShardedUnit {
   std::vector<std::size_t> layers;

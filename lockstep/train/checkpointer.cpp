@@ -75,15 +75,17 @@ void bring_up_to_date(TrainRun& run) {
 // Ranks that share the model of all replicas name their files as stages do.
 SnapshotRole role_in(const TrainRun& run) {
   const RankGroups& groups = run.groups;
+  const ProcessGroup& holders = run.replica->holders();
   if (!run.replica->ranges().empty())
     return {.rank = groups.world.rank(),
-        .stage = groups.replicas.rank(),
-        .stages = groups.replicas.size(),
+        .replica = groups.replicas.rank() / holders.size(),
+        .stage = holders.rank(),
+        .stages = holders.size(),
         .ranks = groups.world.size()};
   return {.rank = groups.world.rank(),
       .replica = groups.replicas.rank(),
-      .stage = groups.stages.rank(),
-      .stages = groups.stages.size(),
+      .stage = holders.rank(),
+      .stages = holders.size(),
       .ranks = groups.world.size(),
       .sharded_optimizer = run.options.optimizer.sharded};
 }

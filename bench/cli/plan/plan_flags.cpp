@@ -217,7 +217,7 @@ FlagGroup<C> ways_group() {
               &Q::ways, &W::settings, &plan::Way::is_sharded),
           flag("--reshard", "WHEN", "fsdp gives up parameters that backward needs: {}",
               &C::question, &Q::ways, &W::settings, &plan::Way::reshard),
-          flag("--comm-hook", "HOW", "how ddp sends gradients: {}", &C::question, &Q::ways,
+          flag("--comm-hook", "HOW", "how ddp and fsdp send gradients: {}", &C::question, &Q::ways,
               &W::settings, &plan::Way::sent_as),
           flag_by<C>("--bucket-mb", "X", "MiB of gradients from which ddp sends a bucket",
               [](C& command, const FlagSpec& flag, const std::string& text) {
@@ -377,6 +377,9 @@ void check_flags(const PlanCommand& command, const GivenFlags& given) {
 void check_train_flags(const std::vector<std::string>& words) {
   const GivenFlags given = train_flags().parse(words);
   check(!given.asks_help, "plan: lockstep help train lists the flags that may follow --");
+  check(!given.has("--replicas"),
+      "plan: --replicas is not planned for: fsdp is compared with one copy of the model; leave it "
+      "out");
   TrainOptions options;
   train_flags().read(options, given);
 }
@@ -396,8 +399,9 @@ constexpr std::array<std::string_view, 19> kNotMeasured{"--model", "--data", "--
     "--dry-run", "--profile", "--tensorboard", "--progress", "--snapshot-interval", "--keep",
     "--snapshot-copies", "--snapshot-required", "--eval-metric"};
 // Ways of one process refuse them, and could not be compared.
-constexpr std::array<const char*, 7> kOfReplicas{"--sync-batch-norm", "--shard-optimizer",
-    "--comm-hook", "--bucket-mb", "--find-unused-parameters", "--backend", "--reshard"};
+constexpr std::array<const char*, 8> kOfReplicas{"--sync-batch-norm", "--shard-optimizer",
+    "--comm-hook", "--bucket-mb", "--find-unused-parameters", "--backend", "--reshard",
+    "--replicas"};
 
 template <std::size_t Count>
 bool is_among(const std::array<std::string_view, Count>& names, const std::string& name) {

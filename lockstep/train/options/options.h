@@ -84,6 +84,7 @@ struct GradientSettings {
   CommHookSettings comm_hook = {};
   bool find_unused_parameters = false;       ///< backward may leave some without a gradient
   Reshard reshard = Reshard::kAfterForward;  ///< of `fsdp`
+  int replicas = 1;                          ///< of `fsdp`: copies that are each shared out
 };
 
 /// Reads `none`, `fp16`, `bf16`, `powersgd`, `powersgd:RANK` or `powersgd:RANK:STEP`. Throws

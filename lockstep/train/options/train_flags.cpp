@@ -238,8 +238,8 @@ Group spreading_group() {
               .to(1'000'000)
               .usually(25),
           flag_by<Options>("--comm-hook", "HOW",
-              "for ddp: how gradients are sent: none, fp16, bf16, powersgd[:RANK[:STEP]], which is "
-              "exact before STEP",
+              "for ddp and fsdp: how gradients are sent: none, fp16, bf16; for ddp also "
+              "powersgd[:RANK[:STEP]], which is exact before STEP",
               read_comm_hook,
               [](const Options& options) {
                 return FlagValue(comm_hook_text(options.gradients.comm_hook));
@@ -427,6 +427,12 @@ Group optimizer_group() {
           flag("--reshard", "WHEN",
               "fsdp: when parameters that backward needs are given up (ZeRO stage 3, 2): {}",
               &Options::gradients, &GradientSettings::reshard)
+              .may_change()
+              .unless_usual(),
+          flag("--replicas", "N",
+              "fsdp: copies of the model, each shared out over ranks that follow one another",
+              &Options::gradients, &GradientSettings::replicas)
+              .within(1, 1'000'000)
               .may_change()
               .unless_usual(),
           flag_on("--shard-optimizer",

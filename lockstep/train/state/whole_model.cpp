@@ -108,10 +108,9 @@ std::uint64_t parameters_hash(const std::vector<torch::Tensor>& parameters, std:
   return hash;
 }
 
-std::string agreed_parameters_hash(const std::vector<torch::Tensor>& parameters,
-    const ProcessGroup& world, const ProcessGroup& stages) {
+std::string agreed_hash(std::uint64_t hash, const ProcessGroup& world) {
   const torch::Tensor own = at::empty({1}, on_host(torch::kLong));
-  own.fill_(static_cast<std::int64_t>(hash_of_stages(parameters, stages)));
+  own.fill_(static_cast<std::int64_t>(hash));
   const torch::Tensor all = at::empty({world.size()}, on_host(torch::kLong));
   world.all_gather(all, own).wait();
   const auto* hashes = reinterpret_cast<const std::uint64_t*>(all.const_data_ptr<std::int64_t>());
@@ -122,6 +121,11 @@ std::string agreed_parameters_hash(const std::vector<torch::Tensor>& parameters,
         "; the results of this run cannot be trusted"));
   }
   return hexadecimal(hashes[0]);
+}
+
+std::string agreed_parameters_hash(const std::vector<torch::Tensor>& parameters,
+    const ProcessGroup& world, const ProcessGroup& stages) {
+  return agreed_hash(hash_of_stages(parameters, stages), world);
 }
 
 nn::NamedTensors gathered_state(const nn::NamedTensors& own, const ProcessGroup& stages) {
@@ -204,17 +208,19 @@ class SharedWeights {
     const torch::Tensor* const own = state_.find(entry.name);
     const auto shared = held_.find(entry.name);
     if (shared == held_.end()) return own->detach().cpu().contiguous();
+    const std::vector<TensorRange>& ranges = shared->second;
     if (group_.rank() != 0) {
-      if (own != nullptr) group_.send(own->detach().cpu().reshape({-1}), 0).wait();
+      if (own != nullptr && is_first_holder(ranges, group_.rank()))
+        group_.send(own->detach().cpu().reshape({-1}), 0).wait();
       return {};
     }
-    const std::vector<TensorRange>& ranges = shared->second;
     const TensorRange& first = ranges.front();
     const torch::Tensor all =
         at::empty({first.elements()}, on_host(*nn::scalar_type_of(entry.type)));
     if (own != nullptr) part_of(all, first).copy_(own->detach().reshape({-1}));
-    for_each_other(ranges,
-        [&](int rank, const TensorRange& range) { group_.recv(part_of(all, range), rank).wait(); });
+    for_each_other(ranges, [&](int rank, const TensorRange& range) {
+      if (is_first_holder(ranges, rank)) group_.recv(part_of(all, range), rank).wait();
+    });
     return all.as_strided(first.whole, strides_of(first.whole, first.order)).contiguous();
   }
 
@@ -248,6 +254,12 @@ class SharedWeights {
   static void for_each_other(const std::vector<TensorRange>& ranges, const auto& body) {
     for (std::size_t rank = 1; rank < ranges.size(); ++rank)
       if (ranges[rank].size() > 0) body(static_cast<int>(rank), ranges[rank]);
+  }
+
+  // Ranks of several copies have the same.
+  static bool is_first_holder(const std::vector<TensorRange>& ranges, int rank) {
+    return std::ranges::find(ranges, ranges[static_cast<std::size_t>(rank)]) - ranges.begin() ==
+           rank;
   }
 
   // Who has nothing of a tensor does not know its type.
@@ -293,6 +305,7 @@ class SharedWeights {
   static void check_cover(const std::string& name, std::vector<TensorRange> ranges) {
     std::ranges::sort(
         ranges, {}, [](const auto& range) { return std::pair(range.begin, range.end); });
+    ranges.erase(std::unique(ranges.begin(), ranges.end()), ranges.end());
     std::int64_t covered = 0;
     for (const TensorRange& range : ranges) {
       if (range.size() == 0) continue;

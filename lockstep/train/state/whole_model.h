@@ -27,6 +27,10 @@ std::uint64_t parameters_hash(
 /// Returns a hash as 16 hexadecimal digits.
 std::string hexadecimal(std::uint64_t hash);
 
+/// Returns a hash in hexadecimal once all ranks have shown the same; a difference is an Error that
+/// names ranks. A collective.
+std::string agreed_hash(std::uint64_t hash, const ProcessGroup& world);
+
 /// Returns the hash of a model in hexadecimal once all replicas have shown the same; a difference
 /// is an Error that names ranks. Where the model is in stages, one after the other on the ranks of
 /// `stages`, the hash is that of the whole. A collective of both groups.
@@ -43,9 +47,9 @@ nn::NamedTensors gathered_state(const nn::NamedTensors& own, const ProcessGroup&
 void scatter_state(const nn::NamedTensors& all, const nn::NamedTensors& own,
     const ProcessGroup& stages, const ProcessGroup& replicas);
 
-/// Writes the weights that the ranks of a group share, whole, into a safetensors file of its first
-/// rank, tensor by tensor: no rank ever has more than one of them whole. `file` is not looked at
-/// elsewhere. See Replica::ranges() about `state` and `ranges`.
+/// Writes the weights that the ranks of a group share, or each of several copies does, whole, into
+/// a safetensors file of its first rank, tensor by tensor: no rank ever has more than one of them
+/// whole. `file` is not looked at elsewhere. See Replica::ranges() about `state` and `ranges`.
 ///
 /// What the first rank cannot write is thrown there, once the others have given it all; the file is
 /// complete or as it was. A collective.

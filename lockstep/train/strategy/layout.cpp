@@ -62,6 +62,9 @@ Layout replicas_layout(const TrainOptions& options, int world_size) {
       " has ranks that are processes or places; do not combine --nproc-per-node and --places");
   layout.thread_ranks = options.places.value_or(1);
   layout.replicas = world_size * layout.thread_ranks;
+  const int copies = options.gradients.replicas;
+  check(layout.replicas % copies == 0, "train: ", layout.replicas, " ranks cannot share ", copies,
+      " replicas equally; start a multiple of it, or change --replicas");
   return layout;
 }
 
@@ -130,6 +133,11 @@ std::string counted(int count, const char* noun) {
   return concat(count, " ", noun, count == 1 ? "" : "s");
 }
 
+std::string shared_out(int copies, int ranks) {
+  const std::string each = concat("shared out over ", counted(ranks / copies, "rank"));
+  return copies == 1 ? each : concat(counted(copies, "replica"), ", each ", each);
+}
+
 }  // namespace
 
 Layout plan_layout(const TrainOptions& options, int world_size) {
@@ -145,13 +153,19 @@ Layout plan_layout(const TrainOptions& options, int world_size) {
       "train: --sync-batch-norm is for --parallel ddp and fsdp, not for ", way);
   check(takes_flag(way, "--reshard") || options.gradients.reshard == Reshard::kAfterForward,
       "train: --reshard is for --parallel fsdp, not for ", way);
+  check(takes_flag(way, "--replicas") || options.gradients.replicas == 1,
+      "train: --replicas is for --parallel fsdp, not for ", way,
+      "; there the ranks say how many there are");
   const GradientSettings& gradients = options.gradients;
-  check(takes_flag(way, "--comm-hook") ||
-            (!gradients.bucket_mb && gradients.comm_hook.kind == CommHookKind::kNone &&
-                !gradients.find_unused_parameters),
-      "train: --bucket-mb, --comm-hook and --find-unused-parameters are for --parallel ddp, not "
-      "for ",
-      way);
+  check(
+      takes_flag(way, "--bucket-mb") || (!gradients.bucket_mb && !gradients.find_unused_parameters),
+      "train: --bucket-mb and --find-unused-parameters are for --parallel ddp, not for ", way);
+  check(takes_flag(way, "--comm-hook") || gradients.comm_hook.kind == CommHookKind::kNone,
+      "train: --comm-hook is for --parallel ddp and fsdp, not for ", way);
+  check(options.parallel != Parallel::kFsdp || gradients.comm_hook.kind != CommHookKind::kPowerSgd,
+      "train: --comm-hook powersgd needs whole gradients, and --parallel fsdp has parts; take "
+      "fp16, "
+      "bf16, or ddp");
   if (options.parallel == Parallel::kSerial) {
     check(world_size == 1, "train: --parallel serial trains on one rank, but there are ",
         world_size, "; use --parallel ddp");
@@ -189,7 +203,7 @@ EpochRule epoch_rule(const TrainOptions& options, const Layout& layout, std::int
 
 std::string describe(const TrainOptions& options, const Layout& layout) {
   if (options.parallel == Parallel::kFsdp)
-    return concat("shared out over ", counted(layout.replicas, "rank"));
+    return shared_out(options.gradients.replicas, layout.replicas);
   std::string text = counted(layout.replicas, "replica");
   if (layout.stages == 1) return text;
   const ScheduleKind kind = schedule_of(options);

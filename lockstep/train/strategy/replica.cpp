@@ -9,6 +9,7 @@
 #include "lockstep/core/spans.h"
 #include "lockstep/device/host_memory.h"
 #include "lockstep/nn/fused_optimizers.h"
+#include "lockstep/nn/models/language/gpt2.h"
 #include "lockstep/nn/models/language/token_loss.h"
 #include "lockstep/parallel/ddp/comm_hook.h"
 #include "lockstep/parallel/operators/operator_rules.h"
@@ -149,8 +150,7 @@ torch::Tensor Replica::update(double lr, std::size_t turn) {
   const SpanScope span(Activity::kOptimizer, "optimizer");
   scaler_.unscale_(*optimizer_);
   if (options_.optimizer.clip_grad)
-    clip_gradients(parameters(), *options_.optimizer.clip_grad,
-        options_.parallel == Parallel::kFsdp ? groups_.replicas : groups_.stages, device());
+    clip_gradients(parameters(), *options_.optimizer.clip_grad, holders(), device());
   set_lr(*optimizer_, lr * lr_factor(turn));
   scaler_.step_without_wait(*optimizer_);
   const torch::Tensor skipped = scaler_.overflowed();
@@ -292,9 +292,22 @@ torch::Tensor StageReplica::forward_and_backward(
 
 namespace {
 
+// GPT-2's linear layers are not LibTorch's.
+bool is_cast(const torch::nn::Module& module) {
+  return autocast_casts(module) || nn::is_column_linear(module);
+}
+
+std::optional<at::ScalarType> type_of_gradients(CommHookKind hook) {
+  if (hook == CommHookKind::kNone) return std::nullopt;
+  return hook == CommHookKind::kFp16 ? torch::kHalf : torch::kBFloat16;
+}
+
 FullyShardedDataParallelOptions sharding_options(const TrainOptions& options) {
   return FullyShardedDataParallelOptions()
+      .casts(options.precision != Precision::k32 ? is_cast : nullptr)
+      .gradient_type(type_of_gradients(options.gradients.comm_hook.kind))
       .reshard(options.gradients.reshard)
+      .replicas(options.gradients.replicas)
       .checkpoint(options.pipeline.checkpoint != Checkpoint::kNever)
       .sync_batch_norm(options.sync_batch_norm);
 }
@@ -346,12 +359,7 @@ TensorRanges ShardedReplica::ranges() const {
   for (const auto& item : nn::named_state(*net_)) {
     const auto found = parts_.find(item.value().unsafeGetTensorImpl());
     if (found == parts_.end() || item.value().numel() == 0) continue;
-    const ParameterPart& part = found->second;
-    const std::int64_t elements = part.tensor.defined() ? part.tensor.numel() : 0;
-    ranges.emplace(item.key(), TensorRange{.whole = part.sizes,
-                                   .order = memory_order(part.sizes, part.strides),
-                                   .begin = part.begin,
-                                   .end = part.begin + elements});
+    ranges.emplace(item.key(), range_of(found->second));
   }
   return ranges;
 }
@@ -377,7 +385,7 @@ std::string ShardedReplica::parameters_hash() {
     for (const auto& entry : some) values.push_back(entry.second);
     hash = lockstep::parameters_hash(values, hash);
   });
-  return hexadecimal(hash);
+  return agreed_hash(hash, groups().replicas);
 }
 
 namespace {

@@ -131,6 +131,9 @@ class Replica {
   /// `replicas`.
   virtual TensorRanges ranges() const { return {}; }
 
+  /// Returns the ranks that hold the other parts of the model that this rank has a part of.
+  virtual const ProcessGroup& holders() const { return groups_.stages; }
+
   /// Returns the hash of all parameters, the same on all ranks. Throws Error if the ranks differ. A
   /// collective.
   virtual std::string parameters_hash();
@@ -149,6 +152,7 @@ class Replica {
   void make_optimizer();
 
   const nn::GradScaler& scaler_of_loss() const { return scaler_; }
+  const RankGroups& groups() const { return groups_; }
 
   /// Begins the options' precision: for forward and loss, not for backward.
   nn::Autocast autocast() const;
@@ -269,7 +273,11 @@ class ShardedReplica final : public Replica {
   std::vector<torch::Tensor> parameters() const override { return sharded_.parameters(); }
   nn::NamedTensors state() const override;
   TensorRanges ranges() const override;
-  void join_output() override { sharded_.join_forward(); }
+  const ProcessGroup& holders() const override { return sharded_.shard_group(); }
+  void join_output() override {
+    const nn::Autocast shorter = autocast();
+    sharded_.join_forward();
+  }
   std::string parameters_hash() override;
   double communication_seconds() const override { return sharded_.communication_seconds(); }
 

@@ -52,10 +52,33 @@ TEST_F(TrainSharded, HasTheBitsOfDdp) {
       "--places 2 --precision bf16-mixed --model toy --data mock --limit-train-batches 20");
 }
 
+// Copies that are shared out: the ranks' sums have another order than those of ddp.
+TEST_F(TrainSharded, HasReplicasThatAreEachSharedOut) {
+  const std::string more = " --nproc-per-node 4 --model-ema --clip-grad 0.5 --opt adamw";
+  const ResumableRun whole(flags("--parallel fsdp" + more)),
+      copies(flags("--parallel fsdp --replicas 2" + more));
+  whole.complete();
+  copies.complete();
+  for (const char* score : {"test_loss", "test_top1"})
+    EXPECT_NEAR(copies.summary()[score], whole.summary()[score], 1e-4) << score;
+  const ResumableRun begun(flags("--parallel fsdp --replicas 2 --max-steps 14" + more));
+  begun.complete();
+  const auto going_on = [&](const std::string& way) {
+    const ResumableRun run(flags("--model-ema --clip-grad 0.5 --opt adamw " + way));
+    std::filesystem::copy(begun.output(), run.output(), std::filesystem::copy_options::recursive);
+    EXPECT_THAT(run.complete().err, HasSubstr("going on from")) << way;
+    return hash(run);
+  };
+  EXPECT_EQ(going_on("--parallel fsdp --replicas 2 --nproc-per-node 4"), hash(copies));
+  going_on("--parallel fsdp --nproc-per-node 3");
+  going_on("--parallel serial");
+}
+
 // Of 40 samples 4 ranks have 10 each, of 38 two have 9: with a batch of 9 the others have one more.
 TEST_F(TrainSharded, EvaluatesSharesOfUnequalBatches) {
   data_.write(72, 38);
   expect_bits_of_ddp("--nproc-per-node 4 --batch-size 9 --epochs 2");
+  expect_bits_of_ddp("--nproc-per-node 4 --batch-size 9 --epochs 2 --precision bf16-mixed");
 }
 
 TEST_F(TrainSharded, IsGoneOnFromByAnyWay) {

@@ -280,9 +280,9 @@ TEST(TrainFlags, ThoseWithoutEffectAreRefused) {
   refused("--dry-run ", {"--json"});
   EXPECT_NO_THROW(parsed("--sched-on-updates --warmup-epochs 1"));
   EXPECT_EQ(refusal("--parallel pp --comm-hook bf16"),
-      "train: --bucket-mb, --comm-hook and --find-unused-parameters are for --parallel ddp, not "
-      "for "
-      "pp");
+      "train: --comm-hook is for --parallel ddp and fsdp, not for pp");
+  EXPECT_THAT(refusal("--parallel fsdp --places 2 --comm-hook powersgd"),
+      HasSubstr("powersgd needs whole gradients"));
   EXPECT_EQ(refusal("--smoothing 0.1 --loss mse"),
       "train: --smoothing is for --loss cross-entropy, not for mse");
   EXPECT_EQ(parsed("--smoothing 0.1 --loss cross-entropy").smoothing, 0.1);

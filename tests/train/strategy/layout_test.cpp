@@ -68,6 +68,13 @@ TEST(Layout, FsdpTakesItsOwnFlags) {
   options.optimizer.sharded = true;
   EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--shard-optimizer"));
   options = way(Parallel::kFsdp);
+  options.gradients.replicas = 2;
+  EXPECT_EQ(plan_layout(options, 4).replicas, 4);
+  EXPECT_EQ(describe(options, plan_layout(options, 4)), "2 replicas, each shared out over 2 ranks");
+  EXPECT_THAT(layout_refusal(options, 3), HasSubstr("3 ranks cannot share 2 replicas equally"));
+  options.parallel = Parallel::kDdp;
+  EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--replicas is for --parallel fsdp"));
+  options = way(Parallel::kFsdp);
   options.gradients.bucket_mb = 2;
   EXPECT_THAT(layout_refusal(options, 2), HasSubstr("--bucket-mb"));
   options = way(Parallel::kDdp);

@@ -136,6 +136,10 @@ class Gpt2NormImpl final : public torch::nn::LayerNormImpl {
 
 }  // namespace
 
+bool is_column_linear(const torch::nn::Module& module) {
+  return dynamic_cast<const ColumnLinearImpl*>(&module) != nullptr;
+}
+
 Gpt2Impl::Gpt2Impl(const Gpt2Shape& shape, std::int64_t vocabulary, double dropout)
     : shape_(shape), vocabulary_(vocabulary), dropout_(dropout) {
   append("input", token_layer(shape.name, vocabulary, shape.context));

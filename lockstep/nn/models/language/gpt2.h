@@ -27,4 +27,8 @@ class Gpt2Impl final : public CloneByArguments<Gpt2Impl, LanguageModelImpl> {
   double dropout_;
 };
 
+/// Returns whether a module is one of GPT-2's linear layers, whose weights are [inputs, outputs]:
+/// they do nothing but linear().
+bool is_column_linear(const torch::nn::Module& module);
+
 }  // namespace lockstep::nn
