@@ -91,6 +91,23 @@ TEST(PlanFlags, RefuseWhatContradictsOrIsUnknown) {
   EXPECT_THAT(refusal_of({"--", "--help"}), HasSubstr("lockstep help train"));
   EXPECT_THAT(refusal_of({"--what-if", "link=fast"}), HasSubstr("25Gbit"));
   EXPECT_THAT(refusal_of({"--device-rate", "5"}), HasSubstr("--device"));
+  const std::vector<std::string> devices{"--device", "T4,A100", "--samples", "1000"};
+  const auto of_devices = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = devices;
+    words.insert(words.end(), more.begin(), more.end());
+    return refusal_of(words);
+  };
+  EXPECT_THAT(of_devices({"--device-rate", "5"}), HasSubstr("write DEVICE=RATE"));
+  EXPECT_THAT(of_devices({"--price", "T4=1"}), HasSubstr("--price has none of A100"));
+  EXPECT_THAT(of_devices({"--price", "T4=1,A100=2,L4=1"}), HasSubstr("does not name L4"));
+  EXPECT_THAT(of_devices({"--price", "T4=1,T4=2"}), HasSubstr("twice"));
+  EXPECT_THAT(of_devices({"--price", "T4=0"}), HasSubstr("above 0"));
+  EXPECT_THAT(of_devices({"--price", "1,2"}), HasSubstr("twice"));
+  EXPECT_THAT(of_devices({"--price", "T4=1,2"}), HasSubstr("DEVICE=NUMBER for each"));
+  EXPECT_THAT(of_devices({"--budget", "5"}), HasSubstr("needs a --price"));
+  EXPECT_THAT(of_devices({"--currency", "EUR"}), HasSubstr("that of a --price"));
+  EXPECT_THAT(refusal_of({"--device", "T4,t4"}), HasSubstr("twice"));
+  EXPECT_THAT(refusal_of({"--within-hours", "5"}), HasSubstr("say its --samples"));
   EXPECT_THAT(refusal_of({"--device", "V100", "--measure"}), HasSubstr("--measure"));
   EXPECT_THAT(refusal_of({"--train", "--profile", "p.json"}), HasSubstr("--profile"));
   EXPECT_FALSE(parse_plan({"--help"}).has_value());
