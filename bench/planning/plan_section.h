@@ -36,7 +36,7 @@ struct ComparedScenario {
   plan::Answer answer;
 };
 
-/// What an answer was made from.
+/// A machine of an answer, with its costs.
 struct PlannedMachine {
   plan::ModelProfile profile;
   plan::Machine machine;

@@ -160,7 +160,7 @@ struct WholeStep {
 /// with the samples. Throws InvalidArgument for a step that takes no time.
 ModelProfile coarse_profile(const WholeStep& step);
 
-/// What a training of a convolutional net reaches on a device.
+/// The rate that the training of a convolutional net reaches on a device.
 struct TrainingRate {
   double flops = 0;  ///< FLOP/s
   /// Nobody has published such a training: the share of the data sheet's peak that a V100 reaches.
