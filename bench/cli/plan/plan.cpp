@@ -145,7 +145,12 @@ void be_as(
 
 plan::ModelProfile read_profile_file(PlanCommand& command) {
   const std::string& path = command.profile;
-  plan::ModelProfile profile = plan::parse_profile(text_of_file(path, "--profile"), path);
+  const auto shipped = fs::exists(path) ? std::nullopt : shipped_profile(path);
+  if (!shipped && !fs::exists(path))
+    throw DataError(concat("plan: --profile: there is no file ", printable(path),
+        "; the program has profiles of ", joined(shipped_models(), ", ")));
+  plan::ModelProfile profile =
+      plan::parse_profile(shipped ? *shipped : text_of_file(path, "--profile"), path);
   be_as(profile.model, "--model", path, command.model);
   // Devices that are not here have a rate for each precision.
   if (!command.devices.empty() && !command.precision.empty())

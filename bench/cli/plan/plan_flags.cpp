@@ -10,6 +10,7 @@
 #include <set>
 #include <string_view>
 
+#include "bench/cli/plan/shipped_profiles.h"
 #include "bench/planning/profile_of_runs.h"
 #include "lockstep/cli/train/train_launch.h"
 #include "lockstep/core/cpu_share.h"
@@ -49,7 +50,7 @@ constexpr const char* kPlanExamples = R"(Examples:
                 --price 3.06 --samples 4500000 --output plan.html
                                      time and money of 90 epochs of 50,000 images
   lockstep plan --profile resnet50.json --device V100 --places 1,2,4,8 --what-if within=10GB
-  lockstep plan --profile resnet50.json --device T4,A100,H100 --price T4=0.53,A100=4.1,H100=11
+  lockstep plan --model resnet50 --device T4,A100,H100 --price T4=0.53,A100=4.1,H100=11
                 --currency USD --places 1,2,4,8 --batch 256 --samples 115e6 --within-hours 48
                                      which devices to rent, and what they cost
 
@@ -143,8 +144,10 @@ FlagGroup<C> what_group() {
 
 FlagGroup<C> measuring_group() {
   return {"What is known",
-      {flag("--profile", "FILE", "costs that were measured before, or elsewhere", &C::profile)
-              .usually("measured now"),
+      {flag("--profile", "FILE|MODEL",
+           "costs that were measured before, or elsewhere, or that come with the program",
+           &C::profile)
+              .usually("measured now; with --device, of that model"),
           flag_on("--measure", "measure the profile, and end", &C::measures_only),
           counts_flag(
               "--measure-batches", "batches of a place to measure with",
@@ -357,6 +360,16 @@ void check_measuring(const GivenFlags& given) {
       "plan: --measure-batches says what is measured; leave out --batch");
 }
 
+// Moved to a device, a profile gives the layers' shares: that of this machine is no better, unless
+// somebody asks to measure it.
+bool takes_shipped_profile(const PlanCommand& command, const GivenFlags& given) {
+  const Names measured{"--profile", "--measure", "--measure-batches", "--measure-rounds", "--save",
+      "--plugin", "--data", "--cores-a-place", "--train"};
+  return !command.devices.empty() && command.train_flags.empty() &&
+         std::ranges::none_of(measured, [&](std::string_view name) { return given.has(name); }) &&
+         shipped_profile(command.model).has_value();
+}
+
 // What was measured is not measured again; to confirm a choice is to train it.
 void check_profile_flags(const PlanCommand& command, const GivenFlags& given) {
   refuse_all(given, {"--measure-batches", "--measure-rounds", "--save"},
@@ -533,6 +546,18 @@ void plan_for_training(PlanCommand& command) {
 
 }  // namespace
 
+std::vector<std::string> shipped_models() {
+  std::vector<std::string> models;
+  for (const ShippedProfile& each : kShippedProfiles) models.emplace_back(each.model);
+  return models;
+}
+
+std::optional<std::string> shipped_profile(const std::string& model) {
+  for (const ShippedProfile& each : kShippedProfiles)
+    if (each.model == model) return each.text;
+  return std::nullopt;
+}
+
 std::string plan_help() { return plan_table().help(); }
 
 std::optional<PlanCommand> parse_plan(const std::vector<std::string>& arguments) {
@@ -546,6 +571,7 @@ std::optional<PlanCommand> parse_plan(const std::vector<std::string>& arguments)
   plan_table().read(command, given);
   if (end != arguments.end()) command.train_flags.assign(std::next(end), arguments.end());
   check_train_flags(command.train_flags);
+  if (takes_shipped_profile(command, given)) command.profile = command.model;
   check_ways(command.question.ways.kinds);
   check_flags(command, given);
   if (!command.profile.empty()) {

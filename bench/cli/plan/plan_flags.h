@@ -39,6 +39,11 @@ struct PlanCommand {
   std::string remark = {};  ///< about how it was measured, once it was
 };
 
+/// Returns the models whose profiles come with the program, and such a profile as a file has it, or
+/// none.
+std::vector<std::string> shipped_models();
+std::optional<std::string> shipped_profile(const std::string& model);
+
 /// Returns the help of `lockstep plan`.
 std::string plan_help();
 
