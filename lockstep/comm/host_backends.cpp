@@ -46,9 +46,6 @@ class OneProcess : public host::AddressSpace {
       const host::ExchangeText&) override {
     return torch::empty({elements}, options);
   }
-  torch::Tensor allocate(std::int64_t elements, const torch::TensorOptions& options) override {
-    return torch::empty({elements}, options);
-  }
 };
 
 /// The address space of ranks that are processes: each allocation that all make together is one

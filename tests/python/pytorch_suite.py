@@ -23,6 +23,7 @@ import unittest
 from datetime import timedelta
 from pathlib import Path
 
+import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
@@ -56,6 +57,7 @@ def load_suite(backend):
     module.__file__ = spec.origin
     module.chosen = LikeGloo("lockstep") if backend == "lockstep" else backend
     sys.modules[SUITE] = module
+    torch.manual_seed(0)  # it draws numbers that all ranks must know
     exec(compile(text.replace(name, "chosen"), spec.origin, "exec"), module.__dict__)
     return module
 
@@ -71,6 +73,7 @@ def run_one(module, case, name, folder, arguments, rank):
     """Runs a test in a world of its own; returns its outcome and what to say of it."""
     os.environ["TEMP_DIR"] = str(folder)
     os.environ["INIT_METHOD"] = f"file://{folder}/init_dir/shared_init_file"
+    module.INIT_METHOD = os.environ["INIT_METHOD"]
     module.Barrier.barrier_id = 0
     test = case(name)
     test.rank, test.file_name = rank, f"{folder}/world"
@@ -89,8 +92,15 @@ def run_one(module, case, name, folder, arguments, rank):
             dist.destroy_process_group()
 
 
+def meet(folder, rank, ranks):
+    """Waits for the other ranks, so that none which waited for a failure is late in the next test."""
+    (folder / f"done-{rank}").touch()
+    while not all((folder / f"done-{other}").exists() for other in range(ranks)):
+        time.sleep(0.01)
+
+
 def run_rank(rank, arguments, names, folder):
-    os.environ.update(WORLD_SIZE=str(arguments.ranks), MASTER_ADDR="127.0.0.1", OMP_NUM_THREADS="1", TEMP_DIR=str(folder))
+    os.environ.update(WORLD_SIZE=str(arguments.ranks), MASTER_ADDR="127.0.0.1", OMP_NUM_THREADS="1", TEMP_DIR=str(folder), PYTORCH_PRINT_REPRO_ON_FAILURE="0")
     faulthandler.enable()
     if arguments.backend == "lockstep":
         import lockstep.distributed  # noqa: F401
@@ -104,6 +114,9 @@ def run_rank(rank, arguments, names, folder):
             faulthandler.cancel_dump_traceback_later()
             line = {"test": name, "outcome": outcome, "text": text, "seconds": round(time.monotonic() - started, 2)}
             print(json.dumps(line), file=results, flush=True)
+            meet(folder / name, rank, arguments.ranks)
+            if outcome == "failed":
+                print(f"{name}, rank {rank}: {text.strip().splitlines()[-1]}", flush=True)
             if rank == 0:
                 print(f"{outcome:8}{line['seconds']:7.2f}  {name}", flush=True)
 

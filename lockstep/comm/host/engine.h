@@ -43,7 +43,9 @@ class AddressSpace {
       std::int64_t elements, const torch::TensorOptions& options, const ExchangeText& exchange) = 0;
 
   /// Makes a tensor that expose() can name without the other ranks.
-  virtual torch::Tensor allocate(std::int64_t elements, const torch::TensorOptions& options) = 0;
+  virtual torch::Tensor allocate(std::int64_t elements, const torch::TensorOptions& options) {
+    return torch::empty({elements}, options);
+  }
 };
 
 /// The engines of one rank's groups.
