@@ -15,7 +15,10 @@ def register():
         return
     from lockstep import _backend  # after torch, whose libraries it needs
 
-    dist.Backend.register_backend("lockstep", _backend.create, devices=["cpu"])
+    def create(group, _):
+        return _backend.create(group.store, group.group_rank, group.group_size, group.timeout, group.group_id)
+
+    dist.Backend.register_backend("lockstep", create, extended_api=True, devices=["cpu"])
 
 
 register()

@@ -138,8 +138,10 @@ struct C10dBackend::Call {
 };
 
 c10::intrusive_ptr<C10dBackend> C10dBackend::create(
-    const Store& store, int rank, int size, Milliseconds timeout) {
-  return c10::make_intrusive<C10dBackend>(meet(store, rank, size, timeout), timeout);
+    const Store& store, int rank, int size, Milliseconds timeout, const std::string& name) {
+  auto group = c10::make_intrusive<C10dBackend>(meet(store, rank, size, timeout), timeout);
+  group->options_->group_name = name;
+  return group;
 }
 
 C10dBackend::C10dBackend(std::shared_ptr<lockstep::Backend> backend, Milliseconds timeout)
@@ -179,7 +181,8 @@ c10::intrusive_ptr<c10d::Backend> C10dBackend::split(
   const auto own = std::ranges::find(ranks, rank_);
   if (own == ranks.end()) return nullptr;
   return create(store, static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()),
-      options ? options->timeout : options_->timeout);
+      options ? options->timeout : options_->timeout,
+      options ? options->group_name : concat("of ", options_->group_name));
 }
 
 namespace {
@@ -214,13 +217,14 @@ thread_local const C10dBackend* of_this_thread = nullptr;
 template <typename CallOptions>
 C10dBackend::WorkPtr C10dBackend::start(
     Call call, const CallOptions& options, std::function<void()> body) {
-  auto work = c10::make_intrusive<CollectiveWork>(CollectiveWork::Call{.group = pg_uid_,
-      .rank = rank_,
-      .type = call.type,
-      .name = call.name,
-      .number = ++number_,
-      .inputs = std::move(call.inputs),
-      .results = std::move(call.results)});
+  auto work =
+      c10::make_intrusive<CollectiveWork>(CollectiveWork::Call{.group = options_->group_name,
+          .rank = rank_,
+          .type = call.type,
+          .name = call.name,
+          .number = ++number_,
+          .inputs = std::move(call.inputs),
+          .results = std::move(call.results)});
   const Milliseconds limit =
       options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout;
   const auto task = std::make_shared<Task>(work, [this, limit, body = std::move(body)] {
@@ -420,7 +424,7 @@ void C10dBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
 C10dBackend::WorkPtr C10dBackend::start_message(
     OpType type, const Tensors& tensors, int peer, int tag) {
   const bool sends = type == OpType::SEND;
-  const std::string what = concat("lockstep: group ", pg_uid_, ", rank ", rank_);
+  const std::string what = concat("lockstep: group ", options_->group_name, ", rank ", rank_);
   Work work;
   try {
     const at::Tensor tensor = as_real(only(sends ? "send" : "recv", tensors));

@@ -34,10 +34,10 @@ class C10dBackend final : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 
-  /// Meets the other ranks at the store, which must be the group's own. Throws Error if they cannot
-  /// share memory, or do not come in time.
+  /// Meets the other ranks at the store, which must be the group's own. Messages have its name.
+  /// Throws Error if they cannot share memory, or do not come in time.
   static c10::intrusive_ptr<C10dBackend> create(
-      const Store& store, int rank, int size, Milliseconds timeout);
+      const Store& store, int rank, int size, Milliseconds timeout, const std::string& name);
 
   C10dBackend(std::shared_ptr<lockstep::Backend> backend, Milliseconds timeout);
   ~C10dBackend() override;

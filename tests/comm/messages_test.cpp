@@ -32,7 +32,6 @@ void run_tagged(int size, const std::function<void(ShmBackend&, ProcessGroup)>& 
       backend->match_tags();
       backend->barrier().wait();
       body(*backend, ProcessGroup(backend));
-      backend->barrier().wait();
     });
   }
 }
