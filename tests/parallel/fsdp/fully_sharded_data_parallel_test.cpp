@@ -20,6 +20,8 @@
 #include "tests/parallel/pipeline/serial_reference.h"
 #include "tests/support/message_of.h"
 #include "tests/support/places.h"
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -444,9 +446,9 @@ TEST(FullySharded, KeepsAWeightThatALayerHandsOn) {
 TEST(FullySharded, LendsMemoryToParametersOfItsTypeAlone) {
   torch::manual_seed(11);
   const auto narrow = [](const torch::Tensor& values) { return values.to(torch::kFloat); };
-  Linear wide(5, 40), small(40, 3);
+  Linear wide(5, 40);
   wide->to(torch::kDouble);
-  Sequential net(wide, torch::nn::Functional(narrow), small);
+  Sequential net(wide, torch::nn::Functional(narrow), Linear(40, 3), Linear(3, 3));
   Batch batch = make_batch(12, 5, 3);
   batch.target = batch.target.to(torch::kFloat);
   expect_trains_as_alone(net, batch, 2, small_units(), sgd, "", 1e-5);
@@ -660,6 +662,35 @@ TEST(FullySharded, GivesGradientsOfInputsToTheirCaller) {
     pair.model(input_of(group, 2)).sum().backward();  // the next pass is as any other
     pair.serial->forward(input_of(group, 2)).sum().backward();
     pair.expect_gradients(group);
+  });
+}
+
+std::optional<c10::Stream> new_stream() {
+  if (!testing::on_devices()) return std::nullopt;
+  return c10::impl::VirtualGuardImpl(testing::device_type())
+      .getStreamFromGlobalPool(testing::this_device());
+}
+
+TEST(FullySharded, FollowsItsCallerFromStreamToStream) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Pair pair(group);
+    const auto optimizer = sgd(pair.model.parameters()), alone = sgd(pair.serial->parameters());
+    const torch::Tensor input = testing::here(torch::ones({64, 3}, torch::kDouble));  // on all
+    for (int step = 0; step < kSteps; ++step) {
+      alone->zero_grad();
+      pair.serial->forward(input).square().mean().backward();
+      alone->step();
+    }
+    for (int step = 0; step < kSteps; ++step) {
+      const c10::OptionalStreamGuard stream(new_stream());
+      optimizer->zero_grad();
+      pair.model(testing::here(torch::ones({64, 3}, torch::kDouble))).square().mean().backward();
+      optimizer->step();
+    }
+    const auto whole = pair.model.whole();
+    const auto expected = pair.serial->named_parameters();
+    for (const auto& parameter : pair.net->named_parameters())
+      expect_close(parameter.value(), expected[parameter.key()], 1e-12, parameter.key());
   });
 }
 
