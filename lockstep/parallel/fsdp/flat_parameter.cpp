@@ -191,6 +191,7 @@ void FlatParameter::begin_gather() {
   const std::int64_t elements = shard_elements_ * group_.size();
   lent_ = pools_.parameters.take(elements, options_);
   lend(lent_.data_ptr());
+  ++gathers_;
   gather_ = group_.all_gather(lent_.narrow(0, 0, elements), shard_);
 }
 

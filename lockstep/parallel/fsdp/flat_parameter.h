@@ -113,6 +113,8 @@ class FlatParameter {
   /// Waits for it: the parameters can be used.
   void finish_gather();
   bool is_whole() const { return lent_.defined(); }
+  /// Returns how often they have been brought together so far.
+  std::int64_t gathers() const { return gathers_; }
   /// Returns whether a tensor is one of the parameters, or a view of one.
   bool holds(const torch::Tensor& tensor) const {
     return tensor.defined() && tensor.has_storage() && tensor.storage().is_alias_of(whole_);
@@ -169,6 +171,7 @@ class FlatParameter {
   torch::Tensor gradient_shard_;  // from the first reduction on
   torch::Tensor lent_;
   Work gather_;
+  std::int64_t gathers_ = 0;
   torch::Tensor gradient_;  // whole, of this rank alone
   std::size_t gradients_ = 0;
   torch::Tensor reduced_;  // while it is

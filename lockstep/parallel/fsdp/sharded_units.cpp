@@ -456,6 +456,7 @@ ShardingReport ShardedUnits::report() const {
   ShardingReport report{.units = flats_of_.size(),
       .peak_of_wholes = pools_.parameters.peak_bytes(),
       .peak_of_gradients = pools_.gradients.peak_bytes()};
+  for (const Flat& flat : flats_) report.gathers += flat->gathers();
   for (const ParameterPart& part : parts())
     report.bytes_of_parts += static_cast<std::int64_t>(part.tensor.nbytes());
   return report;

@@ -44,6 +44,7 @@ struct ShardingReport {
   std::int64_t bytes_of_parts = 0;     ///< of parameters, always there
   std::int64_t peak_of_wholes = 0;     ///< bytes of whole parameters at once
   std::int64_t peak_of_gradients = 0;  ///< bytes of whole gradients at once
+  std::int64_t gathers = 0;            ///< that have begun so far
 };
 
 /// The parameters of a model in units, of which at most two are whole at a time: the one that

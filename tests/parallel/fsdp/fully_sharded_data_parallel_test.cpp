@@ -20,9 +20,12 @@
 #include "tests/parallel/pipeline/serial_reference.h"
 #include "tests/support/message_of.h"
 #include "tests/support/places.h"
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/functional.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
@@ -148,6 +151,12 @@ void expect_as(const Trained& actual, const Trained& expected, double tolerance,
     expect_close(actual.parameters.at(name), value, tolerance, what + name);
 }
 
+/// Ranks of different numbers; on devices as many as there are of those.
+std::vector<int> numbers_of_ranks() {
+  if (testing::on_devices()) return {2, 3, 4};
+  return {1, 2, 3, 4, 8};
+}
+
 /// A batch of doubles.
 struct Batch {
   torch::Tensor input, target;
@@ -199,9 +208,9 @@ std::vector<Options> all_kinds() {
 TEST(FullySharded, TrainsAsTheModelAlone) {
   torch::manual_seed(1);
   Sequential net = testing::make_chain({5, 31, 17, 8, 3});
-  const Batch batch = make_batch(12, 5, 3);
+  const Batch batch = make_batch(24, 5, 3);
   int number = 0;
-  for (const int ranks : {1, 2, 3, 4})
+  for (const int ranks : numbers_of_ranks())
     for (const Options& options : all_kinds())
       expect_trains_as_alone(
           net, batch, ranks, options, ++number % 2 == 0 ? sgd : adam, concat("kind ", number, " "));
@@ -283,12 +292,9 @@ struct TiedImpl : torch::nn::Module {
 };
 TORCH_MODULE(Tied);
 
-/// A net whose first and last layers share a weight; one layer between is called twice, another is
-/// frozen. Its values are the same each time, which a generator of several threads would not give.
-Sequential make_shared_net() {
-  Linear first(4, 9), frozen(9, 9), twice(9, 9);
-  for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
-  Sequential net(first, Tanh(), twice, Tanh(), frozen, Tanh(), twice, Linear(9, 9), Tied(first));
+/// Gives a net values that are the same each time, as a generator of several threads would not, and
+/// brings it here.
+Sequential filled(Sequential net) {
   net->to(torch::kDouble);
   const torch::NoGradGuard no_gradients;
   for (auto& parameter : net->parameters())
@@ -296,6 +302,15 @@ Sequential make_shared_net() {
         torch::arange(parameter.numel()).mul(1.7).sin().mul(0.3).reshape(parameter.sizes()));
   testing::bring_here(*net);
   return net;
+}
+
+/// A net whose first and last layers share a weight; one layer between is called twice, another is
+/// frozen.
+Sequential make_shared_net() {
+  Linear first(4, 9), frozen(9, 9), twice(9, 9);
+  for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
+  return filled(
+      Sequential(first, Tanh(), twice, Tanh(), frozen, Tanh(), twice, Linear(9, 9), Tied(first)));
 }
 
 TEST(FullySharded, TrainsTiedFrozenAndTwiceUsedParameters) {
@@ -312,6 +327,70 @@ TEST(FullySharded, TrainsTiedFrozenAndTwiceUsedParameters) {
   }
 }
 
+/// Trains 20 steps of two batches each, clipped, of a net whose parameters are tied, frozen and
+/// used twice; returns their moving averages. `pass` makes the gradients of a batch.
+std::vector<torch::Tensor> averages_of_clipped(const std::vector<torch::Tensor>& parameters,
+    const ProcessGroup& group, const std::function<void(int part)>& pass) {
+  const auto optimizer = adam(parameters);
+  std::vector<torch::Tensor> averages;
+  for (const torch::Tensor& parameter : parameters) averages.push_back(parameter.detach().clone());
+  for (int step = 0; step < kSteps; ++step) {
+    optimizer->zero_grad();
+    for (const int part : {0, 1}) pass(part);
+    clip_grad_norm(parameters, 0.01, group);
+    optimizer->step();
+    for (std::size_t index = 0; index < averages.size(); ++index)
+      averages[index].lerp_(parameters[index].detach(), 0.2);
+  }
+  return averages;
+}
+
+/// Expects that a rank's parts are those of whole tensors, by the parameters' names.
+void expect_parts(const std::vector<ParameterPart>& parts, const std::vector<torch::Tensor>& values,
+    const std::map<std::string, torch::Tensor>& whole) {
+  for (std::size_t index = 0; index < parts.size(); ++index) {
+    const torch::Tensor own = values[index].detach();
+    expect_close(own.flatten(),
+        whole.at(parts[index].name).flatten().narrow(0, parts[index].begin, own.numel()), 1e-12,
+        parts[index].name);
+  }
+}
+
+TEST(FullySharded, AccumulatesClipsAndAverages) {
+  torch::manual_seed(9);
+  const Batch batches[] = {make_batch(24, 4, 4), make_batch(24, 4, 4)};
+  Sequential net = make_shared_net();
+  const auto own = distinct(net->parameters());
+  const auto averages = averages_of_clipped(own, ProcessGroup(), [&](int part) {
+    mean_loss(net->forward(testing::here(batches[part].input)), testing::here(batches[part].target))
+        .backward();
+  });
+  std::map<std::string, torch::Tensor> expected, expected_averages;
+  for (const auto& named : net->named_parameters()) {
+    for (std::size_t index = 0; index < own.size(); ++index) {
+      if (!own[index].is_same(named.value())) continue;
+      expected[named.key()] = own[index].detach();
+      expected_averages[named.key()] = averages[index];
+    }
+  }
+  for (const int ranks : numbers_of_ranks()) {
+    for (const bool reduces_once : {false, true}) {
+      testing::run_ranks(ranks, [&](const ProcessGroup& group) {
+        Sharded model(make_shared_net(), group, small_units());
+        const auto found = averages_of_clipped(model.parameters(), group, [&](int part) {
+          std::optional<LocalGradients> local;
+          if (reduces_once && part == 0) local.emplace(model.no_sync());
+          mean_loss(model(share_here(batches[part].input, group)),
+              share_here(batches[part].target, group))
+              .backward();
+        });
+        expect_parts(model.parts(), model.parameters(), expected);
+        expect_parts(model.parts(), found, expected_averages);
+      });
+    }
+  }
+}
+
 TEST(FullySharded, GathersATiedWeightForThoseThatUseItAlone) {
   testing::run_ranks(2, [](const ProcessGroup& group) {
     const Sequential net = make_shared_net();
@@ -321,6 +400,58 @@ TEST(FullySharded, GathersATiedWeightForThoseThatUseItAlone) {
     for (const ParameterPart& part : model.parts()) names.push_back(part.name);
     EXPECT_EQ(std::ranges::count(names, "8.weight"), 0);
   });
+}
+
+// A weight that a layer hands on to others.
+
+using Tensors = std::vector<torch::Tensor>;
+
+struct FirstImpl : torch::nn::Module {
+  FirstImpl() { weight = register_parameter("weight", torch::empty({5, 9})); }
+  Tensors forward(const torch::Tensor& input) { return {input.matmul(weight), weight}; }
+  torch::Tensor weight;
+};
+TORCH_MODULE(First);
+
+struct BetweenImpl : torch::nn::Module {
+  Tensors forward(const Tensors& values) { return {layer(values[0]).tanh(), values[1]}; }
+  Linear layer = register_module("layer", Linear(9, 9));
+};
+TORCH_MODULE(Between);
+
+struct LastImpl : torch::nn::Module {
+  torch::Tensor forward(const Tensors& values) { return layer(values[0].matmul(values[1].t())); }
+  Linear layer = register_module("layer", Linear(5, 3));
+};
+TORCH_MODULE(Last);
+
+Sequential make_handing_net() {
+  return filled(Sequential(First(), Between(), Between(), Between(), Last()));
+}
+
+TEST(FullySharded, KeepsAWeightThatALayerHandsOn) {
+  torch::manual_seed(10);
+  const Batch batch = make_batch(12, 5, 3);
+  const Trained alone = train_alone(
+      make_handing_net(), testing::here(batch.input), testing::here(batch.target), adam);
+  for (const Reshard reshard : {Reshard::kAfterForward, Reshard::kNever}) {
+    testing::run_ranks(3, [&](const ProcessGroup& group) {
+      const auto sharded = train_sharded(make_handing_net(), group, small_units().reshard(reshard),
+          batch.input, batch.target, adam);
+      expect_as(sharded, alone, 1e-12);
+    });
+  }
+}
+
+TEST(FullySharded, LendsMemoryToParametersOfItsTypeAlone) {
+  torch::manual_seed(11);
+  const auto narrow = [](const torch::Tensor& values) { return values.to(torch::kFloat); };
+  Linear wide(5, 40);
+  wide->to(torch::kDouble);
+  Sequential net(wide, torch::nn::Functional(narrow), Linear(40, 3), Linear(3, 3));
+  Batch batch = make_batch(12, 5, 3);
+  batch.target = batch.target.to(torch::kFloat);
+  expect_trains_as_alone(net, batch, 2, small_units(), sgd, "", 1e-5);
 }
 
 // A module that is no chain.
@@ -534,6 +665,35 @@ TEST(FullySharded, GivesGradientsOfInputsToTheirCaller) {
   });
 }
 
+std::optional<c10::Stream> new_stream() {
+  if (!testing::on_devices()) return std::nullopt;
+  return c10::impl::VirtualGuardImpl(testing::device_type())
+      .getStreamFromGlobalPool(testing::this_device());
+}
+
+TEST(FullySharded, FollowsItsCallerFromStreamToStream) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Pair pair(group);
+    const auto optimizer = sgd(pair.model.parameters()), alone = sgd(pair.serial->parameters());
+    const torch::Tensor input = testing::here(torch::ones({64, 3}, torch::kDouble));  // on all
+    for (int step = 0; step < kSteps; ++step) {
+      alone->zero_grad();
+      pair.serial->forward(input).square().mean().backward();
+      alone->step();
+    }
+    for (int step = 0; step < kSteps; ++step) {
+      const c10::OptionalStreamGuard stream(new_stream());
+      optimizer->zero_grad();
+      pair.model(testing::here(torch::ones({64, 3}, torch::kDouble))).square().mean().backward();
+      optimizer->step();
+    }
+    const auto whole = pair.model.whole();
+    const auto expected = pair.serial->named_parameters();
+    for (const auto& parameter : pair.net->named_parameters())
+      expect_close(parameter.value(), expected[parameter.key()], 1e-12, parameter.key());
+  });
+}
+
 TEST(FullySharded, ClipsByTheNormOfAllParts) {
   testing::run_ranks(3, [](const ProcessGroup& group) {
     Pair pair(group);
@@ -620,6 +780,42 @@ TEST(FullySharded, KeepsAnNthOfAllAndTwoUnits) {
       }
     });
   }
+}
+
+/// A layer that notes, in forward and in backward, how often units have been gathered by then.
+struct NotingImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& input) {
+    const auto note = [this] { seen->push_back(look()); };
+    note();
+    input.register_hook([note](const torch::Tensor&) { note(); });
+    return input * 1;
+  }
+  std::function<std::int64_t()> look;
+  std::vector<std::int64_t>* seen = nullptr;
+};
+TORCH_MODULE(Noting);
+
+TEST(FullySharded, GathersEachUnitAheadAndOnceForEachPass) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    for (const Reshard reshard : {Reshard::kAfterForward, Reshard::kNever}) {
+      Sequential net;
+      std::vector<Noting> layers;
+      for (int unit = 0; unit < 4; ++unit) {
+        net->push_back(Linear(LinearOptions(3, 3)));
+        net->push_back(layers.emplace_back());
+      }
+      testing::bring_here(*net);
+      Sharded model(net, group, small_units().reshard(reshard));
+      std::vector<std::int64_t> seen;
+      for (Noting& layer : layers) {
+        layer->look = [&] { return model.report().gathers; };
+        layer->seen = &seen;
+      }
+      model(testing::here(torch::ones({2, 3}))).sum().backward();
+      EXPECT_THAT(seen, reshard == Reshard::kNever ? ElementsAre(2, 3, 4, 4, 4, 4, 4, 4)
+                                                   : ElementsAre(2, 3, 4, 4, 5, 6, 7, 7));
+    }
+  });
 }
 
 TEST(FullySharded, ParametersHaveNoValuesBetweenTheCalls) {
@@ -761,7 +957,7 @@ TEST_P(DrawnChains, TrainAsTheModelAlone) {
       return std::uniform_int_distribution<int>(least, most)(engine);
     };
     torch::manual_seed(static_cast<std::uint64_t>(index));
-    const int ranks = draw(1, 4);
+    const int ranks = std::vector{1, 2, 3, 4, 8}[static_cast<std::size_t>(draw(0, 4))];
     Sequential net;
     const std::int64_t inputs = draw(2, 9);
     std::int64_t width = inputs;
@@ -782,7 +978,7 @@ TEST_P(DrawnChains, TrainAsTheModelAlone) {
                              .unit_bytes(draw(0, 1) == 0 ? 1 : 3000)
                              .checkpoint(draw(0, 2) == 0)
                              .reshard(draw(0, 2) == 0 ? Reshard::kNever : Reshard::kAfterForward);
-    const Batch batch = make_batch(12, inputs, 3);
+    const Batch batch = make_batch(24, inputs, 3);
     const MakeOptimizer make = draw(0, 1) == 0 ? sgd : adam;
     const std::string text = concat("case ", index, " on ", ranks, " ranks: ");
     expect_trains_as_alone(net, batch, ranks, options, make, text, 1e-10);

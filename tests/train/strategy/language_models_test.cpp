@@ -1,5 +1,7 @@
-// Language models by every way of spreading give the losses and weights of one process.
+// Language models by every way of spreading give the losses, weights and averages of one process:
+// each step accumulates two batches and is clipped.
 
+#include <cmath>
 #include <gtest/gtest.h>
 #include <ostream>
 #include <string>
@@ -9,6 +11,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/sin.h>
 
+#include "lockstep/nn/ema.h"
 #include "lockstep/nn/models/language/token_loss.h"
 #include "lockstep/train/strategy/replica.h"
 #include "lockstep/train/task/class_of_each.h"
@@ -18,8 +21,8 @@ namespace {
 
 using torch::Tensor;
 
-constexpr std::int64_t kWords = 37, kLength = 8, kBatch = 4;
-constexpr int kStepsTrained = 4;
+constexpr std::int64_t kWords = 37, kLength = 8, kBatch = 8;
+constexpr int kPartsOfStep = 2;
 
 struct LanguageWay {
   const char* name;
@@ -29,6 +32,8 @@ struct LanguageWay {
   ScheduleKind schedule = ScheduleKind::k1F1B;
   Checkpoint checkpoint = Checkpoint::kNever;
   bool defers_scores = true;
+  Reshard reshard = Reshard::kAfterForward;
+  int steps = 4;
 };
 
 std::ostream& operator<<(std::ostream& out, const LanguageWay& way) { return out << way.name; }
@@ -37,6 +42,19 @@ const LanguageWay kOneProcess{.name = "serial", .defers_scores = false};
 const std::vector<LanguageWay> kLanguageWays{{.name = "in_chunks"},
     {.name = "recomputed", .checkpoint = Checkpoint::kAlways, .defers_scores = false},
     {.name = "ddp", .parallel = Parallel::kDdp, .ranks = 2},
+    {.name = "fsdp", .parallel = Parallel::kFsdp, .ranks = 2, .defers_scores = false, .steps = 20},
+    {.name = "fsdp_of_four_recomputed",
+        .parallel = Parallel::kFsdp,
+        .ranks = 4,
+        .checkpoint = Checkpoint::kAlways,
+        .defers_scores = false,
+        .steps = 20},
+    {.name = "fsdp_of_eight_kept",
+        .parallel = Parallel::kFsdp,
+        .ranks = 8,
+        .defers_scores = false,
+        .reshard = Reshard::kNever,
+        .steps = 20},
     {.name = "dp", .parallel = Parallel::kDp, .defers_scores = false},
     {.name = "mp", .parallel = Parallel::kMp, .balance = {3}},
     {.name = "pp", .parallel = Parallel::kPp, .balance = {2}},
@@ -58,11 +76,11 @@ const std::vector<LanguageWay> kLanguageWays{{.name = "in_chunks"},
 
 struct Outcome {
   std::vector<double> losses;
-  nn::NamedTensors weights{"Tensor"};
+  nn::NamedTensors weights{"Tensor"}, averages{"Tensor"};
 };
 
-Batch batch_of(int step, const ProcessGroup& replicas) {
-  const Tensor numbers = at::arange(kBatch * (kLength + 1), torch::kLong) * (7 + step);
+Batch batch_of(int number, const ProcessGroup& replicas) {
+  const Tensor numbers = at::arange(kBatch * (kLength + 1), torch::kLong) * (7 + number);
   const Tensor all = numbers.remainder(kWords).view({kBatch, kLength + 1});
   const Tensor own = all.chunk(replicas.size())[static_cast<std::size_t>(replicas.rank())];
   return {own.slice(1, 0, kLength), own.slice(1, 1)};
@@ -75,6 +93,7 @@ TrainOptions options_of(const LanguageWay& way, const std::string& model) {
   options.pipeline.chunks = 2;
   options.pipeline.schedule = way.schedule;
   options.pipeline.checkpoint = way.checkpoint;
+  options.gradients.reshard = way.reshard;
   options.optimizer = default_settings(OptimizerKind::kAdamW);
   options.optimizer.lr = 0.01;
   options.optimizer.clip_grad = 0.5;
@@ -115,7 +134,34 @@ std::unique_ptr<Replica> replica_of(
   if (behind > 0)
     return std::make_unique<PipelineReplica>(
         options, groups, prepared, cpu_places(std::min(2, layout.stages)));
+  if (way.parallel == Parallel::kFsdp)
+    return std::make_unique<ShardedReplica>(options, groups, prepared, torch::kCPU);
   return std::make_unique<ModuleReplica>(options, groups, prepared, cpu_places(2));
+}
+
+// Puts what a rank has of a model with what others have, whole.
+void add_own(const nn::NamedTensors& own, const TensorRanges& ranges, nn::NamedTensors& all) {
+  for (const auto& item : own) {
+    const auto shared = ranges.find(item.key());
+    const bool is_part = shared != ranges.end();
+    if (!all.contains(item.key()))
+      all.insert(item.key(), is_part ? at::full(shared->second.whole, NAN, torch::kDouble)
+                                     : item.value().detach().clone());
+    if (!is_part) continue;
+    const TensorRange& range = shared->second;
+    all[item.key()].view({-1}).slice(0, range.begin, range.end).copy_(item.value().flatten());
+  }
+}
+
+double loss_of_step(Replica& replica, const ProcessGroup& replicas, int step) {
+  Tensor loss = at::zeros({1}, torch::kDouble);
+  for (int part = 0; part < kPartsOfStep; ++part) {
+    const StepPart now{
+        .share = 1.0 / kPartsOfStep, .number = part, .is_last = part + 1 == kPartsOfStep};
+    loss += replica.backward(batch_of(kPartsOfStep * step + part, replicas), now, step) * now.share;
+  }
+  replicas.all_reduce(loss, ReduceOp::kMean).wait();
+  return loss.item<double>();
 }
 
 Outcome trained(const LanguageWay& way, const std::string& model) {
@@ -124,38 +170,46 @@ Outcome trained(const LanguageWay& way, const std::string& model) {
     const auto replica = replica_of(way, model, world);
     replica->set_training(true);
     const ProcessGroup replicas = way.balance.empty() ? world : ProcessGroup();
+    ModelEma averages(replica->state().values(), {.decay = 0.9});
     std::vector<double> losses;
-    for (int step = 0; step < kStepsTrained; ++step) {
-      Tensor loss = replica->backward(batch_of(step, replicas), {}, step).to(torch::kDouble);
-      loss = loss.clone().view({1});
-      replicas.all_reduce(loss, ReduceOp::kMean).wait();
-      losses.push_back(loss.item<double>());
+    for (int step = 0; step < way.steps; ++step) {
+      losses.push_back(loss_of_step(*replica, replicas, step));
       replica->update(0.01);
+      averages.update();
     }
     for (int rank = 0; rank < world.size(); ++rank) {
       world.barrier().wait();
       if (rank != world.rank()) continue;
+      const nn::NamedTensors own = replica->state();
       all.losses = losses;
-      for (const auto& item : replica->state())
-        if (!all.weights.contains(item.key())) all.weights.insert(item.key(), item.value());
+      add_own(own, replica->ranges(), all.weights);
+      add_own(named_averages(averages, own), replica->ranges(), all.averages);
     }
     world.barrier().wait();
   });
   return all;
 }
 
+void expect_near(
+    const nn::NamedTensors& found, const nn::NamedTensors& expected, const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  for (const auto& item : expected) {
+    const Tensor difference = found[item.key()] - item.value();
+    EXPECT_LT(difference.abs().max().item<double>(), 1e-12) << what << " " << item.key();
+  }
+}
+
 class LanguageModelWays : public ::testing::TestWithParam<LanguageWay> {};
 
 TEST_P(LanguageModelWays, EqualOneProcess) {
+  LanguageWay alone = kOneProcess;
+  alone.steps = GetParam().steps;
   for (const std::string model : {"gpt2-nano", "llama-260k"}) {
-    const Outcome expected = trained(kOneProcess, model), found = trained(GetParam(), model);
+    const Outcome expected = trained(alone, model), found = trained(GetParam(), model);
     for (std::size_t step = 0; step < expected.losses.size(); ++step)
       EXPECT_NEAR(found.losses[step], expected.losses[step], 1e-12) << model << " " << step;
-    ASSERT_EQ(found.weights.size(), expected.weights.size());
-    for (const auto& item : expected.weights) {
-      const Tensor difference = found.weights[item.key()] - item.value();
-      EXPECT_LT(difference.abs().max().item<double>(), 1e-9) << model << " " << item.key();
-    }
+    expect_near(found.weights, expected.weights, model);
+    expect_near(found.averages, expected.averages, model + ", averages");
   }
 }
 
