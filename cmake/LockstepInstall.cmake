@@ -6,7 +6,8 @@
 #   train   lockstep::train, which lockstep/train/trainer.h needs, and the programs that `./dev train` builds
 #   mpi     lockstep::mpi, which lockstep/comm/mpi/mpi_backend.h needs, where an MPI was found
 #   bench   the programs of the studies; `cmake --install` leaves them out, and says so, where they are not built
-#   wheel   nothing of its own: lets the others' programs run wherever pip unpacks them, beside torch; for pyproject.toml alone
+#   wheel   the extension of Python, by -DLOCKSTEP_PYTHON=ON; lets it and the others' programs run wherever pip unpacks them, beside
+#           torch; for pyproject.toml alone
 
 include(CMakePackageConfigHelpers)
 
@@ -66,11 +67,15 @@ foreach(_program ${_lockstep_bench_programs})
     message(STATUS \"Left out: ${_program}, which is not built (target component_bench)\")
   endif()" COMPONENT bench)
 endforeach()
-# Takes in every library that the programs need, but those of torch and those of the compiler, which torch needs, too. The path is a
+if(TARGET lockstep_backend)
+  install(TARGETS lockstep_backend LIBRARY DESTINATION . COMPONENT wheel EXCLUDE_FROM_ALL)
+endif()
+# Takes in every library that they need, but those of torch and those of the compiler, which torch needs, too. The path is a
 # DT_RPATH, which is also where these libraries find each other.
 install(CODE [[
   file(GLOB programs "${CMAKE_INSTALL_PREFIX}/bin/*")
-  file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${programs} RESOLVED_DEPENDENCIES_VAR libraries
+  file(GLOB extension "${CMAKE_INSTALL_PREFIX}/_backend.*")
+  file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${programs} MODULES ${extension} RESOLVED_DEPENDENCIES_VAR libraries
     PRE_EXCLUDE_REGEXES "^lib(torch|c10|c|m|stdc\\+\\+|gcc_s|resolv|dl|rt|pthread)[_.]" "^ld-linux")
   foreach(library IN LISTS libraries)
     get_filename_component(name "${library}" NAME)
@@ -78,6 +83,9 @@ install(CODE [[
   endforeach()
   execute_process(COMMAND_ERROR_IS_FATAL ANY
     COMMAND patchelf --force-rpath --set-rpath "$ORIGIN/../../torch/lib:$ORIGIN/../lib" ${programs})
+  if(extension)
+    execute_process(COMMAND_ERROR_IS_FATAL ANY COMMAND patchelf --force-rpath --set-rpath "$ORIGIN/lib" ${extension})
+  endif()
 ]] COMPONENT wheel EXCLUDE_FROM_ALL)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/lockstep" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT core
   FILES_MATCHING PATTERN "*.h"

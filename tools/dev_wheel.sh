@@ -17,22 +17,24 @@ setup_wheel_builder() {
 
 # Packs what component_train and component_bench have built. It needs no newer glibc than was here, and pip refuses older ones.
 pack_wheel() {
-  local glibc
+  local glibc python=$PWD/$wheel_folder/bin/python abi
   glibc=$(getconf GNU_LIBC_VERSION)
   glibc=${glibc#glibc }
   phase_begin wheel
   setup_wheel_builder
+  abi=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
   rm -rf dist
-  PATH=$PWD/$wheel_folder/bin:$PATH phase_step wheel "$wheel_folder/bin/python" -m pip wheel --disable-pip-version-check \
+  PATH=$PWD/$wheel_folder/bin:$PATH phase_step wheel "$python" -m pip wheel --disable-pip-version-check \
     --no-deps --no-build-isolation --config-settings "build-dir=$build_folder" \
-    --config-settings "wheel.tags=py3-none-manylinux_${glibc/./_}_$(uname -m)" --wheel-dir dist .
+    --config-settings "cmake.define.Python_EXECUTABLE=$python" \
+    --config-settings "wheel.tags=$abi-$abi-manylinux_${glibc/./_}_$(uname -m)" --wheel-dir dist .
   # It leaves its temporary prefix in the cache.
-  phase_step cache cmake -U 'SKBUILD*' -D CMAKE_INSTALL_PREFIX=/usr/local "$build_folder"
+  phase_step cache cmake -U 'SKBUILD*' -D LOCKSTEP_PYTHON=OFF -D CMAKE_INSTALL_PREFIX=/usr/local "$build_folder"
   phase_end
 }
 
 dev_wheel() {
-  packages+=("${packages_for_round_trip[@]}")
+  packages+=("${packages_for_wheel[@]}")
   dev_build component_train component_bench
   pack_wheel
   ls dist/*.whl

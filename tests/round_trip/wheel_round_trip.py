@@ -77,6 +77,17 @@ class WheelRoundTrip(outside_test.Outside):
                 if found and not name.startswith(SYSTEM):
                     self.assertTrue(found.startswith(str(self.environment.place)), f"{program.name}: {line}")
 
+    def test_torch_distributed_finds_the_backend(self):
+        script = Path(FOLDER.name) / "script.py"
+        script.write_text("import torch, torch.distributed as dist\n"
+                          "dist.init_process_group('lockstep')\n"
+                          "total = torch.tensor([dist.get_rank() + 1.0])\n"
+                          "dist.all_reduce(total)\n"
+                          "print('total', total.item(), flush=True)\n"
+                          "dist.destroy_process_group()\n")
+        output = output_of(self.lockstep, "run", "--nproc-per-node", 2, "--", self.environment.bin / "python", script)
+        self.assertIn("total 3.0", output)
+
     def test_users_build_against_it(self):
         package = f"-DCMAKE_PREFIX_PATH={self.prefix}"
         self.expect_plugin_trains(self.lockstep, package)
