@@ -85,6 +85,7 @@ class Pairing {
       pair(item.key(), item.value(), entry_of(file, item.key()));
     }
     check_tied();
+    if (options.is_part) return;
     for (const TensorEntry& entry : file.entries()) {
       const std::string name = entry.name.substr(report_.prefix.size());
       if (!state_.contains(name)) report_.unexpected.push_back(name);
@@ -93,11 +94,12 @@ class Pairing {
 
   const WeightsReport& report() const { return report_; }
 
-  WeightsReport copy() {
+  WeightsReport copy(bool is_rehearsal) {
     const torch::NoGradGuard no_gradients;
     for (const auto& [name, target, entry] : pairs_) {
-      torch::Tensor(target).copy_(tensor_of(*entry));
-      if (!is_finite(target)) report_.not_finite.push_back(name);
+      const torch::Tensor taken = is_rehearsal ? at::empty_like(target) : target;
+      taken.copy_(tensor_of(*entry));
+      if (!is_finite(taken)) report_.not_finite.push_back(name);
       ++report_.loaded;
     }
     return std::move(report_);
@@ -203,7 +205,7 @@ WeightsReport load_state(const NamedTensors& state, const std::filesystem::path&
         differences_text(pairing.report()), "choose the model that the file was made with",
         advice));
   }
-  return file.checked([&] { return pairing.copy(); });
+  return file.checked([&] { return pairing.copy(options.is_rehearsal); });
 }
 
 struct Pair {
