@@ -111,6 +111,7 @@ class Pairing {
       pair(item.key(), item.value(), entry_of(file, item.key()));
     }
     check_tied();
+    if (options.is_part) return;
     for (const TensorEntry& entry : file.entries()) {
       const std::string name = report_.lacking + entry.name.substr(report_.prefix.size());
       if (state_.contains(name)) continue;
@@ -120,11 +121,12 @@ class Pairing {
 
   const WeightsReport& report() const { return report_; }
 
-  WeightsReport copy() {
+  WeightsReport copy(bool is_rehearsal) {
     const torch::NoGradGuard no_gradients;
     for (const auto& [name, target, entry] : pairs_) {
-      torch::Tensor(target).copy_(tensor_of(*entry));
-      if (!is_finite(target)) report_.not_finite.push_back(name);
+      const torch::Tensor taken = is_rehearsal ? at::empty_like(target) : target;
+      taken.copy_(tensor_of(*entry));
+      if (!is_finite(taken)) report_.not_finite.push_back(name);
       ++report_.loaded;
     }
     return std::move(report_);
@@ -230,7 +232,7 @@ WeightsReport load_state(const NamedTensors& state, const std::filesystem::path&
         differences_text(pairing.report()), "choose the model that the file was made with",
         advice));
   }
-  return file.checked([&] { return pairing.copy(); });
+  return file.checked([&] { return pairing.copy(options.is_rehearsal); });
 }
 
 struct Pair {

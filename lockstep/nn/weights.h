@@ -62,6 +62,10 @@ struct LoadWeightsOptions {
   std::vector<std::string> resizable = {};
   /// Takes a part of the file: `state_dict` of `{"state_dict": {...}, "epoch": 3}`.
   std::string only = {};
+  /// Takes tensors that are some of a model's: the file may have others.
+  bool is_part = false;
+  /// Says what loading would, and leaves the tensors as they are.
+  bool is_rehearsal = false;
 };
 
 /// Copies the weights of a safetensors or PyTorch file into the module's parameters and buffers, by

@@ -38,6 +38,7 @@
 #include "lockstep/device/parameters.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
+#include "lockstep/parallel/place/memory_meter.h"
 
 namespace lockstep {
 namespace {
@@ -406,27 +407,28 @@ TEST(FullySharded, GathersATiedWeightForThoseThatUseItAlone) {
 
 using Tensors = std::vector<torch::Tensor>;
 
-struct FirstImpl : torch::nn::Module {
-  FirstImpl() { weight = register_parameter("weight", torch::empty({5, 9})); }
+struct WeightFirstImpl : torch::nn::Module {
+  WeightFirstImpl() { weight = register_parameter("weight", torch::empty({5, 9})); }
   Tensors forward(const torch::Tensor& input) { return {input.matmul(weight), weight}; }
   torch::Tensor weight;
 };
-TORCH_MODULE(First);
+TORCH_MODULE(WeightFirst);
 
-struct BetweenImpl : torch::nn::Module {
+struct WeightBetweenImpl : torch::nn::Module {
   Tensors forward(const Tensors& values) { return {layer(values[0]).tanh(), values[1]}; }
   Linear layer = register_module("layer", Linear(9, 9));
 };
-TORCH_MODULE(Between);
+TORCH_MODULE(WeightBetween);
 
-struct LastImpl : torch::nn::Module {
+struct WeightLastImpl : torch::nn::Module {
   torch::Tensor forward(const Tensors& values) { return layer(values[0].matmul(values[1].t())); }
   Linear layer = register_module("layer", Linear(5, 3));
 };
-TORCH_MODULE(Last);
+TORCH_MODULE(WeightLast);
 
 Sequential make_handing_net() {
-  return filled(Sequential(First(), Between(), Between(), Between(), Last()));
+  return filled(
+      Sequential(WeightFirst(), WeightBetween(), WeightBetween(), WeightBetween(), WeightLast()));
 }
 
 TEST(FullySharded, KeepsAWeightThatALayerHandsOn) {
@@ -452,6 +454,178 @@ TEST(FullySharded, LendsMemoryToParametersOfItsTypeAlone) {
   Batch batch = make_batch(12, 5, 3);
   batch.target = batch.target.to(torch::kFloat);
   expect_trains_as_alone(net, batch, 2, small_units(), sgd, "", 1e-5);
+}
+
+// Parameters that are handed on.
+
+using Flow = std::vector<torch::Tensor>;
+
+/// An embedding, or a product that is one, whose weight goes on beside what it computes.
+struct FirstImpl : torch::nn::Module {
+  FirstImpl(std::int64_t words, std::int64_t width, bool multiplies) : multiplies(multiplies) {
+    weight = register_parameter("weight", torch::empty({words, width}));
+  }
+  Flow forward(const torch::Tensor& input) {
+    return {multiplies ? torch::matmul(input, weight) : torch::embedding(weight, input.argmax(1)),
+        weight.view_as(weight)};
+  }
+  bool multiplies;
+  torch::Tensor weight;
+};
+TORCH_MODULE(First);
+
+struct BetweenImpl : torch::nn::Module {
+  explicit BetweenImpl(std::int64_t width) {
+    linear = register_module("linear", Linear(width, width));
+  }
+  Flow forward(const Flow& flow) {
+    const torch::Tensor hidden = torch::tanh(linear(flow[0]));
+    if (in_backward && hidden.requires_grad())
+      hidden.register_hook([this](const torch::Tensor&) { in_backward(); });
+    return {hidden, flow[1]};
+  }
+  Linear linear{nullptr};
+  std::function<void()> in_backward;
+};
+TORCH_MODULE(Between);
+
+struct LastImpl : torch::nn::Module {
+  torch::Tensor forward(const Flow& flow) { return torch::matmul(flow[0], flow[1].t()); }
+};
+TORCH_MODULE(Last);
+
+void fill(const torch::Tensor& parameter) {
+  const torch::NoGradGuard no_gradients;
+  const torch::Tensor numbers = torch::arange(parameter.numel(), parameter.options());
+  torch::Tensor(parameter).copy_(numbers.mul(1.7).sin().mul(0.3).reshape(parameter.sizes()));
+}
+
+/// A net whose first weight is its last one, three layers in between, all of doubles.
+struct HandingNet {
+  explicit HandingNet(std::int64_t words, std::int64_t width, bool multiplies = true)
+      : between(width) {
+    chain = Sequential(
+        First(words, width, multiplies), between, Between(width), Between(width), Last());
+    chain->to(torch::kDouble);
+    for (const auto& parameter : chain->parameters()) fill(parameter);
+    testing::bring_here(*chain);
+  }
+  Between between;
+  Sequential chain;
+};
+
+TEST(FullySharded, TrainsAParameterThatIsHandedOn) {
+  torch::manual_seed(12);
+  const Batch batch = make_batch(12, 16, 16);
+  for (const bool multiplies : {false, true}) {
+    const HandingNet serial(16, 8, multiplies);
+    const Trained alone =
+        train_alone(serial.chain, testing::here(batch.input), testing::here(batch.target), adam);
+    for (const Options& options : all_kinds()) {
+      const ::testing::ScopedTrace trace(__FILE__, __LINE__, text_of(options));
+      for (const int ranks : {2, 3}) {  // whose shards fill the weight, or have room at the end
+        testing::run_ranks(ranks, [&](const ProcessGroup& group) {
+          const HandingNet net(16, 8, multiplies);
+          expect_as(train_sharded(net.chain, group, options, batch.input, batch.target, adam),
+              alone, 1e-12);
+        });
+      }
+    }
+  }
+}
+
+TEST(FullySharded, AccumulatesAParameterThatIsHandedOn) {
+  torch::manual_seed(13);
+  const torch::Tensor input = torch::randn({12, 16}, torch::kDouble);
+  HandingNet serial(16, 8);
+  serial.chain->forward(testing::here(input)).square().sum().backward();
+  const torch::Tensor expected = serial.chain->parameters().front().grad();
+  testing::run_ranks(2, [&](const ProcessGroup& group) {
+    const HandingNet net(16, 8);
+    Sharded model(net.chain, group, small_units());
+    const torch::Tensor own = share_here(input, group);
+    for (int half = 0; half < 2; ++half) {
+      std::optional<LocalGradients> local;
+      if (half == 0) local.emplace(model.no_sync());
+      (model(own.narrow(0, 3 * half, 3)).square().sum() * group.size()).backward();
+      if (local) EXPECT_FALSE(model.parameters().front().grad().defined());
+    }
+    const ParameterPart part = model.parts().front();
+    expect_close(part.tensor.grad().flatten(),
+        expected.flatten().narrow(0, part.begin, part.tensor.numel()), 1e-12, "weight");
+  });
+}
+
+// Not only when backward comes to the unit that has it: its whole gradient would wait until then.
+TEST(FullySharded, AveragesAHandedOnGradientBeforeTheUnitsBetween) {
+  constexpr std::int64_t kWords = 2048, kWidth = 64, kWeight = kWords * kWidth * 8;
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    for (const bool checkpoint : {false, true}) {
+      HandingNet net(kWords, kWidth);
+      Sharded model(net.chain, group, small_units().checkpoint(checkpoint));
+      const torch::Tensor input = testing::here(torch::ones({2, kWords}, torch::kDouble));
+      bool was_there = false;
+      net.between->in_backward = [&] { was_there = model.parameters().front().grad().defined(); };
+      const MemoryMeter meter;
+      model(input).sum().backward();
+      EXPECT_TRUE(was_there);
+      // Beside what is small: the whole weight, one whole gradient, the part of it.
+      const auto most = static_cast<double>(meter.total().peak) / kWeight;
+      if (input.is_cpu()) EXPECT_LT(most, 3);
+    }
+  });
+}
+
+TEST(FullySharded, HasAWholeEmbeddingInBackwardOnlyWhereItIsRead) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    for (const bool multiplies : {false, true}) {
+      const HandingNet net(16, 8, multiplies);
+      const torch::Tensor weight = net.chain->parameters().front();
+      Sharded model(net.chain, group, small_units());
+      bool was_whole = false;
+      weight.register_hook([&](const torch::Tensor&) {
+        try {
+          was_whole = weight.storage().data() != nullptr;
+        } catch (const c10::Error&) {
+          was_whole = false;
+        }
+      });
+      model(testing::here(torch::ones({2, 16}, torch::kDouble))).sum().backward();
+      EXPECT_EQ(was_whole, multiplies);
+    }
+  });
+}
+
+TEST(FullySharded, InitialisesSomeParametersAtATime) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    const HandingNet expected(16, 8), net(16, 8);
+    const torch::NoGradGuard no_gradients;
+    for (auto& parameter : net.chain->parameters()) parameter.zero_();
+    std::vector<std::size_t> counts;
+    Sharded model(net.chain, group, small_units().param_init_fn([&](const NamedTensors& some) {
+      counts.push_back(some.size());
+      for (const auto& [name, parameter] : some) fill(parameter);
+    }));
+    if (group.rank() == 0) {
+      EXPECT_THAT(counts, ElementsAre(1U, 2U, 2U, 2U));
+    } else {
+      EXPECT_TRUE(counts.empty());
+    }
+    model.unwrap();
+    EXPECT_EQ(values_of(*net.chain).size(), 7U);
+    for (const auto& [name, value] : values_of(*expected.chain))
+      EXPECT_TRUE(torch::equal(values_of(*net.chain).at(name), value)) << name;
+  });
+}
+
+TEST(FullySharded, RefusesWhatCannotBeInitialised) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    const HandingNet net(16, 8);
+    const auto options = small_units().param_init_fn(
+        [](const NamedTensors& some) { throw DataError("no " + some.front().first); });
+    EXPECT_THAT(
+        message_of<Error>([&] { Sharded(net.chain, group, options); }), HasSubstr("no 0.weight"));
+  });
 }
 
 // A module that is no chain.

@@ -147,7 +147,7 @@ Gpt2Impl::Gpt2Impl(const Gpt2Shape& shape, std::int64_t vocabulary, double dropo
         std::make_shared<Gpt2BlockImpl>(shape.width, shape.heads, dropout));
   append_at("transformer.ln_f", std::make_shared<Gpt2NormImpl>(shape.width));
   append_at("lm_head", std::make_shared<TiedScoresImpl>());
-  initialise({"c_proj.weight"}, shape.layers);
+  plan_draws({"c_proj.weight"}, shape.layers);
 }
 
 }  // namespace lockstep::nn

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <utility>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/dropout.h>
@@ -11,10 +13,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
-#include <torch/nn/init.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/device/host_tensor.h"
 #include "lockstep/nn/models/language/token_loss.h"
 
 namespace lockstep::nn {
@@ -71,16 +73,37 @@ torch::Tensor causal_attention(const torch::Tensor& queries, const torch::Tensor
       .flatten(2);
 }
 
-void LanguageModelImpl::initialise(
+void LanguageModelImpl::plan_draws(
     const std::vector<std::string>& of_residuals, std::int64_t layers) {
-  const torch::NoGradGuard no_gradients;
-  for (auto& item : named_parameters()) {
+  for (const auto& item : named_parameters()) {
     if (item.value().dim() < 2) continue;
     const bool is_residual = std::ranges::any_of(
         of_residuals, [&](const std::string& end) { return item.key().ends_with(end); });
     const double share = is_residual ? std::sqrt(2.0 * static_cast<double>(layers)) : 1;
-    torch::nn::init::normal_(item.value(), 0, kDeviation / share);
+    draws_.push_back({item.value(), kDeviation / share});
   }
+}
+
+void LanguageModelImpl::draw() const {
+  draws(at::detail::getDefaultCPUGenerator())(draws_.back().parameter);
+}
+
+DrawParameter LanguageModelImpl::draws(const at::Generator& generator) const {
+  return
+      [draws = draws_, generator, next = std::ptrdiff_t{0}](const torch::Tensor& wanted) mutable {
+        const torch::NoGradGuard no_gradients;
+        const auto last = std::ranges::find_if(
+            draws, [&](const Draw& draw) { return draw.parameter.is_same(wanted); });
+        if (last == draws.end()) return;
+        for (; next <= last - draws.begin(); ++next) {
+          const auto& [parameter, deviation] = draws[static_cast<std::size_t>(next)];
+          const bool is_here = parameter.is_cpu();
+          const torch::Tensor values =
+              is_here ? parameter : at::empty(parameter.sizes(), on_host(parameter.scalar_type()));
+          values.normal_(0, deviation, generator);
+          if (!is_here) torch::Tensor(parameter).copy_(values);
+        }
+      };
 }
 
 void LanguageModelImpl::register_at(

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include <ATen/core/Generator.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/any.h>
 #include <torch/types.h>
@@ -65,8 +67,20 @@ inline torch::Tensor in_heads(const torch::Tensor& hidden, std::int64_t heads) {
   return hidden.unflatten(2, {heads, hidden.size(2) / heads});
 }
 
+/// Draws a parameter, and those before it that have not been drawn.
+using DrawParameter = std::function<void(const torch::Tensor&)>;
+
 /// A chain from tokens to scores; see Note [Tied embeddings].
+///
+/// The constructor leaves the matrices empty, which takes no memory.
 class LanguageModelImpl : public ModelImpl {
+ public:
+  /// Draws all matrices from the default generator.
+  void draw() const;
+
+  /// Returns what draws the same, parameter by parameter, from a generator of the host.
+  DrawParameter draws(const at::Generator& generator) const;
+
  protected:
   /// Registers a layer under a name with dots, as `transformer.h.0`, and appends it to the chain.
   template <typename Layer>
@@ -75,12 +89,19 @@ class LanguageModelImpl : public ModelImpl {
     append(path, layer);
   }
 
-  /// Draws all matrices from a normal distribution of deviation 0.02, those whose names end so and
-  /// which add to the residual stream by 1 / sqrt(2 x layers) of it, as GPT-2's.
-  void initialise(const std::vector<std::string>& of_residuals, std::int64_t layers);
+  /// Lets draw() take all matrices from a normal distribution of deviation 0.02, those whose names
+  /// end so and which add to the residual stream by 1 / sqrt(2 x layers) of it, as GPT-2's.
+  void plan_draws(const std::vector<std::string>& of_residuals, std::int64_t layers);
 
  private:
+  struct Draw {
+    torch::Tensor parameter;
+    double deviation;
+  };
+
   void register_at(const std::string& path, std::shared_ptr<torch::nn::Module> layer);
+
+  std::vector<Draw> draws_;  // in the order of the parameters
 };
 
 }  // namespace lockstep::nn

@@ -154,7 +154,7 @@ LlamaImpl::LlamaImpl(const LlamaShape& shape, std::int64_t vocabulary, double dr
   append_at("model.norm", std::make_shared<LlamaNormImpl>(shape.width));
   append_at("lm_head", std::make_shared<TiedScoresImpl>());
   // llama2.c scales what it calls w3, the one that enters, and not w2.
-  initialise({"o_proj.weight", "up_proj.weight"}, shape.layers);
+  plan_draws({"o_proj.weight", "up_proj.weight"}, shape.layers);
 }
 
 }  // namespace lockstep::nn
