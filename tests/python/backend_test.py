@@ -215,6 +215,10 @@ def test_groups(rank, size):
         tensor = torch.tensor([rank + 1.0])
         dist.all_reduce(tensor, group=pair)
         same(tensor, torch.tensor([4.0]))
+    half = dist.split_group(split_ranks=[[0, 2], [1]])
+    tensor = torch.tensor([rank + 1.0])
+    dist.all_reduce(tensor, group=half)
+    same(tensor, torch.tensor([2.0 if rank == 1 else 4.0]))
     for _ in range(3):  # made and closed at the same place of the store
         alone = dist.new_group([rank], use_local_synchronization=True)
         tensor = torch.tensor([5.0])
