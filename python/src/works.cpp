@@ -29,6 +29,9 @@ std::string shapes_of(const std::vector<at::Tensor>& tensors) {
 std::exception_ptr for_python(const std::string& what, const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
+  } catch (const TimeoutError& error) {
+    return std::make_exception_ptr(c10::DistBackendError(
+        kHere, concat(what, ": not done within the timeout (", error.what(), ")")));
   } catch (const CommError& error) {
     return std::make_exception_ptr(c10::DistBackendError(kHere, concat(what, ": ", error.what())));
   } catch (const InvalidArgument& error) {
