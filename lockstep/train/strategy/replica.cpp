@@ -115,7 +115,7 @@ nn::Autocast Replica::autocast() const { return autocast_of(options_.precision, 
 
 torch::Tensor Replica::output(const Batch& batch) {
   const nn::Autocast shorter = autocast();
-  std::vector<torch::Tensor> inputs = task_->inputs(batch);
+  std::vector<torch::Tensor> inputs = task_->measured_inputs(batch);
   for (torch::Tensor& input : inputs) input = copier_(input);
   return at_least_float(evaluate(inputs));
 }
