@@ -1,15 +1,21 @@
 // Language models by every way of spreading give the losses and weights of one process.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "tests/support/message_of.h"
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/sin.h>
+#include <torch/csrc/autograd/function.h>
 
+#include "lockstep/core/error.h"
 #include "lockstep/nn/models/language/token_loss.h"
+#include "lockstep/train/strategy/recomputed_model.h"
 #include "lockstep/train/strategy/replica.h"
 #include "lockstep/train/task/class_of_each.h"
 
@@ -28,6 +34,7 @@ struct LanguageWay {
   std::vector<int> balance = {};  // of the layers behind those of the first stage
   ScheduleKind schedule = ScheduleKind::k1F1B;
   Checkpoint checkpoint = Checkpoint::kNever;
+  std::string checkpoint_layers = {};
   bool defers_scores = true;
 };
 
@@ -36,8 +43,12 @@ std::ostream& operator<<(std::ostream& out, const LanguageWay& way) { return out
 const LanguageWay kOneProcess{.name = "serial", .defers_scores = false};
 const std::vector<LanguageWay> kLanguageWays{{.name = "in_chunks"},
     {.name = "recomputed", .checkpoint = Checkpoint::kAlways, .defers_scores = false},
+    {.name = "blocks_recomputed",
+        .checkpoint = Checkpoint::kAlways,
+        .checkpoint_layers = "*.*.[0-9]"},
     {.name = "ddp", .parallel = Parallel::kDdp, .ranks = 2},
     {.name = "dp", .parallel = Parallel::kDp, .defers_scores = false},
+    {.name = "fsdp", .parallel = Parallel::kFsdp, .ranks = 2, .defers_scores = false},
     {.name = "mp", .parallel = Parallel::kMp, .balance = {3}},
     {.name = "pp", .parallel = Parallel::kPp, .balance = {2}},
     {.name = "pp_of_the_head_alone", .parallel = Parallel::kPp, .balance = {1}},
@@ -57,7 +68,7 @@ const std::vector<LanguageWay> kLanguageWays{{.name = "in_chunks"},
         .checkpoint = Checkpoint::kAlways}};
 
 struct Outcome {
-  std::vector<double> losses;
+  std::vector<double> losses;  // of the steps, then of an evaluation
   nn::NamedTensors weights{"Tensor"};
 };
 
@@ -75,6 +86,7 @@ TrainOptions options_of(const LanguageWay& way, const std::string& model) {
   options.pipeline.chunks = 2;
   options.pipeline.schedule = way.schedule;
   options.pipeline.checkpoint = way.checkpoint;
+  options.pipeline.checkpoint_layers = way.checkpoint_layers;
   options.optimizer = default_settings(OptimizerKind::kAdamW);
   options.optimizer.lr = 0.01;
   options.optimizer.clip_grad = 0.5;
@@ -96,12 +108,32 @@ nn::Model model_of(const std::string& name) {
   return model;
 }
 
+// In one process the loss is that of scores.
+TaskPointer task_of(const LanguageWay& way) {
+  const bool is_expected = way.name == kOneProcess.name;
+  return std::make_shared<Tokens>(0, /*are_bytes=*/false, /*gives_losses=*/!is_expected);
+}
+
+// Of one token nobody asks.
+double evaluated(Replica& replica, const ProcessGroup& replicas) {
+  const torch::NoGradGuard no_gradients;
+  Batch batch = batch_of(kStepsTrained, replicas);
+  Tensor& next = batch.targets.front().tensor;
+  next = next.clone();  // it is the input's, too
+  if (replicas.rank() == 0) next[0][3] = kIgnoredTarget;
+  replica.set_training(false);
+  FindingsSum findings;
+  const Task& task = *replica.task();
+  findings.add(task.measure(replica.output(batch), task.target(batch)));
+  return *task.evaluation(findings.over_all(replicas)).scores.loss;
+}
+
 std::unique_ptr<Replica> replica_of(
     const LanguageWay& way, const std::string& name, const ProcessGroup& world) {
   const TrainOptions options = options_of(way, name);
   nn::Model model = model_of(name);
   if (way.defers_scores) nn::defer_scores(*model);
-  PreparedModel prepared{.model = model, .task = std::make_shared<Tokens>(), .start = {}};
+  PreparedModel prepared{.model = model, .task = task_of(way), .start = {}};
   int behind = 0;
   for (const int layers : way.balance) behind += layers;
   if (behind > 0) prepared.balance = {static_cast<int>(model->layers().size()) - behind};
@@ -115,6 +147,8 @@ std::unique_ptr<Replica> replica_of(
   if (behind > 0)
     return std::make_unique<PipelineReplica>(
         options, groups, prepared, cpu_places(std::min(2, layout.stages)));
+  if (way.parallel == Parallel::kFsdp)
+    return std::make_unique<ShardedReplica>(options, groups, prepared, torch::kCPU);
   return std::make_unique<ModuleReplica>(options, groups, prepared, cpu_places(2));
 }
 
@@ -132,10 +166,12 @@ Outcome trained(const LanguageWay& way, const std::string& model) {
       losses.push_back(loss.item<double>());
       replica->update(0.01);
     }
+    losses.push_back(evaluated(*replica, replicas));
     for (int rank = 0; rank < world.size(); ++rank) {
       world.barrier().wait();
       if (rank != world.rank()) continue;
       all.losses = losses;
+      if (!replica->ranges().empty()) continue;  // shards, whose steps the losses prove
       for (const auto& item : replica->state())
         if (!all.weights.contains(item.key())) all.weights.insert(item.key(), item.value());
     }
@@ -151,6 +187,8 @@ TEST_P(LanguageModelWays, EqualOneProcess) {
     const Outcome expected = trained(kOneProcess, model), found = trained(GetParam(), model);
     for (std::size_t step = 0; step < expected.losses.size(); ++step)
       EXPECT_NEAR(found.losses[step], expected.losses[step], 1e-12) << model << " " << step;
+    ASSERT_EQ(found.losses.size(), expected.losses.size());
+    if (GetParam().parallel == Parallel::kFsdp) continue;
     ASSERT_EQ(found.weights.size(), expected.weights.size());
     for (const auto& item : expected.weights) {
       const Tensor difference = found.weights[item.key()] - item.value();
@@ -161,6 +199,35 @@ TEST_P(LanguageModelWays, EqualOneProcess) {
 
 INSTANTIATE_TEST_SUITE_P(Ways, LanguageModelWays, ::testing::ValuesIn(kLanguageWays),
     [](const auto& test) { return std::string(test.param.name); });
+
+// Layers that backward will compute again.
+std::size_t recomputed_layers(const Tensor& output) {
+  std::set<torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> left{output.grad_fn().get()};
+  std::size_t found = 0;
+  while (!left.empty()) {
+    auto* const node = left.back();
+    left.pop_back();
+    if (node == nullptr || !seen.insert(node).second) continue;
+    if (node->name().find("Checkpointed") != std::string::npos) ++found;
+    for (const auto& edge : node->next_edges()) left.push_back(edge.function.get());
+  }
+  return found;
+}
+
+TEST(RecomputedModel, ComputesLayersOfThePatternAgain) {
+  const nn::Model net = nn::make_model("gpt2-nano", kWords);
+  const auto of = [&](const std::string& pattern) {
+    RecomputedModel model(net, "gpt2-nano", pattern);
+    return recomputed_layers(model.forward({batch_of(0, ProcessGroup()).input()}));
+  };
+  EXPECT_EQ(of("transformer.h.*"), 4U);
+  EXPECT_EQ(of("*.2"), 1U);
+  EXPECT_GT(of(""), 6U) << "of embeddings, norm and head, too";
+  EXPECT_THAT(testing::message_of<InvalidArgument>([&] { of("h.*"); }),
+      ::testing::HasSubstr("--checkpoint h.* is neither never, except-last or always, nor matches "
+                           "a layer of gpt2-nano: input, transformer.wte, transformer.wpe, "));
+}
 
 }  // namespace
 }  // namespace lockstep
