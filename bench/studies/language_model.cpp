@@ -160,8 +160,9 @@ std::string losses_text(const Cells& cells) {
     most = std::max(most, *loss);
   }
   if (least > most) return "";
-  return concat("After ", cells.back().steps, " steps of these the loss is ", decimals<3>(least),
-      " to ", decimals<3>(most), ", whatever the way.");
+  const std::string low = decimals<3>(least), high = decimals<3>(most);
+  return concat("After ", cells.back().steps, " steps of these the loss is ",
+      low == high ? low : concat(low, " to ", high), ", whatever the way.");
 }
 
 page::Conclusion conclusion(const Cells& cells) {

@@ -39,15 +39,19 @@ PreparedModel seeded_model(const TrainOptions& options, const SampleForm& form) 
 
 // A layer that is computed again alone gives what its first forward gave, replicas of `dp` give
 // theirs to one loss, and one that is sharded has its weight while it computes.
-bool loss_takes_factors(const TrainOptions& options, const Task& task, const Layout& layout) {
-  const bool is_alone = layout.stages == 1 && options.pipeline.checkpoint != Checkpoint::kNever;
-  return task.takes_deferred_scores() && options.parallel != Parallel::kDp &&
+bool loss_takes_factors(
+    const TrainOptions& options, const PreparedModel& prepared, const Layout& layout) {
+  const PipelineSettings& pipeline = options.pipeline;
+  const bool is_alone =
+      layout.stages == 1 && pipeline.checkpoint != Checkpoint::kNever &&
+      is_computed_again(prepared.model->layers().keys().back(), pipeline.checkpoint_layers);
+  return prepared.task->takes_deferred_scores() && options.parallel != Parallel::kDp &&
          options.parallel != Parallel::kFsdp && !is_alone;
 }
 
 std::unique_ptr<Replica> spread(const PreparedModel& prepared, const TrainOptions& options,
     const Layout& layout, const RankGroups& groups, const std::vector<Place>& places) {
-  if (loss_takes_factors(options, *prepared.task, layout)) nn::defer_scores(*prepared.model);
+  if (loss_takes_factors(options, prepared, layout)) nn::defer_scores(*prepared.model);
   if (layout.stages > 1 && layout.stages_over_ranks)
     return std::make_unique<StageReplica>(options, groups, prepared, places.front().device);
   if (layout.stages > 1)
@@ -120,7 +124,7 @@ nn::Autocast Replica::autocast() const { return autocast_of(options_.precision, 
 
 torch::Tensor Replica::output(const Batch& batch) {
   const nn::Autocast shorter = autocast();
-  std::vector<torch::Tensor> inputs = task_->inputs(batch);
+  std::vector<torch::Tensor> inputs = task_->measured_inputs(batch);
   for (torch::Tensor& input : inputs) input = copier_(input);
   return at_least_float(evaluate(inputs));
 }
@@ -201,7 +205,8 @@ std::shared_ptr<nn::MultiInputModule> on_device(
   model.ptr()->to(device);
   const bool is_alone = options.parallel != Parallel::kFsdp;  // which calls the layers itself
   if (options.pipeline.checkpoint == Checkpoint::kNever || !is_alone) return model.ptr();
-  return std::make_shared<RecomputedModel>(model, options.model);
+  return std::make_shared<RecomputedModel>(
+      model, options.model, options.pipeline.checkpoint_layers);
 }
 
 }  // namespace

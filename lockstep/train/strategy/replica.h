@@ -66,8 +66,9 @@ class Replica {
   /// Returns what the net is to learn.
   const TaskPointer& task() const { return task_; }
 
-  /// Returns the output of the net for a batch, at least in float whatever the precision, on the
-  /// device that has the last stage; for evaluation. A collective of the stages.
+  /// Returns the output of the net for what its task measures of a batch, at least in float
+  /// whatever the precision, on the device that has the last stage; for evaluation. A collective of
+  /// the stages.
   torch::Tensor output(const Batch& batch);
 
   /// Takes part in an output() of other replicas, for which this one has no batch. A collective

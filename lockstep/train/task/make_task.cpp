@@ -194,7 +194,8 @@ TaskPointer make_task(const TrainOptions& options, const SampleForm& form, nn::M
     case TaskKind::kClassification:
       return std::make_shared<Classification>(loss, options.smoothing);
     case TaskKind::kTokens:
-      return std::make_shared<Tokens>(options.smoothing, options.data.name == "text");
+      return std::make_shared<Tokens>(options.smoothing, options.data.name == "text",
+          /*gives_losses=*/nn::net_needs(options.model).context > 0);
     case TaskKind::kSegmentation:
       return std::make_shared<Segmentation>(options.smoothing);
     case TaskKind::kLabels:

@@ -2,17 +2,23 @@
 // each step accumulates two batches and is clipped.
 
 #include <cmath>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "tests/support/message_of.h"
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/sin.h>
+#include <torch/csrc/autograd/function.h>
 
+#include "lockstep/core/error.h"
 #include "lockstep/nn/ema.h"
 #include "lockstep/nn/models/language/token_loss.h"
+#include "lockstep/train/strategy/recomputed_model.h"
 #include "lockstep/train/strategy/replica.h"
 #include "lockstep/train/task/class_of_each.h"
 
@@ -31,6 +37,7 @@ struct LanguageWay {
   std::vector<int> balance = {};  // of the layers behind those of the first stage
   ScheduleKind schedule = ScheduleKind::k1F1B;
   Checkpoint checkpoint = Checkpoint::kNever;
+  std::string checkpoint_layers = {};
   bool defers_scores = true;
   Reshard reshard = Reshard::kAfterForward;
   int steps = 4;
@@ -41,6 +48,9 @@ std::ostream& operator<<(std::ostream& out, const LanguageWay& way) { return out
 const LanguageWay kOneProcess{.name = "serial", .defers_scores = false};
 const std::vector<LanguageWay> kLanguageWays{{.name = "in_chunks"},
     {.name = "recomputed", .checkpoint = Checkpoint::kAlways, .defers_scores = false},
+    {.name = "blocks_recomputed",
+        .checkpoint = Checkpoint::kAlways,
+        .checkpoint_layers = "*.*.[0-9]"},
     {.name = "ddp", .parallel = Parallel::kDdp, .ranks = 2},
     {.name = "fsdp", .parallel = Parallel::kFsdp, .ranks = 2, .defers_scores = false, .steps = 20},
     {.name = "fsdp_of_four_recomputed",
@@ -75,7 +85,7 @@ const std::vector<LanguageWay> kLanguageWays{{.name = "in_chunks"},
         .checkpoint = Checkpoint::kAlways}};
 
 struct Outcome {
-  std::vector<double> losses;
+  std::vector<double> losses;  // of the steps, then of an evaluation
   nn::NamedTensors weights{"Tensor"}, averages{"Tensor"};
 };
 
@@ -94,6 +104,7 @@ TrainOptions options_of(const LanguageWay& way, const std::string& model) {
   options.pipeline.schedule = way.schedule;
   options.pipeline.checkpoint = way.checkpoint;
   options.gradients.reshard = way.reshard;
+  options.pipeline.checkpoint_layers = way.checkpoint_layers;
   options.optimizer = default_settings(OptimizerKind::kAdamW);
   options.optimizer.lr = 0.01;
   options.optimizer.clip_grad = 0.5;
@@ -115,12 +126,32 @@ nn::Model model_of(const std::string& name) {
   return model;
 }
 
+// In one process the loss is that of scores.
+TaskPointer task_of(const LanguageWay& way) {
+  const bool is_expected = way.name == kOneProcess.name;
+  return std::make_shared<Tokens>(0, /*are_bytes=*/false, /*gives_losses=*/!is_expected);
+}
+
+// Of one token nobody asks.
+double evaluated(Replica& replica, const ProcessGroup& replicas) {
+  const torch::NoGradGuard no_gradients;
+  Batch batch = batch_of(kStepsTrained, replicas);
+  Tensor& next = batch.targets.front().tensor;
+  next = next.clone();  // it is the input's, too
+  if (replicas.rank() == 0) next[0][3] = kIgnoredTarget;
+  replica.set_training(false);
+  FindingsSum findings;
+  const Task& task = *replica.task();
+  findings.add(task.measure(replica.output(batch), task.target(batch)));
+  return *task.evaluation(findings.over_all(replicas)).scores.loss;
+}
+
 std::unique_ptr<Replica> replica_of(
     const LanguageWay& way, const std::string& name, const ProcessGroup& world) {
   const TrainOptions options = options_of(way, name);
   nn::Model model = model_of(name);
   if (way.defers_scores) nn::defer_scores(*model);
-  PreparedModel prepared{.model = model, .task = std::make_shared<Tokens>(), .start = {}};
+  PreparedModel prepared{.model = model, .task = task_of(way), .start = {}};
   int behind = 0;
   for (const int layers : way.balance) behind += layers;
   if (behind > 0) prepared.balance = {static_cast<int>(model->layers().size()) - behind};
@@ -177,6 +208,7 @@ Outcome trained(const LanguageWay& way, const std::string& model) {
       replica->update(0.01);
       averages.update();
     }
+    losses.push_back(evaluated(*replica, replicas));
     for (int rank = 0; rank < world.size(); ++rank) {
       world.barrier().wait();
       if (rank != world.rank()) continue;
@@ -206,6 +238,7 @@ TEST_P(LanguageModelWays, EqualOneProcess) {
   alone.steps = GetParam().steps;
   for (const std::string model : {"gpt2-nano", "llama-260k"}) {
     const Outcome expected = trained(alone, model), found = trained(GetParam(), model);
+    ASSERT_EQ(found.losses.size(), expected.losses.size());
     for (std::size_t step = 0; step < expected.losses.size(); ++step)
       EXPECT_NEAR(found.losses[step], expected.losses[step], 1e-12) << model << " " << step;
     expect_near(found.weights, expected.weights, model);
@@ -215,6 +248,35 @@ TEST_P(LanguageModelWays, EqualOneProcess) {
 
 INSTANTIATE_TEST_SUITE_P(Ways, LanguageModelWays, ::testing::ValuesIn(kLanguageWays),
     [](const auto& test) { return std::string(test.param.name); });
+
+// Layers that backward will compute again.
+std::size_t recomputed_layers(const Tensor& output) {
+  std::set<torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> left{output.grad_fn().get()};
+  std::size_t found = 0;
+  while (!left.empty()) {
+    auto* const node = left.back();
+    left.pop_back();
+    if (node == nullptr || !seen.insert(node).second) continue;
+    if (node->name().find("Checkpointed") != std::string::npos) ++found;
+    for (const auto& edge : node->next_edges()) left.push_back(edge.function.get());
+  }
+  return found;
+}
+
+TEST(RecomputedModel, ComputesLayersOfThePatternAgain) {
+  const nn::Model net = nn::make_model("gpt2-nano", kWords);
+  const auto of = [&](const std::string& pattern) {
+    RecomputedModel model(net, "gpt2-nano", pattern);
+    return recomputed_layers(model.forward({batch_of(0, ProcessGroup()).input()}));
+  };
+  EXPECT_EQ(of("transformer.h.*"), 4U);
+  EXPECT_EQ(of("*.2"), 1U);
+  EXPECT_GT(of(""), 6U) << "of embeddings, norm and head, too";
+  EXPECT_THAT(testing::message_of<InvalidArgument>([&] { of("h.*"); }),
+      ::testing::HasSubstr("--checkpoint h.* is neither never, except-last or always, nor matches "
+                           "a layer of gpt2-nano: input, transformer.wte, transformer.wpe, "));
+}
 
 }  // namespace
 }  // namespace lockstep

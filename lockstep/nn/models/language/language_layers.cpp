@@ -24,6 +24,8 @@ namespace {
 
 constexpr double kDeviation = 0.02;
 
+bool has_next_tokens(const torch::Tensor& given) { return given.dim() == 3 && given.size(2) == 2; }
+
 // On a device it would wait for it, and the kernel there checks.
 void check_below(const torch::Tensor& tokens, std::int64_t vocabulary, const char* net) {
   if (!tokens.is_cpu()) return;
@@ -37,15 +39,15 @@ void check_below(const torch::Tensor& tokens, std::int64_t vocabulary, const cha
 }  // namespace
 
 torch::nn::AnyModule token_layer(const char* net, std::int64_t vocabulary, std::int64_t context) {
-  return layer_of([=](const torch::Tensor& tokens) {
-    check(tokens.dim() == 2 && tokens.size(1) > 0 &&
-              at::isIntegralType(tokens.scalar_type(), /*includeBool=*/false),
-        net, ": takes tokens [N, T], whole numbers, not ", tokens.scalar_type(), " ",
-        tokens.sizes());
-    check(tokens.size(1) <= context, net, ": takes sequences of at most ", context, " tokens, not ",
-        tokens.size(1));
-    check_below(tokens, vocabulary, net);
-    return tokens.to(torch::kLong);
+  return layer_of([=](const torch::Tensor& given) {
+    const bool has_next = has_next_tokens(given) && !torch::GradMode::is_enabled();
+    check((given.dim() == 2 || has_next) && given.size(1) > 0 &&
+              at::isIntegralType(given.scalar_type(), /*includeBool=*/false),
+        net, ": takes tokens [N, T], whole numbers, not ", given.scalar_type(), " ", given.sizes());
+    check(given.size(1) <= context, net, ": takes sequences of at most ", context, " tokens, not ",
+        given.size(1));
+    check_below(has_next ? given.select(2, 0) : given, vocabulary, net);
+    return given.to(torch::kLong);
   });
 }
 
@@ -53,12 +55,16 @@ TokenEmbeddingImpl::TokenEmbeddingImpl(std::int64_t vocabulary, std::int64_t wid
     : weight_(register_parameter("weight", at::empty({vocabulary, width}))), dropout_(dropout) {}
 
 // A parameter that is itself an output would get the history of whoever computes this layer again.
-Flow TokenEmbeddingImpl::forward(const torch::Tensor& tokens) {
-  return {at::dropout(at::embedding(weight_, tokens), dropout_, is_training()),
-      weight_.view_as(weight_)};
+Flow TokenEmbeddingImpl::forward(const torch::Tensor& given) {
+  const bool has_next = has_next_tokens(given);
+  const torch::Tensor vectors = at::embedding(weight_, has_next ? given.select(2, 0) : given);
+  Flow flow = {at::dropout(vectors, dropout_, is_training()), weight_.view_as(weight_)};
+  if (has_next) flow.push_back(given.select(2, 1));
+  return flow;
 }
 
 torch::Tensor TiedScoresImpl::forward(const Flow& flow) {
+  if (flow.size() > 2) return token_losses({flow.at(0), flow.at(1)}, flow.at(2));
   const bool is_step = is_training() && torch::GradMode::is_enabled();
   if (is_deferred_ && is_step) return deferred_scores(flow.at(0), flow.at(1));
   return at::linear(flow.at(0), flow.at(1));

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Generator.h>
@@ -16,8 +17,8 @@
 
 namespace lockstep::nn {
 
-/// The tensors that go through the chain of a language model: hidden states [N, T, width], and the
-/// weight of the embedding [vocabulary, width].
+/// The tensors that go through the chain of a language model: hidden states [N, T, width], the
+/// weight of the embedding [vocabulary, width], and the next tokens [N, T] where they are given.
 ///
 /// Note [Tied embeddings]
 /// The last layer multiplies by the embedding's weight. It is a parameter of the first layer alone,
@@ -26,15 +27,22 @@ namespace lockstep::nn {
 /// micro-batch.
 using Flow = std::vector<torch::Tensor>;
 
+/// Returns the flow with other hidden states.
+inline Flow with_hidden(Flow flow, torch::Tensor hidden) {
+  flow.at(0) = std::move(hidden);
+  return flow;
+}
+
 /// Makes the first layer: checks that tokens are whole numbers [N, T] below `vocabulary`, T at most
-/// `context`, and makes them int64. The message of the InvalidArgument begins with the net's name.
+/// `context`, and makes them int64; or, where no gradients are wanted, those of with_next_tokens().
+/// The message of the InvalidArgument begins with the net's name.
 torch::nn::AnyModule token_layer(const char* net, std::int64_t vocabulary, std::int64_t context);
 
-/// The vectors of tokens [N, T], of whose numbers it drops some; begins the flow.
+/// The vectors of tokens, of whose numbers it drops some; begins the flow.
 class TokenEmbeddingImpl final : public CloneByArguments<TokenEmbeddingImpl> {
  public:
   TokenEmbeddingImpl(std::int64_t vocabulary, std::int64_t width, double dropout = 0);
-  Flow forward(const torch::Tensor& tokens);
+  Flow forward(const torch::Tensor& given);
   std::tuple<std::int64_t, std::int64_t, double> arguments() const {
     return {weight_.size(0), weight_.size(1), dropout_};
   }
@@ -44,7 +52,8 @@ class TokenEmbeddingImpl final : public CloneByArguments<TokenEmbeddingImpl> {
   double dropout_;
 };
 
-/// The last layer: hidden states times the embedding's weight, scores [N, T, vocabulary].
+/// The last layer: hidden states times the embedding's weight, scores [N, T, vocabulary]; with the
+/// next tokens their losses, [N, T].
 class TiedScoresImpl final : public CloneByArguments<TiedScoresImpl> {
  public:
   torch::Tensor forward(const Flow& flow);

@@ -102,7 +102,7 @@ class LlamaBlockImpl final : public CloneByArguments<LlamaBlockImpl> {
 
   Flow forward(const Flow& flow) {
     const torch::Tensor hidden = flow.at(0) + self_attn_(input_layernorm_(flow.at(0)));
-    return {hidden + mlp_(post_attention_layernorm_(hidden)), flow.at(1)};
+    return with_hidden(flow, hidden + mlp_(post_attention_layernorm_(hidden)));
   }
 
   std::tuple<LlamaShape, double> arguments() const { return arguments_; }
@@ -118,7 +118,7 @@ class LlamaBlockImpl final : public CloneByArguments<LlamaBlockImpl> {
 class LlamaNormImpl final : public CloneByArguments<LlamaNormImpl, RmsNormImpl> {
  public:
   using CloneByArguments::CloneByArguments;
-  Flow forward(const Flow& flow) { return {RmsNormImpl::forward(flow.at(0)), flow.at(1)}; }
+  Flow forward(const Flow& flow) { return with_hidden(flow, RmsNormImpl::forward(flow.at(0))); }
   std::tuple<std::int64_t> arguments() const { return {weight_.size(0)}; }
 };
 
