@@ -35,6 +35,12 @@ std::string cost_label(const plan::Answer& answer) {
 
 std::string way_of(const Choice& choice) { return describe(choice.prediction.way); }
 
+// Where several devices are compared, with the device.
+std::string way_there_of(const Choice& choice) {
+  const std::string& device = choice.machine.device;
+  return concat(way_of(choice), device.empty() ? "" : " on ", device);
+}
+
 std::string step_of(const Choice& choice) { return milliseconds_text(choice.prediction.seconds); }
 
 std::string interval_of(const Choice& choice) {
@@ -146,7 +152,8 @@ page::Table choices_table(const plan::Answer& answer) {
         .number("snapshot every [s]", snapshots_of);
   }
   return table
-      .notes({"predicted, not measured; speed-up and efficiency are over one place, in samples a "
+      .notes({"predicted, not measured; speed-up and efficiency are over one place of its kind, in "
+              "samples a "
               "second; waiting, exchange and optimizer are shares of the busiest place's step; "
               "nine of "
               "ten trainings are expected within the interval"})
@@ -198,7 +205,7 @@ page::Table confirmed_table(const PlanReport& report) {
 
 page::Table explanation_table(const std::vector<const plan::Choice*>& choices) {
   TableOf<Choice> table("plan-explanation", "Where the time of a step goes [ms]");
-  table.name("way", way_of);
+  table.name("way", way_there_of);
   for (const auto& use : plan::names_of(Use{})) {
     table.number(std::string(use.name), [value = use.value](const Choice& choice) {
       return milliseconds_text(choice.prediction.of(value));
@@ -363,6 +370,12 @@ std::vector<std::string> remarks_of(const PlanReport& report) {
   return remarks;
 }
 
+plot::Timeline timeline_of(const Choice& choice, const std::string& id) {
+  plot::Timeline timeline = bench::timeline_of(choice.prediction, id);
+  timeline.title = "One step of " + way_there_of(choice);
+  return timeline;
+}
+
 void add_steps(const PlanReport& report, page::Section& section) {
   const auto pick = pick_of(report.answer, report.confirmed);
   if (!pick) return;
@@ -371,7 +384,7 @@ void add_steps(const PlanReport& report, page::Section& section) {
     section.tables.push_back(beside_table(picked.prediction, *report.beside));
     section.timelines = beside_timelines(picked.prediction, *report.beside);
   } else {
-    section.timelines.push_back(timeline_of(picked.prediction, "plan-step"));
+    section.timelines.push_back(timeline_of(picked, "plan-step"));
   }
   if (!report.explains) return;
   const auto best = best_of_kinds(report.answer);
@@ -379,7 +392,7 @@ void add_steps(const PlanReport& report, page::Section& section) {
   for (const Choice* const choice : best) {
     if (choice != &picked)
       section.timelines.push_back(
-          timeline_of(choice->prediction, "plan-step-" + kind_of(choice->prediction.way)));
+          timeline_of(*choice, "plan-step-" + kind_of(choice->prediction.way)));
   }
 }
 

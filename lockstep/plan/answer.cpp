@@ -233,7 +233,8 @@ void apply(const std::string& part, Scenario& scenario) {
 
 std::string hours_text(double hours) {
   if (hours < 2) return concat(std::lround(60 * hours), " minutes");
-  return concat(std::round(hours * 10) / 10, " hours");
+  if (hours < 100) return concat(std::round(hours * 10) / 10, " hours");
+  return concat(std::llround(hours), " hours");
 }
 
 std::string percent(double share) { return concat(std::lround(100 * share), " %"); }
@@ -268,8 +269,14 @@ std::string about_limit(const Prediction& prediction) {
 }
 
 std::string money_text(double cost, const Question& question) {
-  const double rounded = cost < 100 ? std::round(cost * 100) / 100 : std::round(cost);
-  return concat(rounded, question.currency.empty() ? "" : " ", question.currency);
+  const std::string amount =
+      cost < 100 ? concat(std::round(cost * 100) / 100) : std::to_string(std::llround(cost));
+  return concat(amount, question.currency.empty() ? "" : " ", question.currency);
+}
+
+bool are_equal(const Choice& one, const Choice& other) {
+  return std::abs(one.rate() / other.rate() - 1) <= kEqualRates &&
+         std::abs(expense_of(one) / expense_of(other) - 1) <= kEqualRates;
 }
 
 std::string about_next(const Answer& answer) {
@@ -278,6 +285,9 @@ std::string about_next(const Answer& answer) {
     const Choice& other = answer.choices[i];
     if (i == *answer.pick || !is_allowed(other, answer.question)) continue;
     const double ratio = picked.rate() / other.rate();
+    if (are_equal(picked, other))
+      return concat("; ", describe(other.prediction.way), on_nodes(other.machine),
+          " is about as fast, but less simple");
     if (ratio < 1)
       return concat("; ", describe(other.prediction.way), on_nodes(other.machine), " is ",
           ratio > 0.5 ? concat("faster by ", percent(1 / ratio - 1))
@@ -294,9 +304,11 @@ std::string about_next(const Answer& answer) {
 // What the pick is the best of.
 std::string about_reason(const Question& asked) {
   if (asked.within_hours == 0 && asked.budget == 0) return "";
-  std::string text = asked.within_hours > 0 ? concat(", the cheapest that ends within ",
-                                                  hours_text(asked.within_hours))
-                                            : ", the fastest";
+  const char* const least =
+      asked.machine.all_price() > 0 ? "the cheapest" : "the one with the fewest places";
+  std::string text = asked.within_hours > 0
+                         ? concat(", ", least, " that ends within ", hours_text(asked.within_hours))
+                         : ", the fastest";
   if (asked.budget > 0) text += concat(" for at most ", money_text(asked.budget, asked));
   return text;
 }
@@ -308,16 +320,22 @@ std::string about_training(const Choice& choice, const Question& question) {
   return concat(hours_text(choice.hours), cost, " for the training, ");
 }
 
-// The cheapest of those that fit, unless it is the pick itself or costs about as much.
+// Of those that fit; the first fits.
+const Choice& cheapest_of(const std::vector<Choice>& choices) {
+  const Choice* cheapest = &choices.front();
+  for (const Choice& each : choices)
+    if (each.fits() && each.cost < cheapest->cost) cheapest = &each;
+  return *cheapest;
+}
+
+// The cheapest, unless it is the pick itself or costs about as much.
 std::string about_money(const Answer& answer) {
   const Choice& picked = answer.choices[*answer.pick];
-  const Choice* cheapest = &picked;
-  for (const Choice& each : answer.choices)
-    if (each.fits() && each.cost < cheapest->cost) cheapest = &each;
-  if (cheapest->cost >= picked.cost * (1 - kEqualRates)) return "";
-  return concat(" The cheapest of all, ", describe(cheapest->prediction.way),
-      on_nodes(cheapest->machine), ", costs ", percent(cheapest->cost / picked.cost),
-      " as much and takes ", times(cheapest->hours / picked.hours), " as long.");
+  const Choice& cheapest = cheapest_of(answer.choices);
+  if (cheapest.cost >= picked.cost * (1 - kEqualRates)) return "";
+  return concat(" The cheapest of all, ", describe(cheapest.prediction.way),
+      on_nodes(cheapest.machine), ", costs ", percent(cheapest.cost / picked.cost),
+      " as much and takes ", times(cheapest.hours / picked.hours), " as long.");
 }
 
 std::string about_failures(const Choice& choice) {
@@ -331,17 +349,16 @@ std::string about_failures(const Choice& choice) {
 std::string about_limits(const Answer& answer) {
   const Question& asked = answer.question;
   const Choice& fastest = answer.choices.front();
-  const Choice* cheapest = &fastest;
-  for (const Choice& each : answer.choices)
-    if (each.fits() && each.cost < cheapest->cost) cheapest = &each;
-  std::string text = "Nothing ends";
-  if (asked.within_hours > 0) text += concat(" within ", hours_text(asked.within_hours));
-  if (asked.budget > 0) text += concat(" for ", money_text(asked.budget, asked));
-  text += concat(": the fastest, ", describe(fastest.prediction.way), on_nodes(fastest.machine),
-      ", takes ", hours_text(fastest.hours));
-  if (cheapest->cost > 0)
-    text += concat(", the cheapest, ", describe(cheapest->prediction.way),
-        on_nodes(cheapest->machine), ", costs ", money_text(cheapest->cost, asked));
+  const Choice& cheapest = cheapest_of(answer.choices);
+  std::vector<std::string> limits;
+  if (asked.within_hours > 0) limits.push_back("ends within " + hours_text(asked.within_hours));
+  if (asked.budget > 0) limits.push_back("costs at most " + money_text(asked.budget, asked));
+  std::string text = concat("Nothing ", joined(limits, " and "), ": the fastest, ",
+      describe(fastest.prediction.way), on_nodes(fastest.machine), ", takes ",
+      hours_text(fastest.hours));
+  if (cheapest.cost > 0)
+    text += concat(", the cheapest, ", describe(cheapest.prediction.way),
+        on_nodes(cheapest.machine), ", costs ", money_text(cheapest.cost, asked));
   return text + ".";
 }
 
@@ -354,8 +371,8 @@ std::string about_nothing(const Answer& answer) {
       std::ranges::min_element(answer.choices, [](const Choice& one, const Choice& other) {
         return one.lacking_bytes < other.lacking_bytes;
       });
-  return concat("Nothing fits: ", describe(least->prediction.way), " comes nearest and lacks ",
-      std::ceil(least->lacking_bytes / 1e6),
+  return concat("Nothing fits: ", describe(least->prediction.way), on_nodes(least->machine),
+      " comes nearest and lacks ", std::ceil(least->lacking_bytes / 1e6),
       " MB a place. More stages, a smaller batch, or --checkpoint of lockstep train make it "
       "smaller.");
 }

@@ -175,8 +175,9 @@ TEST(Devices, TheCheapestInTimeAndTheFastestForTheMoneyArePicked) {
   question.within_hours = 5;
   const Answer nothing = merged(on_two_devices(question));
   EXPECT_FALSE(nothing.pick);
-  EXPECT_THAT(verdict_of(nothing), StartsWith("Nothing ends within 5 hours for 130 EUR: the "
-                                              "fastest, ddp x 4 on fast, takes 10 hours, "));
+  EXPECT_THAT(
+      verdict_of(nothing), StartsWith("Nothing ends within 5 hours and costs at most 130 EUR: the "
+                                      "fastest, ddp x 4 on fast, takes 10 hours, "));
 }
 
 TEST(Answer, TakesTheSimplestOfWaysThatAreAsFast) {

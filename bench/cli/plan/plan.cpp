@@ -145,14 +145,15 @@ void be_as(
 
 plan::ModelProfile read_profile_file(PlanCommand& command) {
   const std::string& path = command.profile;
-  const auto shipped = fs::exists(path) ? std::nullopt : shipped_profile(path);
+  const bool is_file = !command.takes_shipped && fs::is_regular_file(path);
+  const auto shipped = is_file ? std::nullopt : shipped_profile(path);
   if (!shipped && !fs::exists(path))
     throw DataError(concat("plan: --profile: there is no file ", printable(path),
         "; the program has profiles of ", joined(shipped_models(), ", ")));
   plan::ModelProfile profile =
       plan::parse_profile(shipped ? *shipped : text_of_file(path, "--profile"), path);
   be_as(profile.model, "--model", path, command.model);
-  // Devices that are not here have a rate for each precision.
+  // A data sheet has a rate for each precision.
   if (!command.devices.empty() && !command.precision.empty())
     profile = plan::in_precision(std::move(profile), command.precision);
   be_as(profile.precision, "--precision", path, command.precision);

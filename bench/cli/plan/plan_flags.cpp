@@ -104,11 +104,11 @@ std::map<std::string, double> numbers_by_device(const FlagSpec& flag, const std:
         parse_number<double>(equals == std::string::npos ? word : word.substr(equals + 1));
     check(number && *number > 0 && std::isfinite(*number), "plan: ", flag.name,
         " must be a number above 0, or DEVICE=NUMBER,...: ", printable(text));
+    check(name.empty() == (text.find(',') == std::string::npos && equals == std::string::npos),
+        "plan: ", flag.name, " must be one number, or DEVICE=NUMBER for each: ", printable(text));
     check(numbers.emplace(name, *number).second, "plan: ", flag.name,
         " names something twice: ", printable(text));
   }
-  check(numbers.size() == 1 || !numbers.contains(""), "plan: ", flag.name,
-      " must be one number, or DEVICE=NUMBER for each: ", printable(text));
   return numbers;
 }
 
@@ -360,8 +360,8 @@ void check_measuring(const GivenFlags& given) {
       "plan: --measure-batches says what is measured; leave out --batch");
 }
 
-// Moved to a device, a profile gives the layers' shares: that of this machine is no better, unless
-// somebody asks to measure it.
+// Moved to a device, a profile gives the layers' shares: one that is measured here is no better,
+// unless the flags say what to measure.
 bool takes_shipped_profile(const PlanCommand& command, const GivenFlags& given) {
   const Names measured{"--profile", "--measure", "--measure-batches", "--measure-rounds", "--save",
       "--plugin", "--data", "--cores-a-place", "--train"};
@@ -571,7 +571,8 @@ std::optional<PlanCommand> parse_plan(const std::vector<std::string>& arguments)
   plan_table().read(command, given);
   if (end != arguments.end()) command.train_flags.assign(std::next(end), arguments.end());
   check_train_flags(command.train_flags);
-  if (takes_shipped_profile(command, given)) command.profile = command.model;
+  command.takes_shipped = takes_shipped_profile(command, given);
+  if (command.takes_shipped) command.profile = command.model;
   check_ways(command.question.ways.kinds);
   check_flags(command, given);
   if (!command.profile.empty()) {

@@ -17,7 +17,8 @@ struct PlanCommand {
   std::string data = "mock:constant";
   std::string precision = "32";
   int cores_a_place = 1;
-  std::string profile;                          ///< file; empty: measured first
+  std::string profile;         ///< file, or a model whose profile is shipped; empty: measured first
+  bool takes_shipped = false;  ///< whatever file has the model's name
   std::vector<std::string> devices;             ///< that the costs are moved to; empty: none
   std::map<std::string, double> device_rates;   ///< samples/s of one, by its name
   std::map<std::string, double> device_prices;  ///< of one for an hour, by its name
