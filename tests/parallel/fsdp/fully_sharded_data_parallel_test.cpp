@@ -558,7 +558,7 @@ TEST(FullySharded, AccumulatesAParameterThatIsHandedOn) {
 
 // Not only when backward comes to the unit that has it: its whole gradient would wait until then.
 TEST(FullySharded, AveragesAHandedOnGradientBeforeTheUnitsBetween) {
-  constexpr std::int64_t kWords = 2048, kWidth = 64, kWeight = kWords * kWidth * 8;
+  constexpr std::int64_t kWords = 512, kWidth = 64, kWeight = kWords * kWidth * 8;
   testing::run_ranks(2, [](const ProcessGroup& group) {
     for (const bool checkpoint : {false, true}) {
       HandingNet net(kWords, kWidth);
@@ -569,9 +569,10 @@ TEST(FullySharded, AveragesAHandedOnGradientBeforeTheUnitsBetween) {
       const MemoryMeter meter;
       model(input).sum().backward();
       EXPECT_TRUE(was_there);
-      // Beside what is small: the whole weight, one whole gradient, the part of it.
+      // The whole weight, one whole gradient, the part of it, and other layers; a second whole
+      // gradient would make it 4.
       const auto most = static_cast<double>(meter.total().peak) / kWeight;
-      if (input.is_cpu()) EXPECT_LT(most, 3);
+      if (input.is_cpu()) EXPECT_LT(most, 3.7);
     }
   });
 }
