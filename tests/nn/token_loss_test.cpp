@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <vector>
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randint.h>
@@ -11,7 +13,9 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/autocast.h"
+#include "lockstep/nn/kernels.h"
 #include "lockstep/nn/models/model.h"
+#include "lockstep/parallel/place/memory_meter.h"
 
 namespace lockstep::nn {
 namespace {
@@ -83,10 +87,46 @@ TEST_F(TokenLoss, IsTheSameInSeveralChunks) {
 
 TEST_F(TokenLoss, OfShorterTypesKeepsItsSumsInFloat) {
   make(30, torch::kFloat);
-  const Losses expected = whole(0);
-  expect_close(chunked(0), expected, 1e-5);
+  for (const Kernels who : {Kernels::kLibTorch, Kernels::kOwn}) {
+    const KernelScope scope(who);
+    const Losses expected = whole(0.1);
+    expect_close(chunked(0.1), expected, 1e-5);
+    const Autocast autocast(at::kCPU);
+    expect_close(chunked(0.1), expected, 0.02);
+  }
+}
+
+TEST_F(TokenLoss, OfEachTokenIsThatOfWholeScores) {
+  for (const std::int64_t words : {30, 131072}) {
+    make(words, torch::kDouble);
+    const Tensor scores = at::linear(hidden_, weight_).transpose(1, 2);
+    const Tensor expected = at::cross_entropy_loss(scores, tokens_, {}, at::Reduction::None);
+    const Tensor found = token_losses({hidden_, weight_}, tokens_);
+    EXPECT_EQ(found.sizes(), tokens_.sizes());
+    EXPECT_TRUE(at::allclose(found, expected, 1e-12, 1e-12)) << words;
+  }
+}
+
+// As the scores of the last layer, which are of autocast's type.
+TEST_F(TokenLoss, OfEachTokenHasScoresOfAutocastsType) {
+  make(30, torch::kFloat);
+  const torch::NoGradGuard no_gradients;
   const Autocast autocast(at::kCPU);
-  expect_close(chunked(0), expected, 0.02);
+  const Tensor scores = at::linear(hidden_, weight_);
+  ASSERT_EQ(scores.scalar_type(), torch::kBFloat16);
+  const Tensor expected = at::cross_entropy_loss(
+      scores.to(torch::kFloat).transpose(1, 2), tokens_, {}, at::Reduction::None);
+  EXPECT_TRUE(at::allclose(token_losses({hidden_, weight_}, tokens_), expected, 1e-6, 1e-6));
+}
+
+// Three times a chunk's, which are its scores, in their own order and as logarithms.
+TEST_F(TokenLoss, OfEachTokenNeedsScoresOfAChunkAlone) {
+  constexpr std::int64_t kWords = 131072, kChunk = 64 * kWords * 4;
+  make(kWords, torch::kFloat, 200);
+  const torch::NoGradGuard no_gradients;
+  const MemoryMeter meter;
+  token_losses({hidden_, weight_}, tokens_);
+  EXPECT_LT(meter.total().peak, 3 * kChunk);
 }
 
 TEST_F(TokenLoss, RefusesASecondBackward) {
@@ -110,6 +150,16 @@ TEST(DeferredScores, AreOfTrainingWithGradientsAlone) {
   const torch::NoGradGuard no_gradients;
   EXPECT_FALSE(is_deferred());
   EXPECT_EQ(model(tokens).sizes(), at::IntArrayRef({2, 5, 30}));
+}
+
+TEST(NextTokens, AreGivenWithoutGradientsAlone) {
+  Model model = make_model("llama-260k", 30);
+  const Tensor tokens = at::randint(30, {2, 5}, torch::kLong), next = tokens.add(1).remainder(30);
+  EXPECT_THROW(model(with_next_tokens(tokens, next)), InvalidArgument);
+  const torch::NoGradGuard no_gradients;
+  const Tensor scores = model(tokens).transpose(1, 2);
+  const Tensor expected = at::cross_entropy_loss(scores, next, {}, at::Reduction::None);
+  EXPECT_TRUE(at::allclose(model(with_next_tokens(tokens, next)), expected, 1e-5, 1e-5));
 }
 
 }  // namespace

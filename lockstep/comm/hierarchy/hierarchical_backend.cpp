@@ -350,6 +350,9 @@ class HierarchicalBackend final : public Backend,
   void abort(const std::string& reason) override;
   std::chrono::milliseconds timeout() const override { return levels_.all->timeout(); }
   void set_timeout(std::chrono::milliseconds timeout) override;
+  torch::Tensor allocate(std::int64_t elements, const torch::TensorOptions& options) override {
+    return levels_.within->allocate(elements, options);
+  }
 
  protected:
   Work begin(const CollectiveCall& call) override;

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include <ATen/ops/linear.h>
+#include <ATen/ops/pow.h>
+#include <ATen/ops/tanh.h>
 
 #include "lockstep/nn/exported/graph_parts.h"
 #include "lockstep/nn/fused/gelu.h"
@@ -84,6 +86,20 @@ constexpr std::array<StepOfGelu, 8> kGelu{{{"aten::mul", "Tensor", {kInputOfGelu
     {"aten::add", "Tensor", {kInputOfGelu, -3}}, {"aten::mul", "Tensor", {-4, 0.7978845608028654}},
     {"aten::tanh", "", {-5, kAbsent}}, {"aten::add", "Tensor", {-6, 1}},
     {"aten::mul", "Tensor", {-1, -7}}}};
+
+// As the nodes say, so that nothing of ours computes where LibTorch is to.
+at::Tensor gelu_by_nodes(const at::Tensor& x) {
+  return x * kGelu[0].operands[1] *
+         (at::tanh((x + at::pow(x, 3) * kGelu[2].operands[1]) * kGelu[4].operands[1]) + 1);
+}
+
+bool joined_gelu_step(std::vector<c10::IValue>& stack) {
+  const at::Tensor& input = stack.front().toTensor();
+  auto result =
+      kernels_in_use() == Kernels::kLibTorch ? gelu_by_nodes(input) : fused::gelu_tanh(input);
+  stack.assign({std::move(result)});
+  return true;
+}
 
 /// A batch norm, and the steps behind it.
 struct Block {
@@ -246,6 +262,7 @@ class Fusion {
     Step joined = std::move(graph_.steps[end]);
     joined.operation = c10::Dispatcher::singleton().findSchemaOrThrow("aten::gelu", "");
     joined.operands = {graph_.steps[begin].operands[0], {.constant = c10::IValue("tanh")}};
+    joined.own = joined_gelu_step;
     graph_.steps[end] = std::move(joined);
     for (std::size_t i = begin; i < end; ++i) is_gone_[i] = true;
   }
@@ -279,7 +296,7 @@ void find_own_kernels(std::vector<Step>& steps) {
     if (calls(step, "aten::addmm")) step.own = addmm_as_linear;
     const bool is_tanh_gelu = calls(step, "aten::gelu") && step.operands[1].constant.isString() &&
                               step.operands[1].constant.toStringRef() == "tanh";
-    if (is_tanh_gelu) step.own = own_gelu_step;
+    if (is_tanh_gelu && step.own == nullptr) step.own = own_gelu_step;
   }
 }
 

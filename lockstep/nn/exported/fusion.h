@@ -14,8 +14,9 @@ struct GraphParts;
 ///
 /// The norm is called by the dispatcher as before, so rules for operators hold.
 ///
-/// The eight nodes of GPT-2's GELU, one after the other, are one step: gelu(x, "tanh"). That one
-/// and addmm are computed by our kernels where these can (gelu.h, linear.h).
+/// The eight nodes of GPT-2's GELU, one after the other, are one step: gelu(x, "tanh"), but where
+/// LibTorch is to compute all. That one and addmm are computed by our kernels where these can
+/// (gelu.h, linear.h).
 void fuse(GraphParts& graph);
 
 }  // namespace lockstep::nn::exported

@@ -107,9 +107,13 @@ torch::Tensor BufferPool::take(std::int64_t elements, const torch::TensorOptions
     free_.erase(largest);
   }
   torch::Tensor made = make_(elements, options);
-  bytes_ += bytes_in(made);
-  peak_ = std::max(peak_, bytes_);
+  count(bytes_in(made));
   return made;
+}
+
+void BufferPool::count(std::int64_t bytes) {
+  bytes_ += bytes;
+  peak_ = std::max(peak_, bytes_);
 }
 
 void BufferPool::clear() {
@@ -253,12 +257,20 @@ void FlatParameter::begin_gather(std::optional<at::ScalarType> cast) {
   if (is_whole() && lent_.scalar_type() == type) return;
   release();
   const torch::NoGradGuard no_gradients;
+  const bool has_averages = std::ranges::any_of(members_, [](const Member& member) {
+    return member.part.tensor.defined() && member.part.tensor.grad().defined();
+  });
+  if (!has_averages) {  // from zero_grad() to backward
+    gradient_shard_.reset();
+    for (Member& member : members_) member.place = {};
+  }
   const std::int64_t elements = shard_elements_ * group_.size();
   lent_ = pools_.parameters.take(elements, options_.dtype(type));
   if (type == type_of(options_))
     lend(whole_, lent_.data_ptr());
   else
     lend_cast(type);
+  ++gathers_;
   gather_ = group_.all_gather(lent_.narrow(0, 0, elements), part_to_send(type));
 }
 
@@ -284,22 +296,52 @@ void FlatParameter::give_back() {
   for (Member& member : members_) member.parameter.set_data(member.parameter.detach().clone());
 }
 
+// LibTorch's own comparison of storages asks for their memory, which released ones have not.
+std::optional<std::size_t> FlatParameter::index_of(const torch::Tensor& view) const {
+  const bool is_here =
+      view.has_storage() && view.storage().unsafeGetStorageImpl() == whole_.unsafeGetStorageImpl();
+  for (std::size_t index = 0; is_here && index < members_.size(); ++index) {
+    const Member& member = members_[index];
+    if (view.storage_offset() == member.offset && view.sizes() == member.sizes &&
+        view.strides() == member.strides)
+      return index;
+  }
+  return std::nullopt;
+}
+
 void FlatParameter::take_gradient(std::size_t index) {
-  Member& member = members_[index];
-  torch::Tensor gradient = std::exchange(member.parameter.mutable_grad(), {});
+  add_gradient(index, std::exchange(members_[index].parameter.mutable_grad(), {}));
+}
+
+void FlatParameter::add_gradient(std::size_t index, torch::Tensor gradient) {
   if (!gradient.defined()) return;
   const torch::NoGradGuard no_gradients;
-  if (!gradient_.defined())
-    gradient_ = pools_.gradients.take(shard_elements_ * group_.size(), options_);
-  const torch::Tensor own = gradient_.as_strided(
-      member.sizes, member.strides, gradient_.storage_offset() + member.offset);
-  if (member.has_gradient) {
-    own.add_(gradient);
+  Member& member = members_[index];
+  const bool is_first = !std::exchange(member.has_gradient, true);
+  if (is_first) ++gradients_;
+  if (!gradient_.all.defined() && is_all(member, gradient)) {
+    pools_.gradients.add(gradient);
+    gradient_ = {gradient.as_strided({gradient.numel()}, {1}), /*is_of_pool=*/false};
     return;
   }
-  own.copy_(gradient);
-  member.has_gradient = true;
-  ++gradients_;
+  if (!gradient_.all.defined())
+    gradient_ = {pools_.gradients.take(shard_elements_ * group_.size(), options_)};
+  const torch::Tensor own = gradient_.all.as_strided(
+      member.sizes, member.strides, gradient_.all.storage_offset() + member.offset);
+  if (is_first)
+    own.copy_(gradient);
+  else
+    own.add_(gradient);
+}
+
+// Then it is averaged where it lies: a large one, as of an embedding, would be there twice. While
+// the hook of an accumulation runs, the engine has a second tensor of that memory, but no third.
+bool FlatParameter::is_all(const Member& member, const torch::Tensor& gradient) const {
+  return members_.size() == 1 && gradient.use_count() == 1 &&
+         gradient.layout() == torch::kStrided && gradient.storage().use_count() <= 2 &&
+         gradient.dtype() == options_.dtype() && gradient.sizes() == member.sizes &&
+         gradient.strides() == member.strides &&
+         gradient.numel() == shard_elements_ * group_.size();
 }
 
 // Over replicas, as over hosts, sums are divided at last: but for those of 16 bits, which might
@@ -320,9 +362,9 @@ bool FlatParameter::sends_shorter() const {
 void FlatParameter::shorten_gradients() {
   const std::int64_t elements = shard_elements_ * group_.size();
   const torch::Tensor shorter = pools_.gradients.take(elements, options_.dtype(*types_.gradients));
-  const torch::Tensor whole = reduced_.narrow(0, 0, elements);
+  const torch::Tensor whole = reduced_.all.narrow(0, 0, elements);
   shorter.narrow(0, 0, elements).copy_(whole.div_(group_.size() * replicas_.size()));
-  pools_.gradients.give(std::exchange(reduced_, shorter));
+  put_back(std::exchange(reduced_, {shorter}));
 }
 
 // Into this rank's shard of the gradients themselves: what the others read are their own shards.
@@ -333,7 +375,7 @@ void FlatParameter::begin_reduce() {
   for (Member& member : members_) member.has_gradient = false;
   gradients_ = 0;
   if (sends_shorter()) shorten_gradients();
-  const torch::Tensor whole = reduced_.narrow(0, 0, shard_elements_ * group_.size());
+  const torch::Tensor whole = reduced_.all.narrow(0, 0, shard_elements_ * group_.size());
   reduction_ = group_.reduce_scatter(own_shard_of(whole), whole, step_of_reduction());
   is_within_copy_ = replicas_.size() > 1;
 }
@@ -342,20 +384,25 @@ void FlatParameter::begin_reduce() {
 void FlatParameter::reduce_over_replicas() {
   if (!std::exchange(is_within_copy_, false)) return;
   std::exchange(reduction_, {}).wait();
-  reduction_ = replicas_.all_reduce(own_shard_of(reduced_), step_of_reduction());
+  reduction_ = replicas_.all_reduce(own_shard_of(reduced_.all), step_of_reduction());
 }
 
 void FlatParameter::finish_reduce() {
-  if (!reduced_.defined()) return;
+  if (!reduced_.all.defined()) return;
   const torch::NoGradGuard no_gradients;
   reduce_over_replicas();
   std::exchange(reduction_, {}).wait();
   if (!gradient_shard_.defined()) make_places();
-  torch::Tensor averages = own_shard_of(reduced_);
+  torch::Tensor averages = own_shard_of(reduced_.all);
   if (divides_at_end()) averages.div_(group_.size() * replicas_.size());
   for (Member& member : members_)
     if (member.part.tensor.defined()) add_to_part(member, averages);
-  pools_.gradients.give(std::exchange(reduced_, {}));
+  put_back(std::exchange(reduced_, {}));
+}
+
+void FlatParameter::put_back(Gradients done) {
+  if (done.is_of_pool) return pools_.gradients.give(std::move(done.all));
+  pools_.gradients.drop(done.all);
 }
 
 void FlatParameter::make_places() {

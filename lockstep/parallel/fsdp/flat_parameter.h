@@ -67,6 +67,10 @@ class BufferPool {
   torch::Tensor take(std::int64_t elements, const torch::TensorOptions& options);
   void give(torch::Tensor buffer) { free_.push_back(std::move(buffer)); }
 
+  /// Counts a tensor that was made elsewhere and serves as one of these for a while.
+  void add(const torch::Tensor& other) { count(static_cast<std::int64_t>(other.nbytes())); }
+  void drop(const torch::Tensor& other) { count(-static_cast<std::int64_t>(other.nbytes())); }
+
   /// Frees what nobody uses.
   void clear();
 
@@ -74,6 +78,8 @@ class BufferPool {
   std::int64_t peak_bytes() const { return peak_; }
 
  private:
+  void count(std::int64_t bytes);
+
   Make make_;
   std::vector<torch::Tensor> free_;
   std::int64_t bytes_ = 0;
@@ -141,6 +147,8 @@ class FlatParameter {
   /// Waits for it: the parameters can be used.
   void finish_gather();
   bool is_whole() const { return lent_.defined(); }
+  /// Returns how often they have been brought together so far.
+  std::int64_t gathers() const { return gathers_; }
   /// Returns whether a tensor is one of the parameters, or a view of one.
   bool holds(const torch::Tensor& tensor) const {
     if (!tensor.defined() || !tensor.has_storage()) return false;
@@ -148,6 +156,9 @@ class FlatParameter {
     return storage == whole_.unsafeGetStorageImpl() ||
            storage == cast_.storage.unsafeGetStorageImpl();
   }
+  /// Returns which of the parameters a tensor is a view of, if it is one of all its elements in the
+  /// same order.
+  std::optional<std::size_t> index_of(const torch::Tensor& view) const;
   /// Takes the memory back.
   void release();
   /// Takes this rank's part of the whole parameters, which have been changed.
@@ -158,6 +169,8 @@ class FlatParameter {
   /// Moves the gradient of a parameter, which backward has just completed, to the others of this
   /// pass and of those before that were not reduced.
   void take_gradient(std::size_t index);
+  /// Adds a gradient of a parameter to them.
+  void add_gradient(std::size_t index, torch::Tensor gradient);
   bool has_gradient(std::size_t index) const { return members_[index].has_gradient; }
   bool has_all_gradients() const { return gradients_ == members_.size(); }
   bool has_gradients() const { return gradients_ > 0; }
@@ -182,6 +195,12 @@ class FlatParameter {
     bool has_gradient = false;     // whole, of this rank alone
   };
 
+  /// Whole gradients of this rank alone: in a buffer of the pool, or where autograd has left them.
+  struct Gradients {
+    torch::Tensor all;
+    bool is_of_pool = true;
+  };
+
   void lay_out(const NamedTensors& parameters, const FlatLayout& layout);
   void move_to(const torch::Tensor& whole);
   void make_parts();
@@ -189,6 +208,8 @@ class FlatParameter {
   void lend(const torch::Storage& storage, void* memory) const;
   void lend_cast(at::ScalarType type);
   torch::Tensor part_to_send(at::ScalarType type);
+  bool is_all(const Member& member, const torch::Tensor& gradient) const;
+  void put_back(Gradients done);
   void shorten_gradients();
   bool sends_shorter() const;
   bool divides_at_end() const;
@@ -211,9 +232,10 @@ class FlatParameter {
   GatheredCast cast_;   // lent instead
   torch::Tensor sent_;  // to others, while it is gathered
   Work gather_;
-  torch::Tensor gradient_;  // whole, of this rank alone
+  std::int64_t gathers_ = 0;
+  Gradients gradient_;
   std::size_t gradients_ = 0;
-  torch::Tensor reduced_;  // while it is
+  Gradients reduced_;  // while it is
   bool is_within_copy_ = false;
   Work reduction_;
 };

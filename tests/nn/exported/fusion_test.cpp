@@ -301,9 +301,9 @@ TEST(Fusion, ComputesGelu) {
   torch::manual_seed(3);
   const Tensor x = torch::randn({2, kChannels, 4, 4});
   const Tensor wanted = GeluProgram().output("g").output("t").result(x, Kernels::kLibTorch);
-  for (const Kernels kernels : {Kernels::kLibTorch, Kernels::kOwn})
-    EXPECT_LE(
-        (GeluProgram().output("g").result(x, kernels) - wanted).abs().max().item<double>(), 2e-6);
+  const Tensor own = GeluProgram().output("g").result(x, Kernels::kOwn);
+  EXPECT_LE((own - wanted).abs().max().item<double>(), 2e-6);
+  EXPECT_TRUE(GeluProgram().output("g").result(x, Kernels::kLibTorch).equal(wanted));
 }
 
 /// addmm(bias, x, weight, beta) of x [20, 40].
