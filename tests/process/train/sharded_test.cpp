@@ -40,7 +40,7 @@ class TrainSharded : public ShortRuns {
     EXPECT_EQ(hash(sharded), hash(replicated)) << more;
     for (const char* weights : {"model.safetensors", "best.safetensors"})
       EXPECT_EQ(tensors_of(sharded.file(weights)), tensors_of(replicated.file(weights))) << more;
-    for (const char* score : {"test_loss", "test_top1"})
+    for (const char* score : {"test_loss", "test_accuracy"})
       EXPECT_EQ(sharded.summary()[score], replicated.summary()[score]) << more;
   }
 };
@@ -60,7 +60,7 @@ TEST_F(TrainSharded, HasReplicasThatAreEachSharedOut) {
       copies(flags("--parallel fsdp --replicas 2" + more));
   whole.complete();
   copies.complete();
-  for (const char* score : {"test_loss", "test_top1"})
+  for (const char* score : {"test_loss", "test_accuracy"})
     EXPECT_NEAR(copies.summary()[score], whole.summary()[score], 1e-4) << score;
   const ResumableRun begun(flags("--parallel fsdp --replicas 2 --max-steps 14" + more));
   begun.complete();
