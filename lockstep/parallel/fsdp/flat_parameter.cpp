@@ -156,8 +156,9 @@ FlatParameter::FlatParameter(const NamedTensors& parameters, const ShardingGroup
   const torch::NoGradGuard no_gradients;
   std::vector<std::int64_t> elements;
   for (const auto& [name, parameter] : parameters) elements.push_back(parameter.numel());
-  const auto shortest =
-      types.gathers_casts ? 2 : static_cast<std::int64_t>(options_.dtype().itemsize());
+  const auto shortest = types.gathers_casts || types.gradients
+                            ? 2
+                            : static_cast<std::int64_t>(options_.dtype().itemsize());
   const auto unit = kAlignment / shortest;
   const FlatLayout layout(elements, unit, group_.size());
   shard_elements_ = layout.shard;
@@ -288,6 +289,7 @@ void FlatParameter::release() {
 }
 
 void FlatParameter::keep_part_of_whole() {
+  if (lent_.scalar_type() != type_of(options_)) return;  // of a forward since, not the masters
   const torch::NoGradGuard no_gradients;
   shard_.copy_(own_shard_of(lent_));
 }
@@ -431,7 +433,7 @@ void FlatParameter::add_to_part(Member& member, const torch::Tensor& averages) {
 
 void FlatParameter::poll() {
   gather_.done();
-  if (reduction_.done()) reduce_over_replicas();
+  if (options_.device().is_cpu() && reduction_.done()) reduce_over_replicas();
 }
 
 }  // namespace lockstep

@@ -91,6 +91,11 @@ std::set<const void*> read_as_they_are(
   return read;
 }
 
+// Whether it may compute again, by a checkpoint, and read what the graph does not show.
+bool is_custom(const torch::autograd::Node& node) {
+  return node.name().starts_with("torch::autograd::CppNode");
+}
+
 // Returns whether backward from a unit's outputs, to what it was given, reads none of a flat
 // parameter: that of an embedding, often the largest of all, takes the numbers of its rows alone.
 bool is_unread(const FlatParameter& flat, const std::vector<torch::Tensor>& outputs,
@@ -102,20 +107,22 @@ bool is_unread(const FlatParameter& flat, const std::vector<torch::Tensor>& outp
   };
   for (const torch::Tensor& output : outputs)
     if (output.defined()) reach(output.grad_fn().get());
-  bool is_used = false;
+  std::set<std::size_t> looked_up;
   while (!open.empty()) {
     torch::autograd::Node* const node = open.back();
     open.pop_back();
+    if (is_custom(*node)) return false;
     for (const torch::autograd::Edge& edge : node->next_edges()) {
       reach(edge.function.get());
       const auto* const leaf =
           dynamic_cast<const torch::autograd::AccumulateGrad*>(edge.function.get());
-      if (leaf == nullptr || !flat.index_of(leaf->variable)) continue;
+      const auto index = leaf == nullptr ? std::nullopt : flat.index_of(leaf->variable);
+      if (!index) continue;
       if (node->name() != "EmbeddingBackward0") return false;
-      is_used = true;
+      looked_up.insert(*index);
     }
   }
-  return is_used;
+  return looked_up.size() == flat.size();
 }
 
 /// A scope whose work, on this thread's stream, comes after what another stream was given, and
@@ -146,9 +153,10 @@ ShardedUnits::ShardedUnits(const torch::nn::Module& module, const Units& units, 
       pools_(groups_.shards) {
   const ReplicatedState state = state_of_module(module);
   check_can_be_sharded(state, group_);
-  check(!options.gradient_type() || c10::elementSize(*options.gradient_type()) == 2,
+  const at::ScalarType sent = options.gradient_type().value_or(torch::kHalf);
+  check(sent == torch::kHalf || sent == torch::kBFloat16,
       "FullyShardedDataParallel: gradients are sent as they are, as Half or as BFloat16, not as ",
-      c10::toString(options.gradient_type().value_or(torch::kFloat)));
+      c10::toString(sent));
   if (!state.parameters.empty()) device_ = state.parameters.front().second.device();
   broadcast_all(values_of(state.buffers), 0, group_);
   if (options.broadcast_buffers()) buffers_ = values_of(state.buffers);
@@ -195,10 +203,13 @@ void ShardedUnits::make_flats(const torch::nn::Module& module, const Units& unit
 // The values of rank 0 are those of all.
 void ShardedUnits::initialise(const NamedTensors& parameters) const {
   if (!options_.param_init_fn() || group_.rank() != 0) return;
+  const torch::NoGradGuard no_gradients;
   try {
     options_.param_init_fn()(parameters);
   } catch (const std::exception& error) {
-    group_.abort(concat("FullyShardedDataParallel: param_init_fn: ", error.what()));
+    const std::string text = concat("FullyShardedDataParallel: param_init_fn: ", error.what());
+    group_.abort(text);
+    groups_.abort(text);
     throw;
   }
 }
@@ -354,7 +365,7 @@ void ShardedUnits::leave_forward(std::size_t unit, std::vector<torch::Tensor>& o
                              const torch::Tensor&) {
       const auto units = self.lock();
       if (!units) return;
-      units->enter_backward(unit, cast);
+      units->enter_backward(unit, cast, unread);
       const std::lock_guard lock(units->mutex_);
       for (const std::size_t flat : unread) units->flats_[flat]->release();
       const bool is_host = units->device_.is_cpu();  // elsewhere a stream may still use the memory
@@ -405,13 +416,21 @@ void ShardedUnits::check_parts_unchanged(std::size_t unit) const {
   }
 }
 
-void ShardedUnits::enter_backward(std::size_t unit, std::optional<at::ScalarType> cast) {
+// One that is entered again, from another use of it, may have been given back.
+bool ShardedUnits::has_all_of(std::size_t unit, const std::vector<std::size_t>& unread) const {
+  return std::ranges::all_of(flats_of_[unit], [&](std::size_t flat) {
+    return flats_[flat]->is_whole() || std::ranges::find(unread, flat) != unread.end();
+  });
+}
+
+void ShardedUnits::enter_backward(
+    std::size_t unit, std::optional<at::ScalarType> cast, const std::vector<std::size_t>& unread) {
   sign_of_life();
   const torch::NoGradGuard no_gradients;
   const std::lock_guard lock(mutex_);
   if (!in_pass_) begin_pass();
   follow_stream();
-  if (current_ == unit && cast_ == cast) return;
+  if (current_ == unit && cast_ == cast && has_all_of(unit, unread)) return;
   cast_ = cast;
   check_parts_unchanged(unit);
   leave_backward();
@@ -445,7 +464,7 @@ void ShardedUnits::on_gradient(std::size_t flat, std::size_t index, torch::Tenso
       own.add_gradient(index, std::move(alone));
     else
       own.take_gradient(index);
-    if (is_alone && synchronised_ && own.has_all_gradients()) reduce(flat);
+    if (is_alone && synchronised_ && own.size() == 1) reduce(flat);
     for (const Flat& each : flats_) each->poll();
   }
 }
@@ -530,6 +549,7 @@ void ShardedUnits::unwrap() {
     flat->release();
   }
   pools_.parameters.clear();
+  pools_.parts.clear();
   pools_.gradients.clear();
   is_unwrapped_ = true;
 }

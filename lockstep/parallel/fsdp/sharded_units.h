@@ -81,12 +81,13 @@ struct ShardingReport {
 ///
 /// Note [Parameters that are handed on]
 /// Each later unit gets what is handed on as a tensor of its own, whose gradient ends there
-/// (HandedOn) and is averaged at once if it is all that is averaged together. Otherwise the whole
+/// (HandedOn) and is averaged at once if nothing else is gathered with it. Otherwise the whole
 /// gradient of an embedding would go back through all units, from the head's to the first.
 ///
 /// Note [Order of exchanges]
 /// All ranks compute the same units in the same order and thus make the same collectives in the
-/// same order; a rank that does otherwise is told by the group, or by the time limit.
+/// same order; a rank that does otherwise is told by the group, or by the time limit. On devices
+/// this is one order over a copy's group and that of the replicas: so the latter are not polled.
 ///
 /// Note [Streams of a pass]
 /// On an accelerator the same memory is used by forward, backward and collectives. Nodes of
@@ -173,7 +174,9 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
 
   void follow_stream();
   void begin_pass();
-  void enter_backward(std::size_t unit, std::optional<at::ScalarType> cast);
+  bool has_all_of(std::size_t unit, const std::vector<std::size_t>& unread) const;
+  void enter_backward(
+      std::size_t unit, std::optional<at::ScalarType> cast, const std::vector<std::size_t>& unread);
   void leave_backward();
   void on_gradient(std::size_t flat, std::size_t index, torch::Tensor alone = {});
   void reduce(std::size_t flat);

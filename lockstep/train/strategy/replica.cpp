@@ -307,6 +307,12 @@ bool is_cast(const torch::nn::Module& module) {
   return autocast_casts(module) || nn::is_column_linear(module);
 }
 
+// The nets of a plugin may read a layer's parameters beside autocast.
+std::function<bool(const torch::nn::Module&)> casts_of(const TrainOptions& options) {
+  if (options.precision == Precision::k32 || !options.plugin.empty()) return nullptr;
+  return is_cast;
+}
+
 std::optional<at::ScalarType> type_of_gradients(CommHookKind hook) {
   if (hook == CommHookKind::kNone) return std::nullopt;
   return hook == CommHookKind::kFp16 ? torch::kHalf : torch::kBFloat16;
@@ -315,7 +321,7 @@ std::optional<at::ScalarType> type_of_gradients(CommHookKind hook) {
 FullyShardedDataParallelOptions sharding_options(
     const TrainOptions& options, const PreparedModel& prepared) {
   return FullyShardedDataParallelOptions()
-      .casts(options.precision != Precision::k32 ? is_cast : nullptr)
+      .casts(casts_of(options))
       .gradient_type(type_of_gradients(options.gradients.comm_hook.kind))
       .reshard(options.gradients.reshard)
       .replicas(options.gradients.replicas)

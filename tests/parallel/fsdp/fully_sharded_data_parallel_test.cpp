@@ -39,6 +39,7 @@
 #include "lockstep/nn/autocast.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
+#include "lockstep/parallel/pipeline/checkpoint.h"
 #include "lockstep/parallel/place/memory_meter.h"
 
 namespace lockstep {
@@ -594,6 +595,69 @@ TEST(FullySharded, AccumulatesAParameterThatIsHandedOn) {
     const ParameterPart part = model.parts().front();
     expect_close(part.tensor.grad().flatten(),
         expected.flatten().narrow(0, part.begin, part.tensor.numel()), 1e-12, "weight");
+  });
+}
+
+/// Hands on a weight that it does not use, beside a bias that it does.
+struct ShelfImpl : torch::nn::Module {
+  ShelfImpl() {
+    weight = register_parameter("weight", torch::empty({16, 8}));
+    bias = register_parameter("bias", torch::empty({8}));
+  }
+  Flow forward(const torch::Tensor& input) {
+    return {input.narrow(1, 0, 8) + bias, weight.view_as(weight)};
+  }
+  torch::Tensor weight, bias;
+};
+TORCH_MODULE(Shelf);
+
+// The handed-on one is not averaged before the others that are gathered with it have a gradient of
+// this pass.
+TEST(FullySharded, AccumulatesBesideAParameterThatIsHandedOn) {
+  torch::manual_seed(14);
+  const torch::Tensor input = torch::randn({12, 16}, torch::kDouble);
+  Sequential alone = filled(Sequential(Shelf(), Between(8), Last()));
+  alone->forward(testing::here(input)).square().sum().backward();
+  const auto expected = alone->named_parameters();
+  testing::run_ranks(2, [&](const ProcessGroup& group) {
+    Sharded model(filled(Sequential(Shelf(), Between(8), Last())), group, small_units());
+    const torch::Tensor own = share_here(input, group);
+    for (int half = 0; half < 2; ++half) {
+      std::optional<LocalGradients> local;
+      if (half == 0) local.emplace(model.no_sync());
+      (model(own.narrow(0, 3 * half, 3)).square().sum() * group.size()).backward();
+    }
+    for (const ParameterPart& part : model.parts())
+      if (part.tensor.defined())
+        expect_close(part.tensor.grad().flatten(),
+            expected[part.name].grad().flatten().narrow(0, part.begin, part.tensor.numel()), 1e-12,
+            part.name);
+  });
+}
+
+/// An embedding, and a layer that backward computes again.
+struct LookedUpImpl : torch::nn::Module {
+  LookedUpImpl() {
+    weight = register_parameter("weight", torch::empty({16, 8}));
+    layer = register_module("layer", Linear(8, 8));
+  }
+  torch::Tensor forward(const torch::Tensor& input) {
+    return checkpoint(torch::nn::AnyModule(layer), torch::embedding(weight, input.argmax(1)));
+  }
+  torch::Tensor weight;
+  Linear layer{nullptr};
+};
+TORCH_MODULE(LookedUp);
+
+TEST(FullySharded, KeepsWhatBackwardReadsBesideAnEmbedding) {
+  torch::manual_seed(15);
+  const Batch batch = make_batch(12, 16, 3);
+  const auto make = [] { return filled(Sequential(LookedUp(), Linear(8, 3))); };
+  const Trained alone =
+      train_alone(make(), testing::here(batch.input), testing::here(batch.target), sgd);
+  testing::run_ranks(2, [&](const ProcessGroup& group) {
+    expect_as(
+        train_sharded(make(), group, small_units(), batch.input, batch.target, sgd), alone, 1e-12);
   });
 }
 

@@ -185,7 +185,7 @@ TEST_F(TrainSnapshot, AnotherTrainingIsRefusedWithAllDifferences) {
   const Ended ended = run.attempt("--lr 0.5 --batch-size 8 --nproc-per-node 2").with_code(3);
   EXPECT_THAT(ended.err, HasSubstr("is of another training"));
   const std::string logged =
-      contents(run.file("logs/rank-0.log")) + contents(run.file("logs/rank-1.log"));
+      contents_so_far(run.file("logs/rank-0.log")) + contents_so_far(run.file("logs/rank-1.log"));
   EXPECT_THAT(
       logged, AllOf(HasSubstr("--lr:"), HasSubstr("--batch-size: the snapshot has 16, now 8")));
   data_.write(160, 64);
