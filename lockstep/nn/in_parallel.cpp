@@ -22,4 +22,9 @@ void in_parallel(std::int64_t count, c10::function_ref<void(Range range)> body) 
       1);
 }
 
+bool is_readable(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.layout() == at::kStrided && !tensor.is_neg() &&
+         !tensor.is_conj() && !tensor._is_zerotensor() && !tensor._fw_grad(0).defined();
+}
+
 }  // namespace lockstep::nn

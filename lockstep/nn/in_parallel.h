@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include <ATen/core/Tensor.h>
 #include <c10/util/FunctionRef.h>
 
 #include "lockstep/nn/kernel_types.h"
@@ -15,5 +16,9 @@ namespace lockstep::nn {
 /// at::parallel_for does so only in sources that are compiled with OpenMP, and by that compiler's
 /// OpenMP: elsewhere it silently runs on one thread.
 void in_parallel(std::int64_t count, c10::function_ref<void(Range range)> body);
+
+/// Returns whether kernels can read a tensor's memory: on the CPU, its values as they are, without
+/// tangents of forward mode.
+bool is_readable(const at::Tensor& tensor);
 
 }  // namespace lockstep::nn

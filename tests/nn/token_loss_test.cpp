@@ -11,6 +11,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/autocast.h"
+#include "lockstep/nn/kernels.h"
 #include "lockstep/nn/models/model.h"
 
 namespace lockstep::nn {
@@ -83,10 +84,13 @@ TEST_F(TokenLoss, IsTheSameInSeveralChunks) {
 
 TEST_F(TokenLoss, OfShorterTypesKeepsItsSumsInFloat) {
   make(30, torch::kFloat);
-  const Losses expected = whole(0);
-  expect_close(chunked(0), expected, 1e-5);
-  const Autocast autocast(at::kCPU);
-  expect_close(chunked(0), expected, 0.02);
+  for (const Kernels who : {Kernels::kLibTorch, Kernels::kOwn}) {
+    const KernelScope scope(who);
+    const Losses expected = whole(0.1);
+    expect_close(chunked(0.1), expected, 1e-5);
+    const Autocast autocast(at::kCPU);
+    expect_close(chunked(0.1), expected, 0.02);
+  }
 }
 
 TEST_F(TokenLoss, RefusesASecondBackward) {

@@ -76,9 +76,8 @@ std::span<const DropoutKernel* const> dropout_kernels() {
 }
 
 bool is_dropout_own(const at::Tensor& input, double p) {
-  return p > 0 && p < 1 && input.is_cpu() && input.layout() == at::kStrided &&
-         input.scalar_type() == at::kFloat && input.numel() > 0 && !input._is_zerotensor() &&
-         !input.is_neg() && !input._fw_grad(0).defined();
+  return p > 0 && p < 1 && input.scalar_type() == at::kFloat && input.numel() > 0 &&
+         is_readable(input);
 }
 
 at::Tensor own_dropout(

@@ -1,20 +1,22 @@
 #include "lockstep/nn/fused/dropout_kernel.h"
 
-#include "lockstep/simd/vectors.h"
+#include "lockstep/simd/lanes.h"
 
 // Note [Dropout]
 //
-// Each place draws a number of its own, by Threefry-2x32 with 20 rounds (Salmon and others,
-// Parallel random numbers: as easy as 1, 2, 3; 2011), a cipher of additions, rotations and
-// exclusive ors: the key is the seed, the counter c = 16 b + i stands for the places 32 b + i and
-// 32 b + 16 + i, i < 16. So threads and vectors of any width draw the same, and backward draws
-// again instead of reading a mask.
+// The random number of a value is a function of the seed and of the value's index: Threefry-2x32
+// with 20 rounds (Salmon and others, Parallel random numbers: as easy as 1, 2, 3; 2011), which is
+// made of additions, rotations and exclusive ors. The seed is the key. The counter c = 16 b + i,
+// i < 16, gives two numbers, for the values 32 b + i and 32 b + 16 + i. So the result depends on
+// neither the number of threads nor the width of vectors, and backward draws the same numbers again
+// instead of reading a mask.
 
 namespace lockstep::nn::fused {
 namespace {
 
 using simd::Floats;
 using simd::kLanes;
+using simd::lanes;
 using simd::load;
 using simd::store;
 using simd::Words;
@@ -61,12 +63,6 @@ inline TwoWords threefry(TwoWords counter, std::uint64_t seed) {
   mix_four_times<13, 15, 26, 6>(counter);
   inject(key2, key0 + 5);
   return counter;
-}
-
-inline Words lanes() {
-  Words words;
-  for (int lane = 0; lane < kLanes; ++lane) words[lane] = static_cast<std::uint32_t>(lane);
-  return words;
 }
 
 inline void drop_vector(

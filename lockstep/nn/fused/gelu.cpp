@@ -53,9 +53,8 @@ std::span<const GeluKernel* const> gelu_kernels() {
 }
 
 bool is_gelu_own(const at::Tensor& input) {
-  return input.is_cpu() && input.layout() == at::kStrided && input.scalar_type() == at::kFloat &&
-         input.is_non_overlapping_and_dense() && !input.is_neg() && !input._is_zerotensor() &&
-         !input._fw_grad(0).defined();
+  return input.scalar_type() == at::kFloat && is_readable(input) &&
+         input.is_non_overlapping_and_dense();
 }
 
 at::Tensor own_gelu(const GeluKernel& kernel, const at::Tensor& input) {

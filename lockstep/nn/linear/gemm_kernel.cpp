@@ -4,14 +4,15 @@
 
 // Note [Matrix products]
 //
-// A panel is a slice of the right matrix, two vectors wide and at most kMostInner deep, copied so
-// that it lies in one piece in the second cache. Strips of rows of the left matrix, as many as the
-// registers hold sums for, are multiplied with it one after the other. Their numbers are
-// broadcast, so they may lie in any order, and only rows that would all fall into the same places
-// of the cache are copied first.
+// The right matrix is cut into panels, two vectors wide and at most kMostInner deep. A panel is
+// copied to contiguous memory and stays in the second-level cache, while strips of the left matrix
+// are multiplied by it in turn. A strip has as many rows as the registers can hold sums of. Its
+// elements are broadcast one by one, so either order of the left matrix will do. Its rows are
+// copied only where their distance would map all of them to the same few sets of the first-level
+// cache.
 //
-// A task is a panel, at all depths, of one part of the rows. Each sum is taken in the order of
-// depths, whatever the tasks.
+// A task computes the columns of one panel, over the whole depth, for a part of the rows. Sums are
+// always added up in the order of the depth, so they do not depend on the tasks.
 
 namespace lockstep::nn::linear {
 namespace {
@@ -53,7 +54,7 @@ inline void copy_row(const float* from, std::int64_t room, float* to) {
   for (std::int64_t i = 0; i < kPanel; ++i) to[i] = i < room ? from[i] : 0;
 }
 
-// Copies columns of `from`, neighbours in memory along the depth, as [inner][kPanel].
+// Copies a panel whose columns are contiguous, as [inner][kPanel].
 inline void transpose_panel(
     const float* from, std::int64_t stride, std::int64_t inner, std::int64_t room, float* to) {
   for (std::int64_t first = 0; first < kPanel; first += kLanes) {
@@ -81,19 +82,21 @@ inline void copy_panel(const Gemm& gemm, Range depths, std::int64_t column, floa
     copy_row(from + i * gemm.right.row_stride, room, to + i * kPanel);
 }
 
-// Of rows that are a multiple of half a page apart, the cache holds only a few at a time.
+// Rows that are a multiple of half a page apart share a few sets of the cache, which hold only some
+// of them.
 inline bool must_copy(const MatrixView& left) {
   constexpr std::int64_t kHalfPage = 512;
   return left.column_stride == 1 && left.row_stride % kHalfPage == 0;
 }
 
-// A strip is stored by whole vectors, the last of which reach beyond it.
+// Strips are stored by whole vectors, so the last one may write up to a vector beyond its end.
 inline std::int64_t scratch_of(const Gemm& gemm) {
   const std::int64_t strips = least(gemm.inner, kMostInner) * least(gemm.rows, kMostRows);
   return kPanelFloats + (must_copy(gemm.left) ? strips + kLanes : 0);
 }
 
-// Copies rows of the left matrix as [inner][rows]. What a vector has too much, the next overwrites.
+// Copies rows of the left matrix as [inner][rows]. The lanes of a vector that are no rows are
+// overwritten by the next one.
 inline void copy_strip(const Gemm& gemm, Range rows, Range depths, float* to) {
   const std::int64_t count = rows.end - rows.begin, inner = depths.end - depths.begin;
   const float* const from = at(gemm.left, rows.begin, depths.begin);
@@ -110,7 +113,7 @@ inline void copy_strip(const Gemm& gemm, Range rows, Range depths, float* to) {
       to[i * count + row] = from[row * gemm.left.row_stride + i];
 }
 
-/// Where the sums of a strip go, and what they start from.
+/// Where the sums of a strip are stored, and what is added to them.
 struct StripTarget {
   float* products;
   std::int64_t stride, room;
@@ -124,8 +127,8 @@ inline void finish_vector(Floats sum, float* to, std::int64_t room, const float*
   store(to, sum, room);
 }
 
-// Unrolled, in the same function, and told where there is room for whole vectors, the compiler
-// keeps sums in registers.
+// The compiler keeps the sums in registers only if this is inlined and unrolled, with a branch of
+// its own for whole vectors.
 template <int kRows>
 [[gnu::always_inline]] inline void finish_strip(
     const Floats (&first)[kRows], const Floats (&second)[kRows], const StripTarget& target) {
@@ -149,8 +152,8 @@ template <int kRows>
   }
 }
 
-// A row's numbers are neighbours along the depth, or each stands beside those of the other rows.
-// Not inline, so that what its caller keeps in registers takes none from the sums.
+// kAlongDepth says whether the elements of a row are contiguous, or else those of a column. Not
+// inlined: the caller's variables would take registers from the sums.
 template <int kRows, bool kAlongDepth>
 [[gnu::noinline]] void multiply_strip(const float* left, std::int64_t stride, const float* panel,
     std::int64_t inner, const StripTarget& target) {
@@ -173,11 +176,11 @@ inline void with_rows(std::int64_t rows, const Body& body) {
   if constexpr (kRows > 1) with_rows<kRows - 1>(rows, body);
 }
 
-/// The products of a part of the rows at some depths.
+/// The products of some rows, over a part of the depth.
 struct Block {
   const Gemm& gemm;
   Range rows, depths;
-  const float* copied;  ///< its strips one after the other, or none
+  const float* copied;  ///< the rows as copy_to() wrote them, or none
 
   template <typename Body>
   void each_strip(const Body& body) const {
@@ -205,11 +208,11 @@ struct Block {
   void multiply(Range strip, const float* panel, std::int64_t column) const {
     const std::int64_t inner = depths.end - depths.begin, count = strip.end - strip.begin;
     const bool is_first = depths.begin == 0;
-    const StripTarget target{.products = gemm.products + strip.begin * gemm.columns + column,
-        .stride = gemm.columns,
+    const StripTarget target{.products = gemm.products + strip.begin * gemm.product_stride + column,
+        .stride = gemm.product_stride,
         .room = gemm.columns - column,
         .bias = is_first && gemm.bias != nullptr ? gemm.bias + column : nullptr,
-        .adds = !is_first};
+        .adds = !is_first || gemm.adds};
     with_rows(count, [&]<int kRows>() {
       if (copied != nullptr)
         return multiply_strip<kRows, false>(place_in(copied, strip), count, panel, inner, target);

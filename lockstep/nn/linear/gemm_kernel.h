@@ -14,13 +14,15 @@ struct MatrixView {
   std::int64_t row_stride, column_stride;
 };
 
-/// products = left x right + bias, where products [rows, columns] lie row by row.
+/// products = left x right + bias, or += with `adds`, where the rows of products are contiguous.
 struct Gemm {
   MatrixView left;   ///< [rows, inner]
   MatrixView right;  ///< [inner, columns]
   std::int64_t rows, columns, inner;
   const float* bias;  ///< [columns], or none
   float* products;
+  std::int64_t product_stride;  ///< from one row to the next
+  bool adds = false;
 };
 
 /// One build of the matrix product of Note [Matrix products].

@@ -5,8 +5,11 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/linear_native.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/matmul_native.h>
+#include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/device/gradient_places.h"
@@ -42,9 +45,7 @@ bool is_matrix_in_one_piece(const at::Tensor& tensor) {
 }
 
 bool is_fp32_value(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.scalar_type() == at::kFloat &&
-         tensor.numel() > 0 && !tensor.is_neg() && !tensor._is_zerotensor() &&
-         !tensor._fw_grad(0).defined();
+  return tensor.scalar_type() == at::kFloat && tensor.numel() > 0 && is_readable(tensor);
 }
 
 // [..., K] as [rows, K].
@@ -64,7 +65,8 @@ at::Tensor outputs_of(const GemmKernel& kernel, const at::Tensor& input, const a
                        .columns = weight.size(0),
                        .inner = weight.size(1),
                        .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
-                       .products = outputs.mutable_data_ptr<float>()});
+                       .products = outputs.mutable_data_ptr<float>(),
+                       .product_stride = weight.size(0)});
   return outputs;
 }
 
@@ -77,7 +79,8 @@ at::Tensor input_gradient(const GemmKernel& kernel, const at::Tensor& gradient,
                        .columns = weight.size(1),
                        .inner = weight.size(0),
                        .bias = nullptr,
-                       .products = result.mutable_data_ptr<float>()});
+                       .products = result.mutable_data_ptr<float>(),
+                       .product_stride = weight.size(1)});
   return result;
 }
 
@@ -93,7 +96,8 @@ at::Tensor weight_gradient(const GemmKernel& kernel, const at::Tensor& rows,
                        .columns = right.size(1),
                        .inner = rows.size(0),
                        .bias = nullptr,
-                       .products = result.mutable_data_ptr<float>()});
+                       .products = result.mutable_data_ptr<float>(),
+                       .product_stride = right.size(1)});
   return result;
 }
 
@@ -126,17 +130,31 @@ class OwnLinear : public torch::autograd::Function<OwnLinear> {
   }
 };
 
-// MKL has its best loops for Intel's processors alone; only AMD's and Hygon's have SSE4a.
-bool is_of_amd() {
-  static const bool kIs = simd::has_feature(simd::processor_features(), "sse4a");
-  return kIs;
-}
-
 }  // namespace
 
 std::span<const GemmKernel* const> gemm_kernels() {
   static const GemmKernel* const kBuilds[] = {&gemm_plain(), &gemm_avx2(), &gemm_avx512()};
   return simd::usable(kBuilds);
+}
+
+void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
+  const auto transposed_right = right.t();
+  const bool fits = is_fp32_value(sum) && sum.is_contiguous() && is_matrix_in_one_piece(left);
+  if (fits && is_linear_for_own({.input = left, .weight = transposed_right, .bias = {}})) {
+    multiply(*gemm_kernels().back(), {.left = view_of(left),
+                                         .right = view_of(right),
+                                         .rows = sum.size(0),
+                                         .columns = sum.size(1),
+                                         .inner = left.size(1),
+                                         .bias = nullptr,
+                                         .products = sum.mutable_data_ptr<float>(),
+                                         .product_stride = sum.size(1),
+                                         .adds = true});
+  } else if (left.scalar_type() == sum.scalar_type()) {
+    sum.addmm_(left, right);
+  } else {
+    sum.add_(at::mm(left, right));
+  }
 }
 
 bool is_linear_own(const LinearCall& call) {
@@ -148,12 +166,17 @@ bool is_linear_own(const LinearCall& call) {
                          call.bias.is_contiguous() && call.bias.size(0) == call.weight.size(0)));
 }
 
+// MKL has its best loops for Intel's processors alone; only AMD's and Hygon's have SSE4a.
+bool are_products_faster() {
+  static const bool kAre = simd::has_feature(simd::processor_features(), "sse4a") &&
+                           simd::instructions_in_use() != simd::InstructionSet::kPlain;
+  return kAre;
+}
+
 bool is_linear_faster(const LinearCall& call) {
   // Of a few rows or columns, a panel or a strip is not full.
   constexpr std::int64_t kFewest = 32;
-  static const bool kMayBeFaster =
-      is_of_amd() && simd::instructions_in_use() != simd::InstructionSet::kPlain;
-  return kMayBeFaster && std::min(call.weight.size(0), call.weight.size(1)) >= kFewest &&
+  return are_products_faster() && std::min(call.weight.size(0), call.weight.size(1)) >= kFewest &&
          call.input.numel() >= kFewest * call.weight.size(1);
 }
 
@@ -167,6 +190,15 @@ bool is_linear_for_own(const LinearCall& call) {
   const Kernels who = kernels_in_use();
   return who != Kernels::kLibTorch && is_linear_own(call) &&
          (who == Kernels::kOwn || is_linear_faster(call));
+}
+
+at::Tensor dispatched_matmul(const at::Tensor& left, const at::Tensor& right) {
+  if (left.dim() < 2 || right.dim() != 2 || kernels_in_use() == Kernels::kLibTorch)
+    return at::native::matmul(left, right);
+  const auto weight = right.t();
+  return is_linear_for_own({.input = left, .weight = weight, .bias = {}})
+             ? at::linear(left, weight)
+             : at::native::matmul(left, right);
 }
 
 at::Tensor dispatched_linear(

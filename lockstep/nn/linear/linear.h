@@ -19,21 +19,33 @@ struct LinearCall {
   at::Tensor bias;           ///< [N], or undefined
 };
 
-/// Returns whether the kernels can: fp32 on the CPU, of a weight or its transpose that lies in one
-/// piece, at least one product.
+/// Returns whether the kernels can compute it: not empty, fp32 on the CPU, and the weight or its
+/// transpose is contiguous.
 bool is_linear_own(const LinearCall& call);
 
-/// Returns whether they are also faster, forward and backward together, as measured on products of
-/// 64 to 4000 in each direction by one thread of Zen 4: on AMD's processors, of which MKL does not
-/// use all.
+/// Returns whether products of the kernels are faster than MKL's: on AMD's processors, whose
+/// vectors MKL does not use in full.
+bool are_products_faster();
+
+/// Returns whether the kernels are also faster, forward and backward together: if products are, and
+/// there are some rows, inputs and outputs. Measured with 64 to 4000 of each on one thread of
+/// Zen 4.
 bool is_linear_faster(const LinearCall& call);
 
-/// Computes what is_linear_own() allows, with the same bits for any number of threads. A backward
-/// that is to be differentiated again is LibTorch's.
+/// Computes a linear layer for which is_linear_own() holds, with the same bits for any number of
+/// threads. A backward that is to be differentiated again is LibTorch's.
 at::Tensor own_linear(const GemmKernel& kernel, const LinearCall& call);
 
 /// Returns whether kernels_in_use() says that the kernels compute it.
 bool is_linear_for_own(const LinearCall& call);
+
+/// Adds left x right to `sum`, which must be contiguous: by the kernels where they can and
+/// kernels_in_use() says so, else by LibTorch. The product may be of a shorter type than the sum.
+void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor& right);
+
+/// LibTorch's matmul on the CPU, which torch::nn::Linear calls of batches with several dimensions:
+/// by the kernels where it is linear() of a transposed weight, and kernels_in_use() says so.
+at::Tensor dispatched_matmul(const at::Tensor& left, const at::Tensor& right);
 
 /// LibTorch's linear on the CPU, by the kernels where kernels_in_use() says so.
 at::Tensor dispatched_linear(

@@ -9,6 +9,7 @@
 #include "tests/nn/conv/reference.h"
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
 #include "lockstep/nn/kernels.h"
@@ -166,15 +167,34 @@ TEST(Linear, OtherTypesAndOrdersAreLibTorchs) {
   EXPECT_FALSE(fits(at::randn({0, 6}), weight));
 }
 
+// torch::nn::Linear calls linear() of neither.
 TEST(Linear, IsCalledForAnyModuleWithinAScope) {
   torch::manual_seed(3);
   const auto own = Operands::drawn({.sizes = {64}, .inputs = 64, .outputs = 64});
-  const auto node = [&](Kernels who) {
+  torch::nn::Linear without_bias(torch::nn::LinearOptions(64, 64).bias(false));
+  const auto is_own = [](Kernels who, const auto& function) {
     const KernelScope scope(who);
-    return own.of_libtorch().grad_fn()->name();
+    return function().grad_fn()->name().find("OwnLinear") != std::string::npos;
   };
-  EXPECT_NE(node(Kernels::kOwn).find("OwnLinear"), std::string::npos);
-  EXPECT_EQ(node(Kernels::kLibTorch).find("OwnLinear"), std::string::npos);
+  for (const Kernels who : {Kernels::kOwn, Kernels::kLibTorch}) {
+    EXPECT_EQ(is_own(who, [&] { return own.of_libtorch(); }), who == Kernels::kOwn);
+    EXPECT_EQ(is_own(who, [&] { return without_bias(own.all[0]); }), who == Kernels::kOwn);
+    EXPECT_FALSE(is_own(who, [&] { return own.all[0].matmul(at::randn({64})); }));
+    EXPECT_FALSE(is_own(who, [&] { return own.all[0].matmul(at::randn({2, 64, 64})); }));
+  }
+}
+
+TEST(Linear, AddsProducts) {
+  torch::manual_seed(4);
+  const auto left = at::randn({50, 90}), right = at::randn({50, 70}), before = at::randn({90, 70});
+  const auto wanted =
+      before.to(at::kDouble) + at::mm(left.t().to(at::kDouble), right.to(at::kDouble));
+  for (const Kernels who : {Kernels::kOwn, Kernels::kLibTorch}) {
+    const KernelScope scope(who);
+    auto sum = before.clone();
+    add_product(sum, left.t(), right);
+    expect_close({sum}, {wanted});
+  }
 }
 
 }  // namespace

@@ -6,12 +6,15 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
+#include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/rms_norm.h>
-#include <ATen/ops/silu.h>
 #include <torch/nn/modules/linear.h>
+
+#include "lockstep/nn/fused/rotary.h"
+#include "lockstep/nn/fused/swiglu.h"
 
 namespace lockstep::nn {
 namespace {
@@ -19,9 +22,15 @@ namespace {
 constexpr double kEpsilon = 1e-5;
 constexpr double kRotaryBase = 10000;
 
-torch::nn::Linear linear(std::int64_t inputs, std::int64_t outputs) {
-  return torch::nn::Linear(torch::nn::LinearOptions(inputs, outputs).bias(false));
-}
+/// A linear layer without bias that asks for one operator; torch::nn::Linear's transposes its
+/// weight.
+class RowLinearImpl final : public torch::nn::LinearImpl {
+ public:
+  RowLinearImpl(std::int64_t inputs, std::int64_t outputs)
+      : LinearImpl(torch::nn::LinearOptions(inputs, outputs).bias(false)) {}
+  torch::Tensor forward(const torch::Tensor& input) { return at::linear(input, weight); }
+};
+TORCH_MODULE(RowLinear);
 
 class RmsNormImpl : public torch::nn::Module {
  public:
@@ -42,10 +51,10 @@ class LlamaAttentionImpl final : public torch::nn::Module {
   LlamaAttentionImpl(const LlamaShape& shape, double dropout)
       : heads_(shape.heads), key_heads_(shape.key_heads), dropout_(dropout) {
     const std::int64_t width = shape.width, of_keys = width / heads_ * key_heads_;
-    q_proj_ = register_module("q_proj", linear(width, width));
-    k_proj_ = register_module("k_proj", linear(width, of_keys));
-    v_proj_ = register_module("v_proj", linear(width, of_keys));
-    o_proj_ = register_module("o_proj", linear(width, width));
+    q_proj_ = register_module("q_proj", RowLinear(width, width));
+    k_proj_ = register_module("k_proj", RowLinear(width, of_keys));
+    v_proj_ = register_module("v_proj", RowLinear(width, of_keys));
+    o_proj_ = register_module("o_proj", RowLinear(width, width));
   }
 
   torch::Tensor forward(const torch::Tensor& hidden) {
@@ -58,7 +67,7 @@ class LlamaAttentionImpl final : public torch::nn::Module {
  private:
   std::int64_t heads_, key_heads_;
   double dropout_;
-  torch::nn::Linear q_proj_{nullptr}, k_proj_{nullptr}, v_proj_{nullptr}, o_proj_{nullptr};
+  RowLinear q_proj_{nullptr}, k_proj_{nullptr}, v_proj_{nullptr}, o_proj_{nullptr};
 };
 TORCH_MODULE(LlamaAttention);
 
@@ -66,19 +75,19 @@ TORCH_MODULE(LlamaAttention);
 class LlamaMlpImpl final : public torch::nn::Module {
  public:
   LlamaMlpImpl(const LlamaShape& shape, double dropout) : dropout_(dropout) {
-    gate_proj_ = register_module("gate_proj", linear(shape.width, shape.hidden));
-    up_proj_ = register_module("up_proj", linear(shape.width, shape.hidden));
-    down_proj_ = register_module("down_proj", linear(shape.hidden, shape.width));
+    gate_proj_ = register_module("gate_proj", RowLinear(shape.width, shape.hidden));
+    up_proj_ = register_module("up_proj", RowLinear(shape.width, shape.hidden));
+    down_proj_ = register_module("down_proj", RowLinear(shape.hidden, shape.width));
   }
 
   torch::Tensor forward(const torch::Tensor& hidden) {
-    const torch::Tensor gated = at::silu(gate_proj_(hidden)) * up_proj_(hidden);
+    const torch::Tensor gated = fused::swiglu(gate_proj_(hidden), up_proj_(hidden));
     return at::dropout(down_proj_(gated), dropout_, is_training());
   }
 
  private:
   double dropout_;
-  torch::nn::Linear gate_proj_{nullptr}, up_proj_{nullptr}, down_proj_{nullptr};
+  RowLinear gate_proj_{nullptr}, up_proj_{nullptr}, down_proj_{nullptr};
 };
 TORCH_MODULE(LlamaMlp);
 
@@ -122,11 +131,14 @@ torch::Tensor rotary(const torch::Tensor& heads) {
   const torch::Tensor rates = 1 / at::pow(kRotaryBase, at::arange(0, size, 2, numbers) / size);
   const torch::Tensor angles = at::outer(at::arange(heads.size(1), numbers), rates);
   const auto type = heads.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+  const torch::Tensor cosines = angles.to(type).cos(), sines = angles.to(type).sin();
+  if (fused::is_rotary_for_own(heads))
+    return fused::own_rotary(*fused::rotary_kernels().back(), heads, {cosines, sines});
   const auto as_factor = [&](const torch::Tensor& values) {
     return values.to(heads.scalar_type()).unsqueeze(1);  // of all heads
   };
-  const torch::Tensor cosine = as_factor(angles.to(type).cos());
-  const torch::Tensor sine = as_factor(angles.to(type).sin());
+  const torch::Tensor cosine = as_factor(cosines);
+  const torch::Tensor sine = as_factor(sines);
   const auto halves = heads.chunk(2, 3);
   return at::cat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine}, 3);
 }

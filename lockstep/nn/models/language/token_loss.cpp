@@ -9,12 +9,14 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/log_softmax.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/nn/fused/cross_entropy.h"
+#include "lockstep/nn/kernels.h"
+#include "lockstep/nn/linear/linear.h"
 #include "lockstep/nn/models/language/language_layers.h"
 
 namespace lockstep::nn {
@@ -72,6 +74,17 @@ ChunkLoss chunk_loss(
   return {losses.masked_fill_(left_out, 0).sum(), gradient};
 }
 
+bool is_for_own(const Tensor& scores) {
+  return kernels_in_use() != Kernels::kLibTorch && fused::is_cross_entropy_own(scores);
+}
+
+// Its gradient lies where the scores did.
+ChunkLoss own_chunk_loss(
+    const Tensor& scores, const Tensor& tokens, std::int64_t ignored, double smoothing) {
+  static const fused::CrossEntropyKernel& fastest = *fused::cross_entropy_kernels().back();
+  return {fused::own_cross_entropy(fastest, scores, tokens, ignored, smoothing).sum(), scores};
+}
+
 struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
   static Tensor forward(AutogradContext* context, const Tensor& hidden, const Tensor& weight,
       const Tensor& tokens, std::int64_t ignored, double smoothing) {
@@ -84,12 +97,15 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
     const std::int64_t step = rows_of_chunk(weight.size(0));
     for (std::int64_t first = 0; first < rows.size(0); first += step) {
       const Tensor chunk = rows.slice(0, first, first + step).to(type);
-      const auto [loss, gradient] = chunk_loss(at::linear(chunk, factor).to(summed),
-          labels.slice(0, first, first + step), ignored, smoothing);
+      const Tensor scores = at::linear(chunk, factor),
+                   chosen = labels.slice(0, first, first + step);
+      const auto [loss, gradient] = is_for_own(scores)
+                                        ? own_chunk_loss(scores, chosen, ignored, smoothing)
+                                        : chunk_loss(scores.to(summed), chosen, ignored, smoothing);
       const Tensor shorter = gradient.to(type);
       sum += loss;
-      of_rows.slice(0, first, first + step).copy_(at::mm(shorter, factor));
-      add_product(of_weight, shorter.t(), chunk);
+      of_rows.slice(0, first, first + step).copy_(at::linear(shorter, factor.t()));
+      linear::add_product(of_weight, shorter.t(), chunk);
     }
     context->saved_data["gradients"] = variable_list{of_rows.view(hidden.sizes()), of_weight};
     return sum;
@@ -103,16 +119,6 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
     for (Tensor& gradient : own) gradient.mul_(gradients.front().to(gradient.scalar_type()));
     own.resize(5);  // of tokens, ignored and smoothing
     return own;
-  }
-
- private:
-  // In place where no type is shorter than the sum's.
-  static void add_product(const Tensor& sum, const Tensor& left, const Tensor& right) {
-    if (left.scalar_type() == sum.scalar_type()) {
-      sum.addmm_(left, right);
-    } else {
-      sum.add_(at::mm(left, right));
-    }
   }
 };
 

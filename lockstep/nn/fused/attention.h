@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include <ATen/core/Tensor.h>
+
+#include "lockstep/nn/fused/attention_kernel.h"
+#include "lockstep/nn/linear/gemm_kernel.h"
+
+namespace lockstep::nn::fused {
+
+/// Queries [N, heads, T, size], and keys and values [N, as many or a divisor of them, T, size].
+struct AttentionCall {
+  const at::Tensor &queries, &keys, &values;
+  double scale;  ///< of the scores
+};
+
+/// The kernels of one instruction set.
+struct AttentionKernels {
+  const AttentionKernel& softmax;
+  const linear::GemmKernel& products;
+};
+
+/// Returns the kernels that may run, the fastest last.
+std::span<const AttentionKernels> attention_kernels();
+
+/// Returns whether the kernels can compute it: not empty, fp32 on the CPU, each vector contiguous.
+bool is_attention_own(const AttentionCall& call);
+
+/// Computes causal attention, with the same bits for any number of threads; differentiable once, as
+/// LibTorch's.
+at::Tensor own_attention(const AttentionKernels& kernels, const AttentionCall& call);
+
+/// LibTorch's scaled_dot_product_attention on the CPU, by the kernels where kernels_in_use() says
+/// so: without mask and dropout, of each token and those before it.
+at::Tensor dispatched_attention(const at::Tensor& queries, const at::Tensor& keys,
+    const at::Tensor& values, const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
+    std::optional<double> scale, bool may_share_heads);
+
+}  // namespace lockstep::nn::fused

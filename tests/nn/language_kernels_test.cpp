@@ -1,0 +1,307 @@
+// RMSNorm, SwiGLU, rotary positions, attention and cross entropy: what LibTorch computes in double
+// precision.
+
+#include <functional>
+#include <gtest/gtest.h>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "tests/nn/conv/reference.h"
+#include "tests/support/message_of.h"
+#include <ATen/Parallel.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/rms_norm.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/silu.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+
+#include "lockstep/core/error.h"
+#include "lockstep/nn/fused/attention.h"
+#include "lockstep/nn/fused/cross_entropy.h"
+#include "lockstep/nn/fused/rms_norm.h"
+#include "lockstep/nn/fused/rotary.h"
+#include "lockstep/nn/fused/swiglu.h"
+#include "lockstep/nn/kernels.h"
+
+namespace lockstep::nn::fused {
+namespace {
+
+using at::Tensor;
+using conv::between;
+using Tensors = std::vector<Tensor>;
+using Function = std::function<Tensor(const Tensors& inputs)>;
+
+constexpr double kOfFloat = 1e-5, kOfBFloat16 = 0.02, kEpsilon = 1e-5;
+
+Tensors leaves(const Tensors& inputs, at::ScalarType type) {
+  Tensors copies;
+  for (const Tensor& input : inputs)
+    copies.push_back(input.detach().to(type, false, true).requires_grad_());
+  return copies;
+}
+
+void expect_close(const Tensor& result, const Tensor& wanted, double allowed) {
+  ASSERT_EQ(result.sizes(), wanted.sizes());
+  const double scale = std::max(1.0, wanted.abs().max().item<double>());
+  EXPECT_LE((result.to(at::kDouble) - wanted).abs().max().item<double>(), allowed * scale);
+}
+
+// Inputs are first rounded to the type, which is not the kernel's error.
+void expect_agrees(const Function& own, const Function& of_libtorch, const Tensors& drawn,
+    at::ScalarType type = at::kFloat) {
+  const Tensors inputs = leaves(drawn, type), exact = leaves(inputs, at::kDouble);
+  const Tensor output = own(inputs), wanted = of_libtorch(exact);
+  const Tensor gradient = at::randn(output.sizes()).to(type);
+  const double allowed = type == at::kFloat ? kOfFloat : kOfBFloat16;
+  EXPECT_EQ(output.scalar_type(), type);
+  expect_close(output, wanted, allowed);
+  const auto gradients = torch::autograd::grad({output}, inputs, {gradient});
+  const auto expected = torch::autograd::grad({wanted}, exact, {gradient.to(at::kDouble)});
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    expect_close(gradients[i], expected[i], allowed);
+}
+
+// The gradient of a gradient's square.
+void expect_same_twice(const Function& own, const Function& of_libtorch, const Tensors& drawn) {
+  const auto twice = [](const Function& function, const Tensors& inputs) {
+    const auto first =
+        torch::autograd::grad({function(inputs).square().sum()}, inputs, {}, true, true);
+    return torch::autograd::grad({first.front().square().sum()}, inputs);
+  };
+  const Tensors inputs = leaves(drawn, at::kFloat), exact = leaves(drawn, at::kDouble);
+  const auto found = twice(own, inputs), expected = twice(of_libtorch, exact);
+  for (std::size_t i = 0; i < expected.size(); ++i) expect_close(found[i], expected[i], 1e-4);
+}
+
+template <typename Kernel>
+void with_each(std::span<const Kernel* const> kernels,
+    const std::function<void(const Kernel& kernel, std::mt19937& generator)>& body) {
+  torch::manual_seed(11);
+  std::mt19937 generator(3);
+  const int before = at::get_num_threads();
+  for (const Kernel* const kernel : kernels) {
+    SCOPED_TRACE(kernel->name);
+    for (int round = 0; round < 20 && !::testing::Test::HasFailure(); ++round) {
+      at::set_num_threads(1 + round % 2);
+      body(*kernel, generator);
+    }
+  }
+  at::set_num_threads(before);
+}
+
+Function rms_norm_by(const RmsNormKernel& kernel) {
+  return [&](const Tensors& all) { return own_rms_norm(kernel, all[0], all[1], kEpsilon); };
+}
+
+Tensor rms_norm_of_libtorch(const Tensors& all) {
+  return at::rms_norm(all[0], all[1].sizes(), all[1], kEpsilon);
+}
+
+TEST(RmsNorm, AgreesWithDoublePrecisionOnDrawnShapes) {
+  with_each<RmsNormKernel>(
+      rms_norm_kernels(), [](const RmsNormKernel& kernel, std::mt19937& generator) {
+        const std::int64_t width = between(generator, 4, 200), rows = between(generator, 1, 40);
+        expect_agrees(rms_norm_by(kernel), rms_norm_of_libtorch,
+            {at::randn({2, rows, width}), at::randn({width})});
+      });
+}
+
+TEST(RmsNorm, ReadsRowsThatAreNotInOnePieceAndIsDifferentiableTwice) {
+  const Function own = rms_norm_by(*rms_norm_kernels().back());
+  const auto transposed = [](const Function& function) {
+    return [=](const Tensors& all) { return function({all[0].t(), all[1]}); };
+  };
+  expect_agrees(
+      transposed(own), transposed(rms_norm_of_libtorch), {at::randn({30, 20}), at::randn({30})});
+  expect_same_twice(own, rms_norm_of_libtorch, {at::randn({5, 7}), at::randn({7})});
+}
+
+TEST(RmsNorm, HasTheSameBitsForAnyNumberOfThreads) {
+  const Tensors inputs = leaves({at::randn({500, 300}), at::randn({300})}, at::kFloat);
+  const Tensor gradient = at::randn({500, 300});
+  const auto results = [&](int threads) {
+    at::set_num_threads(threads);
+    return torch::autograd::grad(
+        {own_rms_norm(*rms_norm_kernels().back(), inputs[0], inputs[1], kEpsilon)}, inputs,
+        {gradient});
+  };
+  const int before = at::get_num_threads();
+  const auto alone = results(1), shared = results(2);
+  at::set_num_threads(before);
+  EXPECT_TRUE(at::equal(alone[0], shared[0]) && at::equal(alone[1], shared[1]));
+}
+
+TEST(RmsNorm, IsCalledWithinAScopeAndOtherTypesAreLibTorchs) {
+  EXPECT_FALSE(is_rms_norm_own(at::randn({4, 6}, at::kDouble), at::randn({6}, at::kDouble)));
+  EXPECT_FALSE(is_rms_norm_own(at::randn({4, 6}), at::randn({4, 6})));
+  const Tensors inputs = leaves({at::randn({4, 6}), at::randn({6})}, at::kFloat);
+  const auto node = [&](Kernels who) {
+    const KernelScope scope(who);
+    return rms_norm_of_libtorch(inputs).grad_fn()->name();
+  };
+  EXPECT_NE(node(Kernels::kAuto).find("OwnRmsNorm"), std::string::npos);
+  EXPECT_EQ(node(Kernels::kLibTorch).find("OwnRmsNorm"), std::string::npos);
+}
+
+Function swiglu_by(const SwigluKernel& kernel) {
+  return [&](const Tensors& all) { return own_swiglu(kernel, all[0], all[1]); };
+}
+
+Tensor swiglu_of_libtorch(const Tensors& all) { return at::silu(all[0]) * all[1]; }
+
+TEST(Swiglu, AgreesWithDoublePrecision) {
+  with_each<SwigluKernel>(
+      swiglu_kernels(), [](const SwigluKernel& kernel, std::mt19937& generator) {
+        const std::int64_t count = between(generator, 1, 5000);
+        for (const auto type : {at::kFloat, at::kBFloat16})
+          expect_agrees(swiglu_by(kernel), swiglu_of_libtorch,
+              {at::randn({count}) * 3, at::randn({count})}, type);
+      });
+}
+
+TEST(Swiglu, OfLargeGatesIsFiniteAndIsDifferentiableTwice) {
+  const Function own = swiglu_by(*swiglu_kernels().back());
+  expect_agrees(own, swiglu_of_libtorch, {at::linspace(-200, 200, 99), at::ones({99})});
+  expect_same_twice(own, swiglu_of_libtorch, {at::randn({9}), at::randn({9})});
+  EXPECT_FALSE(is_swiglu_own(at::randn({4}), at::randn({4}, at::kBFloat16)));
+  EXPECT_FALSE(is_swiglu_own(at::randn({4, 6}).t(), at::randn({6, 4})));
+}
+
+Function rotary_by(const RotaryKernel& kernel, const Turns& turns) {
+  return [&kernel, &turns](const Tensors& all) { return own_rotary(kernel, all[0], turns); };
+}
+
+Function rotary_of_libtorch(const Turns& turns) {
+  return [&turns](const Tensors& all) {
+    const auto halves = all[0].chunk(2, 3);
+    const Tensor cosines = turns.cosines.to(at::kDouble).unsqueeze(1);
+    const Tensor sines = turns.sines.to(at::kDouble).unsqueeze(1);
+    return at::cat(
+        {halves[0] * cosines - halves[1] * sines, halves[1] * cosines + halves[0] * sines}, 3);
+  };
+}
+
+TEST(Rotary, AgreesWithDoublePrecisionOnDrawnShapes) {
+  with_each<RotaryKernel>(
+      rotary_kernels(), [](const RotaryKernel& kernel, std::mt19937& generator) {
+        const std::int64_t length = between(generator, 1, 20), half = between(generator, 1, 40);
+        const Tensor angles = at::randn({length, half}), sines = angles.sin();
+        const Turns turns{angles.cos(), sines};
+        for (const auto type : {at::kFloat, at::kBFloat16})
+          expect_agrees(rotary_by(kernel, turns), rotary_of_libtorch(turns),
+              {at::randn({2, length, between(generator, 1, 4), 2 * half})}, type);
+      });
+}
+
+Function attention_by(const AttentionKernels& kernels) {
+  return [&](const Tensors& all) {
+    return own_attention(
+        kernels, {.queries = all[0], .keys = all[1], .values = all[2], .scale = 0.3});
+  };
+}
+
+Tensor attention_of_libtorch(const Tensors& all) {
+  return at::scaled_dot_product_attention(
+      all[0], all[1], all[2], {}, 0, /*is_causal=*/true, 0.3, /*enable_gqa=*/true);
+}
+
+// Several blocks of queries, the last not full; heads of queries that share one of keys.
+TEST(Attention, AgreesWithDoublePrecisionOnDrawnShapes) {
+  torch::manual_seed(12);
+  std::mt19937 generator(4);
+  const int before = at::get_num_threads();
+  for (const AttentionKernels& kernels : attention_kernels()) {
+    for (int round = 0; round < 12 && !::testing::Test::HasFailure(); ++round) {
+      at::set_num_threads(1 + round % 2);
+      const std::int64_t length = between(generator, 1, 150), size = between(generator, 1, 70);
+      const std::int64_t key_heads = between(generator, 1, 3);
+      const Tensor keys = at::randn({2, key_heads, length, size});
+      SCOPED_TRACE(::testing::Message() << kernels.softmax.name << ", " << keys.sizes());
+      expect_agrees(attention_by(kernels), attention_of_libtorch,
+          {at::randn({2, key_heads * between(generator, 1, 3), length, size}), keys,
+              at::randn(keys.sizes())});
+    }
+  }
+  at::set_num_threads(before);
+}
+
+// As GPT-2 has them: all in one tensor [N, T, 3, heads, size].
+TEST(Attention, ReadsHeadsThatStandBetweenOthers) {
+  const auto of_parts = [](const Function& attention) {
+    return [=](const Tensors& all) {
+      const auto parts = all[0].transpose(1, 3).unbind(2);
+      return attention({parts[0], parts[1], parts[2]}).transpose(1, 2);
+    };
+  };
+  expect_agrees(of_parts(attention_by(attention_kernels().back())), of_parts(attention_of_libtorch),
+      {at::randn({2, 40, 3, 2, 16})});
+}
+
+TEST(Attention, IsCalledWithinAScopeWhereItIsCausalAndHasNoDropout) {
+  const Tensors inputs = leaves(Tensors(3, at::randn({1, 2, 5, 4})), at::kFloat);
+  const auto is_own = [&](Kernels who, double dropout, bool is_causal) {
+    const KernelScope scope(who);
+    const Tensor result =
+        at::scaled_dot_product_attention(inputs[0], inputs[1], inputs[2], {}, dropout, is_causal);
+    return result.grad_fn()->name().find("OwnAttention") != std::string::npos;
+  };
+  EXPECT_TRUE(is_own(Kernels::kOwn, 0, true));
+  EXPECT_FALSE(is_own(Kernels::kLibTorch, 0, true));
+  EXPECT_FALSE(is_own(Kernels::kOwn, 0.5, true));
+  EXPECT_FALSE(is_own(Kernels::kOwn, 0, false));
+}
+
+Tensor labels_of(std::int64_t rows, std::int64_t classes) {
+  Tensor labels = at::randint(classes, {rows}, at::kLong);
+  labels[0] = -100;
+  return labels;
+}
+
+TEST(CrossEntropy, AgreesWithDoublePrecisionOnDrawnShapes) {
+  with_each<CrossEntropyKernel>(cross_entropy_kernels(), [](const CrossEntropyKernel& kernel,
+                                                             std::mt19937& generator) {
+    const std::int64_t rows = between(generator, 1, 20), classes = between(generator, 1, 300);
+    const double smoothing = between(generator, 0, 1) == 1 ? 0.1 : 0;
+    for (const auto type : {at::kFloat, at::kBFloat16}) {
+      const Tensor scores = (at::randn({rows, classes}) * 5).to(type);
+      const Tensor exact = scores.to(at::kDouble).requires_grad_();
+      const Tensor labels = labels_of(rows, classes);
+      const Tensor wanted =
+          at::cross_entropy_loss(exact, labels, {}, at::Reduction::None, -100, smoothing);
+      expect_close(own_cross_entropy(kernel, scores, labels, -100, smoothing), wanted, kOfFloat);
+      expect_close(scores, torch::autograd::grad({wanted.sum()}, {exact})[0],
+          type == at::kFloat ? kOfFloat : kOfBFloat16);
+    }
+  });
+}
+
+// A difference of more than e^88 has no room in a float; NaN is not to be lost.
+TEST(CrossEntropy, TakesScoresOfAnySize) {
+  const CrossEntropyKernel& kernel = *cross_entropy_kernels().back();
+  Tensor scores = at::zeros({2, 40});
+  scores[0].fill_(-1e30);
+  scores[0][7] = -std::numeric_limits<float>::infinity();
+  scores[0][3] = 1e30;
+  scores[1][39] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor losses = own_cross_entropy(kernel, scores, at::full({2}, 3, at::kLong), -100, 0);
+  EXPECT_EQ(losses[0].item<float>(), 0);
+  EXPECT_LE(scores[0].abs().max().item<float>(), 1e-30);
+  EXPECT_TRUE(losses[1].isnan().item<bool>());
+  EXPECT_TRUE(scores[1].isnan().all().item<bool>());
+}
+
+TEST(CrossEntropy, RefusesALabelThatIsNoClass) {
+  for (const std::int64_t label : {-1, 5}) {
+    const auto call = [&] {
+      static_cast<void>(own_cross_entropy(*cross_entropy_kernels().back(), at::zeros({1, 5}),
+          at::full({1}, label, at::kLong), -100, 0));
+    };
+    EXPECT_EQ(lockstep::testing::message_of<InvalidArgument>(call),
+        "cross entropy: label " + std::to_string(label) + " is none of 5 classes");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::nn::fused
