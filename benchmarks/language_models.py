@@ -4,10 +4,10 @@
     python3 -m venv peer && peer/bin/pip install torch==2.15.0 transformers==5.24.0
     benchmarks/language_models.py --peer-python peer/bin/python [--json FILE]
 
-Lockstep is two ranks of `lockstep train --model gpt2`, and llama-15m. The peer is nanoGPT's loop with the nets of transformers; it
-first runs each of its settings once, two ranks of one thread and one of two, compiled or not, and goes on with the best. Both train in
-fp32 by AdamW with sequences from the same file and the same batch over all ranks; the time of a step is the median over the lines of a
-run, without the first.
+Lockstep is two ranks of `lockstep train --model gpt2`, and llama-15m, by ddp and by fsdp. The peer is nanoGPT's loop with the nets of
+transformers; it first runs each of its settings once, two ranks of one thread and one of two, compiled or not, and goes on with the best;
+beside it FSDP2 over gloo. All train in fp32 by AdamW with sequences from the same file and the same batch over all ranks; the time of a
+step is the median over the lines of a run, without the first.
 """
 
 import json
@@ -45,12 +45,12 @@ def draw(folder, words, tokens):
         Path(folder, f"{part}.bin").write_bytes(array("H", (draws.randrange(words) for _ in range(tokens))).tobytes())
 
 
-def ours(arguments, net, folder):
+def ours(arguments, net, folder, way):
     """Trains by two ranks; returns the tokens a second."""
     words, batch, length = NETS[net]
     with tempfile.TemporaryDirectory() as run:
         command = [arguments.lockstep, "train", "--model", net, "--data", f"tokens:{folder}", "--num-classes", str(words)]
-        command += ["--sequence-length", str(length), "--nproc-per-node", "2", "--batch-size", str(batch // 2), "--opt", "adamw", "--lr", "6e-4"]
+        command += ["--sequence-length", str(length), "--parallel", way, "--nproc-per-node", "2", "--batch-size", str(batch // 2), "--opt", "adamw", "--lr", "6e-4"]
         command += ["--opt-betas", "0.9,0.95", "--opt-eps", "1e-8", "--weight-decay", "0.1", "--weight-decay-on", "weights", "--clip-grad", "1"]
         command += ["--max-steps", str(arguments.steps), "--log-interval", str(arguments.steps // LINES)]
         command += ["--val-interval", "never", "--snapshot-interval", "never", "--progress", "none", "--output", f"{run}/run"]
@@ -79,24 +79,29 @@ def text_of(flags):
 def measure(arguments, net):
     with tempfile.TemporaryDirectory() as folder:
         draw(folder, NETS[net][0], 200_000)
-        rates = {flags: peer(arguments, net, folder, flags) for flags in settings_of(arguments)}
-        flags = max(rates, key=rates.get)
-        own, others, busy = [], [], SharedTime()
+        tried = {flags: peer(arguments, net, folder, flags) for flags in settings_of(arguments)}
+        flags = max(tried, key=tried.get)
+        sides = {"ddp": lambda: ours(arguments, net, folder, "ddp"), "fsdp": lambda: ours(arguments, net, folder, "fsdp"),
+                 "peer": lambda: peer(arguments, net, folder, flags),
+                 "FSDP2": lambda: peer(arguments, net, folder, ["--ranks", "2", "--threads", "1", "--sharded"])}
+        rates, busy = {side: [] for side in sides}, SharedTime()
         for _ in range(arguments.rounds):
-            own.append(ours(arguments, net, folder))
-            others.append(peer(arguments, net, folder, flags))
-    load = busy.of_others()
-    print(f"| {net} | {NETS[net][1]} x {NETS[net][2]} | {with_range(own, ',.4g')} | {with_range(others, ',.4g')}, {text_of(flags)} "
-          f"| {bold_ratio(own, others)} | {load:.0%} |", flush=True)
-    return {"net": net, "lockstep": own, "peer": others, "setting": text_of(flags), "settings": {text_of(of): rate for of, rate in rates.items()},
-            "ratio": ratio_of(own, others)[0], "others": load}
+            for side, run in sides.items():
+                rates[side].append(run())
+    cells = [with_range(rates[side], ",.4g") for side in sides]
+    cells[2] += f", {text_of(flags)}"
+    print(f"| {net} | {NETS[net][1]} x {NETS[net][2]} | {' | '.join(cells)} | {bold_ratio(rates['ddp'], rates['peer'])} "
+          f"| {bold_ratio(rates['fsdp'], rates['FSDP2'])} | {busy.of_others():.0%} |", flush=True)
+    return {"net": net, "rates": rates, "setting": text_of(flags), "settings": {text_of(of): rate for of, rate in tried.items()},
+            "ratios": [ratio_of(rates["ddp"], rates["peer"])[0], ratio_of(rates["fsdp"], rates["FSDP2"])[0]], "others": busy.of_others()}
 
 
 def main():
     arguments = parse_arguments()
     print(setting("fp32", f"{arguments.rounds} rounds") + "\n")
-    print("| net | batch | Lockstep, tokens/s | PyTorch's best, ranks x threads | **ratio** (by round) | other programs |")
-    print("|---|---|---|---|---|---|", flush=True)
+    print("| net | batch | Lockstep ddp, tokens/s | Lockstep fsdp | PyTorch's best, ranks x threads | FSDP2 | **ddp over the best** (by round) "
+          "| **fsdp over FSDP2** | other programs |")
+    print("|---|---|---|---|---|---|---|---|---|", flush=True)
     rows = [measure(arguments, net) for net in arguments.only]
     if arguments.json:
         Path(arguments.json).write_text(json.dumps({"setting": setting("fp32"), "rows": rows}, indent=1) + "\n")

@@ -3,6 +3,7 @@
 
     benchmarks/nodes_soak.py                            1,000 kills
     benchmarks/nodes_soak.py --kills 50 --seed 3
+    benchmarks/nodes_soak.py --parallel fsdp --kills 100    the ranks share the model: all runs take snapshots, as nobody could rescue
     benchmarks/nodes_soak.py --elastic --kills 500      worlds of one to three nodes, whose launchers are killed, drained and join
     benchmarks/nodes_soak.py --goodput 10               ten minutes with a failure in each, and what share of the time trained
 
@@ -70,6 +71,7 @@ def parse_arguments():
     parser.add_argument("--kills-a-run", type=int, default=10, help="at most; drawn from 1 [10]")
     parser.add_argument("--goodput", type=float, default=0, help="instead: minutes of a training with a failure a minute")
     parser.add_argument("--elastic", action="store_true", help="worlds of one to three nodes; --kills counts all events")
+    parser.add_argument("--parallel", choices=["ddp", "fsdp"], default="ddp")
     parser.add_argument("--no-spares", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="with --elastic: a folder for the logs of runs that differ")
@@ -341,10 +343,16 @@ def slow_fsync(folder):
     return folder / "slow.so"
 
 
+def train_flags(arguments, folder):
+    is_sharded = arguments.parallel == "fsdp"  # which exchanges more often, and so trains for fewer epochs
+    flags = ["--model", "mnist-small", "--data", f"mnist:{folder / 'sets'}", "--epochs", "10" if is_sharded else "40", "--batch-size", "8",
+             "--backend", "gloo", "--resume", "auto", "--parallel", arguments.parallel]
+    return flags + (["--opt", "adamw", "--clip-grad", "1", "--model-ema"] if is_sharded else [])
+
+
 def soak_elastic(arguments, folder):
     sets.write_idx(folder / "sets", 210, 50)
-    flags = ["--model", "mnist-small", "--data", f"mnist:{folder / 'sets'}", "--epochs", "40", "--batch-size", "8", "--backend", "gloo",
-             "--resume", "auto", "--snapshot-interval", "5steps"]
+    flags = [*train_flags(arguments, folder), "--snapshot-interval", "5steps"]
     slow, source = slow_fsync(folder), random.Random(arguments.seed)
     all_events, strangers, failed, runs = collections.Counter(), collections.Counter(), 0, 0
     with ElasticRun(arguments, folder / "undisturbed", flags, source) as run:
@@ -445,13 +453,13 @@ def undisturbed(arguments, folder, kind, flags):
 
 def soak(arguments, folder):
     sets.write_idx(folder / "sets", 210, 50)
-    shared = ["--model", "mnist-small", "--data", f"mnist:{folder / 'sets'}", "--epochs", "40", "--batch-size", "8", "--backend",
-              "gloo", "--resume", "auto"]
+    shared = train_flags(arguments, folder)
     source, all_kills, failed, runs, rescues = random.Random(arguments.seed), collections.Counter(), 0, 0, 0
-    expected = {kind: undisturbed(arguments, folder / kind, kind, shared + flags) for kind, flags in KINDS.items()}
+    kinds = ["snapshots"] if arguments.parallel == "fsdp" else list(KINDS)
+    expected = {kind: undisturbed(arguments, folder / kind, kind, shared + KINDS[kind]) for kind in kinds}
     try:
         while (done := sum(all_kills.values())) < arguments.kills:
-            kind = list(KINDS)[runs % len(KINDS)]
+            kind = kinds[runs % len(kinds)]
             duration, results = expected[kind]
             kills, saved, complaints = disturbed(arguments, folder / f"run-{runs + 1}", kind, shared + KINDS[kind], results, duration,
                                                  source, arguments.kills - done)

@@ -47,6 +47,7 @@ CONFIGURATIONS = {
     "sharded": MNIST + TWO + BY_SCRIPT + ["--parallel", "ddp", "--shard-optimizer", "--opt", "adamw", "--model-ema",
                                           "--val-split", "0.2", "--sched", "plateau", "--patience-epochs", "0"],
     "accumulate": MNIST + TWO + BY_SCRIPT + ["--parallel", "ddp", "--grad-accum-steps", "3", "--clip-grad", "1"],
+    "fsdp": MNIST + TWO + BY_SCRIPT + ["--parallel", "fsdp", "--opt", "adamw", "--model-ema", "--clip-grad", "1", "--grad-accum-steps", "2"],
     "batch-norm": RESNET + TWO + BY_SCRIPT + ["--parallel", "ddp"],
     "launcher": MNIST + TWO + ["--max-restarts", "3", "--parallel", "ddp"],
 }

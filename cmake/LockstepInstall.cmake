@@ -1,11 +1,13 @@
 # lockstep::lockstep, the library for users, here and after find_package(Lockstep); and what `cmake --install` puts where,
-# in four components. A target component_NAME builds what each installs:
+# in five components. A target component_NAME builds what each installs:
 #
 #   core    what lockstep/lockstep.h needs, and the CMake package; neither bench nor launch nor downloads, and with these no
 #           curl and no libarchive
 #   train   lockstep::train, which lockstep/train/trainer.h needs, and the programs that `./dev train` builds
 #   mpi     lockstep::mpi, which lockstep/comm/mpi/mpi_backend.h needs, where an MPI was found
 #   bench   the programs of the studies; `cmake --install` leaves them out, and says so, where they are not built
+#   wheel   the extension of Python, by -DLOCKSTEP_PYTHON=ON; lets it and the others' programs run wherever pip unpacks them, beside
+#           torch; for pyproject.toml alone
 
 include(CMakePackageConfigHelpers)
 
@@ -65,6 +67,26 @@ foreach(_program ${_lockstep_bench_programs})
     message(STATUS \"Left out: ${_program}, which is not built (target component_bench)\")
   endif()" COMPONENT bench)
 endforeach()
+if(TARGET lockstep_backend)
+  install(TARGETS lockstep_backend LIBRARY DESTINATION . COMPONENT wheel EXCLUDE_FROM_ALL)
+endif()
+# Takes in every library that they need, but those of torch and those of the compiler, which torch needs, too. The path is a
+# DT_RPATH, which is also where these libraries find each other.
+install(CODE [[
+  file(GLOB programs "${CMAKE_INSTALL_PREFIX}/bin/*")
+  file(GLOB extension "${CMAKE_INSTALL_PREFIX}/_backend.*")
+  file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${programs} MODULES ${extension} RESOLVED_DEPENDENCIES_VAR libraries
+    PRE_EXCLUDE_REGEXES "^lib(torch|c10|c|m|stdc\\+\\+|gcc_s|resolv|dl|rt|pthread)[_.]" "^ld-linux")
+  foreach(library IN LISTS libraries)
+    get_filename_component(name "${library}" NAME)
+    file(COPY_FILE "${library}" "${CMAKE_INSTALL_PREFIX}/lib/${name}")
+  endforeach()
+  execute_process(COMMAND_ERROR_IS_FATAL ANY
+    COMMAND patchelf --force-rpath --set-rpath "$ORIGIN/../../torch/lib:$ORIGIN/../lib" ${programs})
+  if(extension)
+    execute_process(COMMAND_ERROR_IS_FATAL ANY COMMAND patchelf --force-rpath --set-rpath "$ORIGIN/lib" ${extension})
+  endif()
+]] COMPONENT wheel EXCLUDE_FROM_ALL)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/lockstep" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT core
   FILES_MATCHING PATTERN "*.h"
   PATTERN "lockstep/cli" EXCLUDE PATTERN "lockstep/launch" EXCLUDE PATTERN "lockstep/plan" EXCLUDE

@@ -147,12 +147,13 @@ function(lockstep_test name)
     ENVIRONMENT "OMP_NUM_THREADS=1;LOCKSTEP_BINARY_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
 endfunction()
 
-# lockstep_test_over_backends(NAME FILTER) runs tests whose ranks are those of testing::run_ranks() again, connected by each
-# other backend. LibTorch 2.11 cannot have several Gloo groups in one process.
+# lockstep_test_over_backends(NAME FILTER [BACKEND...]) runs tests whose ranks are those of testing::run_ranks() again, connected
+# by each other backend, and by more: `hosts_01` is the hierarchical one, with ranks on two hosts. LibTorch 2.11 cannot have
+# several Gloo groups in one process.
 function(lockstep_test_over_backends name filter)
   lockstep_guard(guard 600)
-  foreach(backend IN ITEMS shm gloo)
-    if(backend STREQUAL "gloo" AND LibTorch_VERSION VERSION_LESS 2.15)
+  foreach(backend IN ITEMS shm gloo ${ARGN})
+    if(NOT backend STREQUAL "shm" AND LibTorch_VERSION VERSION_LESS 2.15)
       continue()
     endif()
     add_test(NAME ${name}_${backend} COMMAND ${name} --gtest_filter=${filter})

@@ -27,7 +27,7 @@ packages_for_test=(
   python3-yaml               # reads the examples for clusters
 )
 packages_for_sanitizers=(libclang-rt-14-dev)
-packages_for_round_trip=(python3-venv)
+packages_for_wheel=(python3-venv python3-dev)
 
 missing_packages() {
   local installed package

@@ -27,9 +27,19 @@ using plan::Use;
 using Json = nlohmann::ordered_json;
 
 constexpr double kMega = 1e6;
-constexpr const char* kCost = "cost [unit of --price]";
+
+std::string cost_label(const plan::Answer& answer) {
+  const std::string& currency = answer.question.currency;
+  return concat("cost [", currency.empty() ? "unit of --price" : currency, "]");
+}
 
 std::string way_of(const Choice& choice) { return describe(choice.prediction.way); }
+
+// Where several devices are compared, with the device.
+std::string way_there_of(const Choice& choice) {
+  const std::string& device = choice.machine.device;
+  return concat(way_of(choice), device.empty() ? "" : " on ", device);
+}
 
 std::string step_of(const Choice& choice) { return milliseconds_text(choice.prediction.seconds); }
 
@@ -62,10 +72,12 @@ std::string time_of(const Choice& choice) {
 
 // Without a price, as a scenario alone may have one, there is none.
 std::string cost_of(const Choice& choice) {
-  return choice.machine.price > 0 ? ratio_text(choice.cost) : kNone;
+  return choice.machine.all_price() > 0 ? ratio_text(choice.cost) : kNone;
 }
 
-bool has_price(const plan::Answer& answer) { return answer.question.machine.price > 0; }
+bool has_price(const plan::Answer& answer) { return answer.question.machine.all_price() > 0; }
+
+bool has_devices(const plan::Answer& answer) { return !answer.question.machine.device.empty(); }
 
 bool asks_failures(const plan::Answer& answer) {
   const plan::Failures& failures = answer.question.failures;
@@ -113,8 +125,10 @@ struct ConfirmedRow {
 
 page::Table choices_table(const plan::Answer& answer) {
   TableOf<Choice> table("plan-ways", "Every way, the fastest first");
-  table.name("way", way_of)
-      .number("nodes", [](const Choice& choice) { return choice.machine.nodes; })
+  table.name("way", way_of);
+  if (has_devices(answer))
+    table.name("device", [](const Choice& choice) { return choice.machine.device; });
+  table.number("nodes", [](const Choice& choice) { return choice.machine.nodes; })
       .number("places", [](const Choice& choice) { return choice.machine.all_places(); })
       .number("batch",
           [](const Choice& choice) { return concat(std::lround(choice.prediction.batch)); })
@@ -122,7 +136,7 @@ page::Table choices_table(const plan::Answer& answer) {
       .number("9 of 10 [ms]", interval_of)
       .number("samples/s", rate_of);
   if (answer.question.samples > 0) table.number("time", time_of);
-  if (has_price(answer)) table.number(kCost, cost_of);
+  if (has_price(answer)) table.number(cost_label(answer), cost_of);
   table.number("speed-up", &Choice::speed_up, ratio_text)
       .number("efficiency", &Choice::efficiency, percent_text)
       .number("waiting",
@@ -138,7 +152,8 @@ page::Table choices_table(const plan::Answer& answer) {
         .number("snapshot every [s]", snapshots_of);
   }
   return table
-      .notes({"predicted, not measured; speed-up and efficiency are over one place, in samples a "
+      .notes({"predicted, not measured; speed-up and efficiency are over one place of its kind, in "
+              "samples a "
               "second; waiting, exchange and optimizer are shares of the busiest place's step; "
               "nine of "
               "ten trainings are expected within the interval"})
@@ -157,9 +172,10 @@ page::Table scenarios_table(const PlanReport& report) {
   for (const ComparedScenario& each : report.scenarios)
     rows.push_back({each.text, &each.answer, picked_rate(report.answer)});
   TableOf<ScenarioRow> table("plan-what-if", "What if");
-  table.name("change", &ScenarioRow::text)
-      .name("takes", of_pick(way_of))
-      .number("nodes x places", of_pick(machines_of))
+  table.name("change", &ScenarioRow::text).name("takes", of_pick(way_of));
+  if (has_devices(report.answer))
+    table.name("device", of_pick([](const Choice& choice) { return choice.machine.device; }));
+  table.number("nodes x places", of_pick(machines_of))
       .number("step [ms]", of_pick(step_of))
       .number("samples/s", of_pick(rate_of))
       .number("over as asked", [](const ScenarioRow& row) -> std::string {
@@ -168,7 +184,7 @@ page::Table scenarios_table(const PlanReport& report) {
       });
   if (report.answer.question.samples > 0) table.number("time", of_pick(time_of));
   if (std::ranges::any_of(rows, [](const ScenarioRow& row) { return has_price(*row.answer); }))
-    table.number(kCost, of_pick(cost_of));
+    table.number(cost_label(report.answer), of_pick(cost_of));
   return table.of(rows);
 }
 
@@ -189,7 +205,7 @@ page::Table confirmed_table(const PlanReport& report) {
 
 page::Table explanation_table(const std::vector<const plan::Choice*>& choices) {
   TableOf<Choice> table("plan-explanation", "Where the time of a step goes [ms]");
-  table.name("way", way_of);
+  table.name("way", way_there_of);
   for (const auto& use : plan::names_of(Use{})) {
     table.number(std::string(use.name), [value = use.value](const Choice& choice) {
       return milliseconds_text(choice.prediction.of(value));
@@ -281,10 +297,11 @@ std::vector<plot::Timeline> beside_timelines(
 
 plot::Figure front_figure(const plan::Answer& answer) {
   const bool has_money = answer.question.samples > 0 && has_price(answer);
+  constexpr auto kMarkers = plot::Series::Style::kMarkers;
   plot::Figure figure{.id = "plan-front",
       .title = has_money ? "Time against money" : "Rate against places",
       .x = {.label = has_money ? "hours" : "places"},
-      .y = {.label = has_money ? kCost : "samples/s"},
+      .y = {.label = has_money ? cost_label(answer) : "samples/s"},
       .note = concat(
           "Each marker is a way; the line joins the best choices: nothing else is both faster ",
           has_money ? "and cheaper." : "and on fewer places.")};
@@ -293,14 +310,20 @@ plot::Figure front_figure(const plan::Answer& answer) {
                      : plot::Point{static_cast<double>(choice.machine.all_places()),
                            choice.prediction.samples_per_second()};
   };
-  plot::Series all{.name = "ways", .style = plot::Series::Style::kMarkers};
   for (const Choice& choice : answer.choices) {
-    if (choice.fits()) all.points.push_back(point(choice));
+    if (!choice.fits()) continue;
+    const std::string name = has_devices(answer) ? choice.machine.device : "ways";
+    const auto known = std::ranges::find(figure.series, name, &plot::Series::name);
+    plot::Series& series =
+        known != figure.series.end()
+            ? *known
+            : figure.series.emplace_back(plot::Series{.name = name, .style = kMarkers});
+    series.points.push_back(point(choice));
   }
   plot::Series front{.name = "best choices", .style = plot::Series::Style::kDashed};
   for (const std::size_t index : pareto_front(answer))
     front.points.push_back(point(answer.choices[index]));
-  figure.series = {all, front};
+  figure.series.push_back(front);
   return figure;
 }
 
@@ -319,18 +342,38 @@ std::string about_batches(const plan::Answer& answer) {
       " others are extrapolated: --measure-batches measures them.");
 }
 
+std::string about_costs(const plan::ModelProfile& profile) {
+  const char* certainty = profile.is_measured    ? ", measured: "
+                          : profile.is_estimated ? ", estimated: "
+                                                 : ", not measured: ";
+  return concat("The costs are those of ", profile.model, " in ",
+      profile.precision == "32" ? "float32" : profile.precision, " on ", profile.device, certainty,
+      profile.source, ".");
+}
+
+std::string about_links(const plan::Machine& machine) {
+  return concat(machine.device.empty() ? "Links: " : concat("Links of ", machine.device, ": "),
+      text_of(machine.within), " within a node, ", text_of(machine.between), " between nodes.");
+}
+
 std::vector<std::string> remarks_of(const PlanReport& report) {
   const plan::Answer& answer = report.answer;
-  const plan::ModelProfile& profile = answer.profile;
-  std::vector<std::string> remarks{
-      concat("The costs are those of ", profile.model, " in ",
-          profile.precision == "32" ? "float32" : profile.precision, " on ", profile.device,
-          profile.is_measured ? ", measured: " : ", not measured: ", profile.source, "."),
-      concat("Links: ", text_of(answer.question.machine.within), " within a node, ",
-          text_of(answer.question.machine.between), " between nodes.")};
+  std::vector<PlannedMachine> machines = report.machines;
+  if (machines.empty()) machines.push_back({answer.profile, answer.question.machine});
+  std::vector<std::string> remarks;
+  for (const auto& [profile, machine] : machines) {
+    remarks.push_back(about_costs(profile));
+    remarks.push_back(about_links(machine));
+  }
   for (const std::string& more : {about_batches(answer), report.remark})
     if (!more.empty()) remarks.push_back(more);
   return remarks;
+}
+
+plot::Timeline timeline_of(const Choice& choice, const std::string& id) {
+  plot::Timeline timeline = bench::timeline_of(choice.prediction, id);
+  timeline.title = "One step of " + way_there_of(choice);
+  return timeline;
 }
 
 void add_steps(const PlanReport& report, page::Section& section) {
@@ -341,7 +384,7 @@ void add_steps(const PlanReport& report, page::Section& section) {
     section.tables.push_back(beside_table(picked.prediction, *report.beside));
     section.timelines = beside_timelines(picked.prediction, *report.beside);
   } else {
-    section.timelines.push_back(timeline_of(picked.prediction, "plan-step"));
+    section.timelines.push_back(timeline_of(picked, "plan-step"));
   }
   if (!report.explains) return;
   const auto best = best_of_kinds(report.answer);
@@ -349,7 +392,7 @@ void add_steps(const PlanReport& report, page::Section& section) {
   for (const Choice* const choice : best) {
     if (choice != &picked)
       section.timelines.push_back(
-          timeline_of(choice->prediction, "plan-step-" + kind_of(choice->prediction.way)));
+          timeline_of(*choice, "plan-step-" + kind_of(choice->prediction.way)));
   }
 }
 
@@ -361,9 +404,10 @@ Json choice_json(const plan::Choice& choice) {
   const plan::Prediction& prediction = choice.prediction;
   Json object = {{"way", describe(prediction.way)}, {"parallel", kind_of(prediction.way)},
       {"replicas", prediction.way.replicas}, {"stages", prediction.way.stages},
-      {"nodes", choice.machine.nodes}, {"places", choice.machine.all_places()},
-      {"batch", prediction.batch}, {"step_seconds", prediction.seconds},
-      {"least_seconds", prediction.least_seconds()}, {"most_seconds", prediction.most_seconds()},
+      {"device", choice.machine.device}, {"nodes", choice.machine.nodes},
+      {"places", choice.machine.all_places()}, {"batch", prediction.batch},
+      {"step_seconds", prediction.seconds}, {"least_seconds", prediction.least_seconds()},
+      {"most_seconds", prediction.most_seconds()},
       {"samples_per_s", prediction.samples_per_second()}, {"speed_up", choice.speed_up},
       {"efficiency", choice.efficiency}, {"idle_seconds", prediction.idle},
       {"bubble", prediction.bubble}, {"memory_bytes", prediction.memory_bytes},

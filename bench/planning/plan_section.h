@@ -36,9 +36,16 @@ struct ComparedScenario {
   plan::Answer answer;
 };
 
+/// A machine of an answer, with its costs.
+struct PlannedMachine {
+  plan::ModelProfile profile;
+  plan::Machine machine;
+};
+
 /// An answer and what else was asked.
 struct PlanReport {
   plan::Answer answer;
+  std::vector<PlannedMachine> machines = {};  ///< empty: that of the answer's question
   std::vector<ComparedScenario> scenarios = {};
   std::vector<Confirmed> confirmed = {};
   bool explains = false;                  ///< where the time of a step of each kind of way goes

@@ -10,6 +10,7 @@
 #include "bench/studies/collectives.h"
 #include "bench/studies/data_parallel.h"
 #include "bench/studies/ddp_scaling.h"
+#include "bench/studies/language_model.h"
 #include "bench/studies/pipeline.h"
 #include "bench/studies/scale_out.h"
 #include "bench/studies/throughput.h"
@@ -115,6 +116,13 @@ const std::vector<StudyEntry>& study_catalogue() {
           .pretrain = scale_out::pretrain,
           .quick_seconds = 50,
           .takes_nodes = true},
+      {.name = "language-model",
+          .about = "tokens a second and memory of a rank by sequence length: GPT-2 with ddp, fsdp, "
+                   "pp, and on one place",
+          .data = {"text", "tokens"},
+          .make = language_model::make_study,
+          .prepare = language_model::prepare,
+          .quick_seconds = 45},
       {.name = "collectives",
           .about = "time and bandwidth of all_reduce and others over message sizes: shm and "
                    "threads against Gloo",

@@ -27,6 +27,7 @@ WAYS = [
     Way("pp in threads", ("--parallel", "pp", "--places", "2", "--balance", "count")),
     Way("ddp, 2 ranks", ("--parallel", "ddp"), 2, 2),
     Way("pp, 2 ranks", ("--parallel", "pp", "--balance", "count", "--chunks", "2"), 2),
+    Way("fsdp, 2 ranks", ("--parallel", "fsdp"), 2, 2),
     Way("ddp, 4 ranks", ("--parallel", "ddp"), 4, 4),
     Way("pp, 4 ranks", ("--parallel", "pp", "--balance", "count", "--chunks", "4"), 4),
     Way("ddp+pp, 4 ranks", ("--parallel", "ddp+pp", "--stages", "2", "--balance", "count", "--chunks", "2"), 4, 2),

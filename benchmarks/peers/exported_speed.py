@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Callable
 
 import exported_nets as nets
-from ranks import MALLOC, start_ranks
+from ranks import MALLOC, shared_by_blocks, start_ranks
 
 
 @dataclass
@@ -83,8 +83,6 @@ if arguments.data and "RANK" not in os.environ:
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
@@ -130,16 +128,12 @@ def batches_of(rank, world):
 
 
 def spread(net, world):
-    """Returns the net as the ranks train it together. FSDP2 changes it in place: each block of its lists is a unit, the rest another."""
+    """Returns the net as the ranks train it together."""
     if world == 1:
         return net
     if not arguments.sharded:
         return DistributedDataParallel(net, gradient_as_bucket_view=True, static_graph=True)
-    mesh = init_device_mesh("cpu", (world,))
-    for blocks in [module for module in net.modules() if isinstance(module, torch.nn.ModuleList)]:
-        for block in blocks:
-            fully_shard(block, mesh=mesh)
-    return fully_shard(net, mesh=mesh)
+    return shared_by_blocks(net, world)
 
 
 def optimizer_of(net):

@@ -11,7 +11,7 @@ import json
 import os
 import time
 
-from ranks import MALLOC, start_ranks
+from ranks import MALLOC, shared_by_blocks, start_ranks
 
 
 def parse_arguments():
@@ -26,6 +26,7 @@ def parse_arguments():
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2, help="of each rank")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--sharded", action="store_true", help="FSDP2 in place of DDP")
     return parser.parse_args()
 
 
@@ -50,6 +51,13 @@ def net_of(name):
     return transformers.LlamaForCausalLM._from_config(config, attn_implementation="sdpa")
 
 
+def spread(net, world):
+    """Returns the net as the ranks train it together."""
+    if world == 1:
+        return net
+    return shared_by_blocks(net, world) if arguments.sharded else DistributedDataParallel(net, gradient_as_bucket_view=True, static_graph=True)
+
+
 def optimizer_of(net):
     groups = [{"params": [p for p in net.parameters() if p.dim() >= 2], "weight_decay": 0.1},
               {"params": [p for p in net.parameters() if p.dim() < 2], "weight_decay": 0.0}]
@@ -69,7 +77,7 @@ def main():
     dist.init_process_group("gloo")
     torch.manual_seed(rank)
     net = net_of(arguments.net).train()
-    model = DistributedDataParallel(net, gradient_as_bucket_view=True, static_graph=True) if world > 1 else net
+    model = spread(net, world)
     model = torch.compile(model) if arguments.compile else model
     optimizer, tokens, seconds = optimizer_of(net), numpy.memmap(arguments.data, dtype=numpy.uint16, mode="r"), []
     for _ in range(arguments.lines):

@@ -17,6 +17,9 @@
 
 namespace lockstep {
 
+/// Stands for the sender of a recv() that takes a message of any rank.
+inline constexpr int kAnyRank = -1;
+
 /// A collective, or a message to or from one rank, as this rank calls it.
 ///
 /// Tensors are contiguous and of one element type, roots and peers are ranks of the group, sizes
@@ -58,6 +61,8 @@ class Backend {
   virtual int size() const { return size_; }
   /// Returns whether tensors on this device can be passed.
   virtual bool carries(torch::Device device) const { return device.is_cpu(); }
+  /// Returns whether a message may be received from kAnyRank.
+  virtual bool receives_from_any() const { return false; }
   /// Returns whether the bits of a sum are those of the ranks' values in order, wherever in a
   /// tensor the element lies. A ring of more than two adds the elements of each part in another
   /// order.
@@ -76,6 +81,11 @@ class Backend {
 
   /// Makes a flat tensor in memory that this backend reduces without copying. A collective.
   torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options);
+
+  /// Makes such a tensor without the other ranks. The first collective on it maps its memory.
+  virtual torch::Tensor allocate(std::int64_t elements, const torch::TensorOptions& options) {
+    return torch::empty({elements}, options);
+  }
 
   virtual void abort(const std::string& reason) = 0;
   virtual std::chrono::milliseconds timeout() const { return timeout_; }

@@ -10,6 +10,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "lockstep/comm/host/own_segments.h"
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
@@ -47,19 +48,20 @@ class OneProcess : public host::AddressSpace {
   }
 };
 
-/// The address space of ranks that are processes: each allocation is one segment per rank,
-/// mapped by all.
+/// The address space of ranks that are processes: each allocation that all make together is one
+/// segment per rank, mapped by all.
 ///
 /// A segment lives as long as the tensor made in it, and as what was resolved in it; one that this
 /// rank has released cannot be resolved.
 class SymmetricMemory : public host::AddressSpace {
  public:
-  explicit SymmetricMemory(int rank) : rank_(rank) {}
+  SymmetricMemory(int rank, const std::vector<int>& processes) : rank_(rank), others_(processes) {}
 
   std::optional<Exposure> expose(const void* memory, std::size_t bytes) const override;
   std::shared_ptr<std::byte> resolve(int rank, const Exposure& exposure) const override;
   torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options,
       const host::ExchangeText& exchange) override;
+  torch::Tensor allocate(std::int64_t elements, const torch::TensorOptions& options) override;
 
  private:
   struct Segment {
@@ -72,6 +74,8 @@ class SymmetricMemory : public host::AddressSpace {
   std::uint64_t next_ = Exposure::kFirstSegment;
   mutable std::mutex mutex_;
   std::vector<std::weak_ptr<Segment>> segments_;
+  std::shared_ptr<host::OwnSegments> own_ = host::OwnSegments::of_this_process();
+  mutable host::OthersSegments others_;
 };
 
 // What a rank asks for stands before its ticket, so that they can be compared.
@@ -95,10 +99,11 @@ std::optional<Exposure> SymmetricMemory::expose(const void* memory, std::size_t 
       return Exposure{segment->id, static_cast<std::uint64_t>(start - base)};
     }
   }
-  return std::nullopt;
+  return own_->expose(memory, bytes);
 }
 
 std::shared_ptr<std::byte> SymmetricMemory::resolve(int rank, const Exposure& exposure) const {
+  if ((exposure.segment & Exposure::kOwn) != 0) return others_.resolve(rank, exposure);
   const std::lock_guard lock(mutex_);
   for (const auto& weak : segments_) {
     const auto segment = weak.lock();
@@ -130,6 +135,14 @@ torch::Tensor SymmetricMemory::empty(std::int64_t elements, const torch::TensorO
   segments_.push_back(segment);
   return torch::from_blob(
       data, {elements}, [segment](void*) {}, options);
+}
+
+torch::Tensor SymmetricMemory::allocate(
+    std::int64_t elements, const torch::TensorOptions& options) {
+  auto memory = own_->allocate(static_cast<std::size_t>(elements) * options.dtype().itemsize());
+  std::byte* const data = memory.get();
+  return torch::from_blob(
+      data, {elements}, [memory = std::move(memory)](void*) {}, options);
 }
 
 template <typename Step>
@@ -236,8 +249,11 @@ std::shared_ptr<Backend> ThreadBackend::make_subgroup(const std::vector<int>& me
   return group;
 }
 
-ShmBackend::ShmBackend(std::shared_ptr<SharedRegion> region, int rank)
-    : HostBackend(std::move(region), std::make_unique<SymmetricMemory>(rank), rank) {}
+ShmBackend::ShmBackend(
+    std::shared_ptr<SharedRegion> region, int rank, const std::vector<int>& processes)
+    : HostBackend(std::move(region), std::make_unique<SymmetricMemory>(rank, processes), rank) {
+  engine().watch(processes);
+}
 
 std::shared_ptr<ShmBackend> ShmBackend::create(const Store& store, const std::string& topic,
     int rank, int size, std::chrono::milliseconds timeout) {
@@ -257,10 +273,8 @@ std::shared_ptr<ShmBackend> ShmBackend::open(const std::vector<int>& members, in
       host::open_memory_file(tickets[static_cast<std::size_t>(members.front())], bytes);
   auto region = std::make_shared<SharedRegion>(host::Mapping::shared(file, bytes), size);
   if (parent != nullptr) region->share_alarms(parent->shared_region(), members);
-  std::shared_ptr<ShmBackend> backend(
-      new ShmBackend(std::move(region), place_among(members, rank)));
-  backend->engine().watch(processes_of(members, tickets));
-  return backend;
+  return std::shared_ptr<ShmBackend>(new ShmBackend(
+      std::move(region), place_among(members, rank), processes_of(members, tickets)));
 }
 
 // The first member makes the region; the others open it through that process, which keeps it open

@@ -25,9 +25,17 @@ namespace host {
 class HostBackend : public Backend {
  public:
   bool sums_in_rank_order() const override { return true; }
+  bool receives_from_any() const override { return engine_->matches_tags(); }
+  torch::Tensor allocate(std::int64_t elements, const torch::TensorOptions& options) override {
+    return engine_->space().allocate(elements, options);
+  }
   void abort(const std::string& reason) override { engine_->abort(reason); }
   std::chrono::milliseconds timeout() const override { return engine_->timeout(); }
   void set_timeout(std::chrono::milliseconds timeout) override { engine_->set_timeout(timeout); }
+
+  /// Lets a recv take the next message that has its tag, of kAnyRank too, as in Python's PyTorch.
+  /// To be called before there are messages.
+  void match_tags() { engine_->match_tags(); }
 
   /// Moves what it can of this rank's messages; returns whether some are still under way.
   bool advance_messages() { return engine_->advance_messages(); }
@@ -89,7 +97,8 @@ class ShmBackend : public host::HostBackend {
   std::shared_ptr<Backend> make_subgroup(const std::vector<int>& members) override;
 
  private:
-  ShmBackend(std::shared_ptr<host::SharedRegion> region, int rank);
+  ShmBackend(
+      std::shared_ptr<host::SharedRegion> region, int rank, const std::vector<int>& processes);
 
   /// Shares the memory that the first member made and watches the members' processes.
   static std::shared_ptr<ShmBackend> open(const std::vector<int>& members, int rank,

@@ -29,6 +29,8 @@ class CopyBack : public Work::State {
     if (from_.defined()) to_.copy_(std::exchange(from_, {}));
   }
 
+  int sender() const override { return work_.sender(); }
+
  private:
   Work work_;
   torch::Tensor to_, from_;
@@ -260,7 +262,7 @@ Work ProcessGroup::send(const torch::Tensor& tensor, int to, int tag) const {
 }
 
 Work ProcessGroup::recv(const torch::Tensor& tensor, int from, int tag) const {
-  check_rank("recv", "from", from, size());
+  if (from != kAnyRank || !backend_->receives_from_any()) check_rank("recv", "from", from, size());
   check(from != rank(), "recv: rank ", from, " is this rank");
   check_one("recv", *backend_, tensor);
   const Operand operand("recv", tensor);

@@ -22,6 +22,8 @@ class [[nodiscard]] Work {
     virtual bool poll() = 0;
     /// Blocks until it is finished; throws its failure.
     virtual void wait() = 0;
+    /// Returns the rank whose message a recv has got, once it is done; -1 for all other work.
+    virtual int sender() const { return -1; }
   };
 
   /// Makes work that is done already.
@@ -50,6 +52,8 @@ class [[nodiscard]] Work {
     const CallWait wait(std::exchange(ticket_, {}));
     state_->wait();
   }
+
+  int sender() const { return state_ ? state_->sender() : -1; }
 
  private:
   std::shared_ptr<State> state_;

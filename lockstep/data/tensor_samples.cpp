@@ -31,6 +31,21 @@ std::vector<TensorForm> forms_of(const std::vector<TensorColumn>& columns) {
   return forms;
 }
 
+// A device would not say which it was.
+void check_tokens(
+    const TensorColumn& column, const TensorRow& row, std::span<const std::int64_t> tokens) {
+  const auto fits = [&](std::int64_t token) { return token >= 0 && token < column.vocabulary; };
+  const auto wrong = std::ranges::find_if_not(tokens, fits);
+  if (wrong == tokens.end()) return;
+  const TensorEntry& file = row.piece->file->entries().front();
+  const std::size_t before =
+      static_cast<std::size_t>(row.bytes.data() - file.bytes.data()) / bytes_of(column.type);
+  const auto place = before + static_cast<std::size_t>(wrong - tokens.begin());
+  throw DataError(concat(row.piece->name, ": token ", place, " is ", *wrong,
+      ", and the vocabulary of the model is ", column.vocabulary,
+      *wrong < 0 ? "" : concat("; give --num-classes ", *wrong + 1, " or more")));
+}
+
 /// The memory of one tensor of a batch, filled row by row.
 class RowWriter {
  public:
@@ -42,13 +57,16 @@ class RowWriter {
         next_(static_cast<std::uint8_t*>(batch.mutable_data_ptr())),
         bytes_(elements_ * static_cast<std::size_t>(batch.element_size())) {}
 
-  void write(std::span<const std::uint8_t> row) {
+  void write(const TensorRow& source) {
+    const std::span<const std::uint8_t> row = source.bytes;
     switch (type_) {
       case torch::kFloat:
         copy<float>(row);
         break;
       case torch::kLong:
         copy<std::int64_t>(row);
+        if (column_.vocabulary > 0)
+          check_tokens(column_, source, {reinterpret_cast<std::int64_t*>(next_), elements_});
         break;
       case torch::kBFloat16:
         copy_numbers<float>(column_.type, row, floats_);
@@ -85,7 +103,7 @@ void read_columns(const std::vector<TensorColumn>& columns, std::span<const Samp
     RowWriter writer(out[i].tensor, columns[i]);
     for (const SampleKey& key : keys) {
       const TensorRow row = row_of(columns[i], key.index);
-      writer.write(row.bytes);
+      writer.write(row);
       files.insert(row.piece->file.get());
     }
   }

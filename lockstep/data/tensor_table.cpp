@@ -151,7 +151,10 @@ TensorColumn column_of(
     if (tensor.name != name) continue;
     const auto sizes = sample_sizes(tensor);
     if (!column) {
-      column = {name, tensor.entry.type, taken_as(tensor, is_target), sizes, {}};
+      column = {.name = name,
+          .type = tensor.entry.type,
+          .taken_as = taken_as(tensor, is_target),
+          .sizes = sizes};
       first = &tensor;
     }
     if (column->type != tensor.entry.type || column->sizes != sizes)
@@ -306,11 +309,12 @@ struct TokenSet {
   const char* name;
   std::map<SetPart, std::vector<TokenFile>> parts;
   std::vector<std::string> remarks;
+  std::int64_t vocabulary = 0;
 };
 
 TokenSet open_token_files(const std::string& paths, SequenceKind kind) {
   const bool is_text = kind == SequenceKind::kText;
-  TokenSet set{.name = is_text ? "text" : "tokens", .parts = {}, .remarks = {}};
+  TokenSet set{.name = is_text ? "text" : "tokens", .parts = {}, .remarks = {}, .vocabulary = 0};
   const std::vector<std::string_view> texts{".txt"}, tokens{".bin", ".npy"};
   const SetFiles files = list_set_files(set.name, paths, is_text ? texts : tokens);
   if (!files.remark.empty()) set.remarks.push_back(files.remark);
@@ -327,12 +331,46 @@ TokenSet open_token_files(const std::string& paths, SequenceKind kind) {
   return set;
 }
 
-TensorColumn token_column(
-    const char* name, const std::vector<TokenFile>& files, const std::vector<std::int64_t>& sizes) {
+// Some at a time: files may be larger than the memory.
+std::int64_t largest_of(const TokenFile& file) {
+  constexpr std::size_t kTokensAtATime = 1 << 16;
+  const TensorEntry& all = file.tokens();
+  const std::size_t step = kTokensAtATime * bytes_of(all.type);
+  std::int64_t largest = 0;
+  std::vector<std::int64_t> some;
+  for (std::size_t first = 0; first < all.bytes.size(); first += step) {
+    const auto bytes = all.bytes.subspan(first, std::min(step, all.bytes.size() - first));
+    some.resize(bytes.size() / bytes_of(all.type));
+    copy_numbers<std::int64_t>(all.type, bytes, some);
+    largest = std::max(largest, std::ranges::max(some));
+  }
+  return largest;
+}
+
+std::int64_t largest_token(const TokenSet& set) {
+  std::int64_t largest = 0;
+  for (const auto& [part, files] : set.parts)
+    for (const TokenFile& file : files)
+      largest = std::max(largest, file.file->checked([&] { return largest_of(file); }));
+  return largest;
+}
+
+void set_vocabulary(TokenSet& set, SequenceKind kind, std::optional<std::int64_t> vocabulary) {
+  if (kind == SequenceKind::kText) vocabulary = kTextClasses;
+  set.vocabulary = vocabulary ? *vocabulary : largest_token(set) + 1;
+  if (!vocabulary)
+    set.remarks.push_back(concat(
+        "a vocabulary of ", set.vocabulary, ", as the largest token is ", set.vocabulary - 1));
+}
+
+TensorColumn token_column(const char* name, const std::vector<TokenFile>& files,
+    const std::vector<std::int64_t>& sizes, std::int64_t vocabulary = 0) {
   return {.name = name,
       .type = files.front().tokens().type,
       .taken_as = SampleType::kInt64,
-      .sizes = sizes};
+      .sizes = sizes,
+      .pieces = {},
+      .vocabulary = vocabulary};
 }
 
 // Appends rows from a token on.
@@ -348,8 +386,8 @@ void append_rows(
 // The target is the same file, a token later.
 TensorTable cut(
     const std::vector<TokenFile>& files, std::int64_t length, SetPart part, TokenSet& set) {
-  TensorTable table{.inputs = {token_column(kInput, files, {length})},
-      .targets = {token_column(kTarget, files, {length})}};
+  TensorTable table{.inputs = {token_column(kInput, files, {length}, set.vocabulary)},
+      .targets = {token_column(kTarget, files, {length}, set.vocabulary)}};
   std::int64_t all = 0, unread = 0;
   for (const TokenFile& file : files) {
     const std::int64_t tokens = file.tokens().shape.front();
@@ -413,15 +451,17 @@ TensorTables open_tensors(const std::string& paths, const TensorChoice& choice) 
   return tables;
 }
 
-TensorTables open_sequences(const std::string& paths, SequenceKind kind, std::int64_t length) {
+TensorTables open_sequences(const std::string& paths, SequenceKind kind, std::int64_t length,
+    std::optional<std::int64_t> vocabulary) {
   TokenSet set = open_token_files(paths, kind);
   check(length > 0, set.name, ": a sequence must have tokens: ", length);
+  set_vocabulary(set, kind, vocabulary);
   const auto make = [&](const std::vector<TokenFile>& files, SetPart part) {
     return cut(files, length, part, set);
   };
   TensorTables tables = make_tables(set.name, paths, set.parts, make);
   tables.remarks = std::move(set.remarks);
-  tables.classes = kind == SequenceKind::kText ? kTextClasses : 0;
+  tables.classes = set.vocabulary;
   return tables;
 }
 

@@ -30,6 +30,7 @@ struct TensorColumn {
   SampleType taken_as = SampleType::kFloat;  ///< by a model
   std::vector<std::int64_t> sizes = {};      ///< of one sample
   std::vector<ColumnPiece> pieces = {};      ///< none of them empty
+  std::int64_t vocabulary = 0;  ///< tokens are below, and none is negative; 0: any number
 
   std::int64_t rows() const;
   std::int64_t elements() const;  ///< of a row
@@ -58,7 +59,7 @@ struct TensorTables {
   TensorTable train;
   std::optional<TensorTable> validation = {}, test = {};
   /// The number of classes, where the one target is a whole number a sample and none is negative
-  /// but kIgnoredTarget; 0 otherwise. Bytes of a text have 256.
+  /// but kIgnoredTarget; 0 otherwise. Bytes of a text have 256, tokens a vocabulary.
   std::int64_t classes = 0;
   std::vector<std::string> remarks = {};  ///< on what is not read, or not as it lies there
 };
@@ -102,7 +103,11 @@ enum class SequenceKind { kTokens, kText };
 /// Sequences lie one behind the other in each file. What remains at a file's end and is no whole
 /// sequence is not read: a remark says how much. Paths and parts are those of open_tensors(); in
 /// folders only `.bin` and `.npy`, or `.txt`, are taken.
-TensorTables open_sequences(const std::string& paths, SequenceKind kind, std::int64_t length);
+///
+/// Tokens are checked against the `vocabulary` when they are read, 0 is any. Without one it is the
+/// largest token and one: all files are read for it, and a remark says so.
+TensorTables open_sequences(const std::string& paths, SequenceKind kind, std::int64_t length,
+    std::optional<std::int64_t> vocabulary = {});
 
 /// Opens the same files uncut: the one column `tokens` of numbers, and no target.
 TensorTables open_tokens(const std::string& paths, SequenceKind kind);

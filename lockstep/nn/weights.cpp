@@ -39,6 +39,31 @@ std::string prefix_of(const TensorFile& file, const NamedTensors& state) {
   }
 }
 
+// What transformers saves of a net without its head lacks the child in which the head's net has it.
+std::string lacking_prefix(
+    const TensorFile& file, const std::string& prefix, const NamedTensors& state) {
+  if (state.is_empty()) return "";
+  const std::string first = state.begin()->key();
+  const std::string child = first.substr(0, first.find('.') + 1);
+  const auto is_inside = [&](const auto& item) { return item.key().starts_with(child); };
+  const auto has_child = [&](const TensorEntry& entry) {
+    return entry.name.starts_with(prefix + child);
+  };
+  const bool lacks = file.find(prefix + first.substr(child.size())) != nullptr &&
+                     std::ranges::none_of(file.entries(), has_child) &&
+                     std::all_of(state.begin(), state.end(), is_inside);
+  return lacks ? child : "";
+}
+
+// A causal mask [1, 1, T, T], what it puts in, and RoPE's frequencies.
+bool is_constant(const TensorEntry& entry) {
+  const auto& shape = entry.shape;
+  if (entry.name.ends_with(".attn.bias"))
+    return shape.size() == 4 && shape[0] == 1 && shape[1] == 1 && shape[2] == shape[3];
+  if (entry.name.ends_with(".attn.masked_bias")) return shape.empty();
+  return entry.name.ends_with(".rotary_emb.inv_freq") && shape.size() == 1;
+}
+
 constexpr std::string_view kCounter = "num_batches_tracked";
 
 // LibTorch's to(kDouble) makes a double of the counter of a batch norm, Python's leaves it int64.
@@ -81,23 +106,27 @@ class Pairing {
   Pairing(NamedTensors state, const TensorFile& file, const LoadWeightsOptions& options)
       : state_(std::move(state)), resizable_(options.resizable) {
     report_.prefix = prefix_of(file, state_);
+    report_.lacking = lacking_prefix(file, report_.prefix, state_);
     for (const auto& item : state_) {
       pair(item.key(), item.value(), entry_of(file, item.key()));
     }
     check_tied();
+    if (options.is_part) return;
     for (const TensorEntry& entry : file.entries()) {
-      const std::string name = entry.name.substr(report_.prefix.size());
-      if (!state_.contains(name)) report_.unexpected.push_back(name);
+      const std::string name = report_.lacking + entry.name.substr(report_.prefix.size());
+      if (state_.contains(name)) continue;
+      (is_constant(entry) ? report_.constants : report_.unexpected).push_back(name);
     }
   }
 
   const WeightsReport& report() const { return report_; }
 
-  WeightsReport copy() {
+  WeightsReport copy(bool is_rehearsal) {
     const torch::NoGradGuard no_gradients;
     for (const auto& [name, target, entry] : pairs_) {
-      torch::Tensor(target).copy_(tensor_of(*entry));
-      if (!is_finite(target)) report_.not_finite.push_back(name);
+      const torch::Tensor taken = is_rehearsal ? at::empty_like(target) : target;
+      taken.copy_(tensor_of(*entry));
+      if (!is_finite(taken)) report_.not_finite.push_back(name);
       ++report_.loaded;
     }
     return std::move(report_);
@@ -113,7 +142,7 @@ class Pairing {
   // Python's safetensors.torch.save_model() keeps one name of tied weights, and says in the
   // metadata which: {left out: kept}.
   const TensorEntry* entry_of(const TensorFile& file, const std::string& name) const {
-    const std::string own = report_.prefix + name;
+    const std::string own = report_.prefix + name.substr(report_.lacking.size());
     const TensorEntry* const entry = file.find(own);
     const auto kept = file.metadata().find(own);
     return entry != nullptr || kept == file.metadata().end() ? entry : file.find(kept->second);
@@ -203,7 +232,7 @@ WeightsReport load_state(const NamedTensors& state, const std::filesystem::path&
         differences_text(pairing.report()), "choose the model that the file was made with",
         advice));
   }
-  return file.checked([&] { return pairing.copy(); });
+  return file.checked([&] { return pairing.copy(options.is_rehearsal); });
 }
 
 struct Pair {
@@ -284,6 +313,10 @@ std::string differences_text(const WeightsReport& report) {
 std::string remarks_text(const WeightsReport& report) {
   std::string text, kept, not_finite;
   if (!report.prefix.empty()) text += concat("  took '", report.prefix, "' off every name\n");
+  if (!report.lacking.empty()) text += concat("  put '", report.lacking, "' before every name\n");
+  if (!report.constants.empty())
+    text += concat("  left out ", report.constants.size(),
+        " tensors that the model computes, such as ", report.constants.front(), "\n");
   for (const auto& tensor : report.kept)
     kept += concat("  kept the model's ", line_of(tensor), "\n");
   text += first_lines(kept);

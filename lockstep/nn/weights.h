@@ -31,8 +31,10 @@ struct WeightsReport {
 
   std::int64_t loaded = 0;              ///< tensors that the model took
   std::string prefix;                   ///< was taken off every name of the file
+  std::string lacking;                  ///< was put before every name of the file
   std::vector<std::string> missing;     ///< the model has them, the file does not
   std::vector<std::string> unexpected;  ///< the file has them, the model does not
+  std::vector<std::string> constants;   ///< the file has them, the model computes them
   std::vector<std::string> untied;  ///< `a, b`: one tensor in the model, which differ in the file
   std::vector<Mismatch> mismatched;
   std::vector<Conversion> converted;    ///< rounded or widened to the model's type
@@ -60,6 +62,10 @@ struct LoadWeightsOptions {
   std::vector<std::string> resizable = {};
   /// Takes a part of the file: `state_dict` of `{"state_dict": {...}, "epoch": 3}`.
   std::string only = {};
+  /// Takes tensors that are some of a model's: the file may have others.
+  bool is_part = false;
+  /// Says what loading would, and leaves the tensors as they are.
+  bool is_rehearsal = false;
 };
 
 /// Copies the weights of a safetensors or PyTorch file into the module's parameters and buffers, by
@@ -68,12 +74,14 @@ struct LoadWeightsOptions {
 /// Nothing is reshaped and nothing left out: a missing, unexpected or mismatched tensor is a
 /// DataError that lists the first of them, and the module is as it was. Two things are accepted and
 /// reported: floating-point numbers of another width are converted, and `module.` and `_orig_mod.`,
-/// which Python's DDP and torch.compile put before every name, are taken off. Tied weights need one
-/// of their names in the file; where they have more, they must be equal there. A
-/// `num_batches_tracked` that the file lacks, as those of PyTorch before 0.4.1 do, keeps its value
-/// and is reported too; one of int64 fits a module whose LibTorch's to(torch::kDouble) made a
-/// double of it, and the other way round. A file that another program changes meanwhile is a
-/// DataError; some tensors may then have been copied.
+/// which Python's DDP and torch.compile put before every name, are taken off. A prefix of all names
+/// of the model, such as `transformer.`, may be missing in all of the file, as in one of the net
+/// without its head; and causal masks and RoPE's frequencies, which some files of transformers
+/// have, are left out: both are reported. Tied weights need one of their names in the file; where
+/// they have more, they must be equal there. A `num_batches_tracked` that the file lacks, as those
+/// of PyTorch before 0.4.1 do, keeps its value and is reported too; one of int64 fits a module
+/// whose LibTorch's to(torch::kDouble) made a double of it, and the other way round. A file that
+/// another program changes meanwhile is a DataError; some tensors may then have been copied.
 ///
 ///     auto model = make_model("resnet50", 20);
 ///     load_weights(*model, "resnet50.pth", {.resizable = {"fc.weight", "fc.bias"}});

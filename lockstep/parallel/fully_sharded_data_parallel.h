@@ -154,7 +154,8 @@ class FullyShardedDataParallel {
     const auto norms = units_->synchronised_batch_norm(module_->is_training());
     units_->enter_forward(0, inputs);
     Output output = module_->forward(std::forward<Arguments>(arguments)...);
-    units_->leave_forward(0, lockstep::flatten(output));
+    std::vector<torch::Tensor> outputs = lockstep::flatten(output);
+    units_->leave_forward(0, outputs);
     units_->end_forward();
     return output;
   }

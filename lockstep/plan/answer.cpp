@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -45,7 +46,9 @@ double batch_of(const Question& question, int places) {
 }
 
 std::string on_nodes(const Machine& machine) {
-  return machine.nodes > 1 ? concat(" on ", machine.nodes, " nodes") : "";
+  std::string text = machine.nodes > 1 ? concat(" on ", machine.nodes, " nodes") : "";
+  if (!machine.device.empty()) text += concat(text.empty() ? " on " : " of ", machine.device);
+  return text;
 }
 
 Machine machine_of(const Question& question, int nodes, int places) {
@@ -65,7 +68,7 @@ void add_choice(const Machine& machine, Prediction prediction, Answer& answer) {
     return;
   }
   choice.hours = answer.question.samples / choice.rate() / kHour;
-  choice.cost = choice.hours * machine.nodes * machine.price;
+  choice.cost = choice.hours * machine.all_price();
   if (machine.memory_bytes > 0)
     choice.lacking_bytes = std::max(0.0, choice.prediction.memory_bytes - machine.memory_bytes);
   answer.choices.push_back(std::move(choice));
@@ -79,7 +82,9 @@ void add_choices(const Machine& machine, Answer& answer) {
     if (reason.empty()) {
       add_choice(machine, predict(answer.profile, machine, way, batch), answer);
     } else {
-      answer.impossible.push_back({describe(way), reason});
+      const std::string& device = machine.device;
+      answer.impossible.push_back(
+          {concat(describe(way), device.empty() ? "" : " on ", device), reason});
     }
   }
 }
@@ -100,17 +105,40 @@ void compare_with_one_place(Answer& answer) {
   }
 }
 
-// Of sorted choices: the one on the fewest places of those about as fast as the first.
-std::optional<std::size_t> pick_among(const std::vector<Choice>& choices) {
-  if (choices.empty() || !choices.front().fits()) return std::nullopt;
-  std::size_t best = 0;
-  for (std::size_t i = 1; i < choices.size(); ++i) {
-    const bool is_equal = choices[i].rate() >= choices[0].rate() * (1 - kEqualRates);
-    if (choices[i].fits() && is_equal &&
-        choices[i].machine.all_places() < choices[best].machine.all_places())
-      best = i;
+// What a choice takes of money, or else of machines.
+double expense_of(const Choice& choice) {
+  return choice.cost > 0 ? choice.cost : choice.machine.all_places();
+}
+
+// The least to set up and to go wrong first.
+constexpr std::array<std::string_view, 8> kSimplestFirst{
+    "serial", "ddp", "dp", "fsdp", "mp", "pp", "ddp+mp", "ddp+pp"};
+
+auto effort_of(const Choice& choice) {
+  const auto* const kind = std::ranges::find(kSimplestFirst, kind_of(choice.prediction.way));
+  return std::pair(choice.machine.all_places(), kind - kSimplestFirst.begin());
+}
+
+// Of sorted choices: of those that take least where a time is given, or else of those about as fast
+// as the fastest that take least, the simplest.
+std::optional<std::size_t> pick_among(const std::vector<Choice>& choices, const Question& asked) {
+  std::vector<std::size_t> open;
+  for (std::size_t i = 0; i < choices.size(); ++i)
+    if (is_allowed(choices[i], asked)) open.push_back(i);
+  if (open.empty()) return std::nullopt;
+  if (asked.within_hours == 0) {
+    const double least = choices[open.front()].rate() * (1 - kEqualRates);
+    std::erase_if(open, [&](std::size_t i) { return choices[i].rate() < least; });
   }
-  return best;
+  const auto expense = [&](std::size_t i) { return expense_of(choices[i]); };
+  const double most = expense(*std::ranges::min_element(open, {}, expense)) * (1 + kEqualRates);
+  std::erase_if(open, [&](std::size_t i) { return expense(i) > most; });
+  return *std::ranges::min_element(open, {}, [&](std::size_t i) { return effort_of(choices[i]); });
+}
+
+void put_in_order(Answer& answer) {
+  std::ranges::stable_sort(answer.choices, is_better);
+  answer.pick = pick_among(answer.choices, answer.question);
 }
 
 struct Change {
@@ -180,6 +208,7 @@ constexpr std::array kChanges{Change{"link",
     Change{"price",
         [](Scenario& to, const std::string& text) {
           to.question.machine.price = amount(text, "price", 0);
+          to.question.machine.place_price = 0;
         }},
     Change{"speed",
         [](Scenario& to, const std::string& text) { to.speed = amount(text, "speed", 1e-6); }}};
@@ -202,14 +231,24 @@ void apply(const std::string& part, Scenario& scenario) {
       joined(known_names(), ", "), ": ", printable(part), did_you_mean(name, known_names())));
 }
 
+std::string hours_text(double hours) {
+  if (hours < 2) return concat(std::lround(60 * hours), " minutes");
+  if (hours < 100) return concat(std::round(hours * 10) / 10, " hours");
+  return concat(std::llround(hours), " hours");
+}
+
 std::string percent(double share) { return concat(std::lround(100 * share), " %"); }
 
 std::string rate_text(double rate) {
-  const double scale = rate >= 100 ? 1 : rate >= 10 ? 10 : 100;
+  if (rate >= 100) return concat(std::lround(rate), " samples/s");
+  const double scale = rate >= 10 ? 10 : 100;
   return concat(std::round(rate * scale) / scale, " samples/s");
 }
 
-std::string times(double factor) { return concat(std::round(factor * 100) / 100, " times"); }
+std::string times(double factor) {
+  const double scale = factor >= 10 ? 1 : 100;
+  return concat(std::round(factor * scale) / scale, " times");
+}
 
 // What a step loses most by, beside computing.
 std::string about_limit(const Prediction& prediction) {
@@ -229,32 +268,74 @@ std::string about_limit(const Prediction& prediction) {
   return concat("It waits for input during ", percent(input), " of a step");
 }
 
+std::string money_text(double cost, const Question& question) {
+  const std::string amount =
+      cost < 100 ? concat(std::round(cost * 100) / 100) : std::to_string(std::llround(cost));
+  return concat(amount, question.currency.empty() ? "" : " ", question.currency);
+}
+
+bool are_equal(const Choice& one, const Choice& other) {
+  return std::abs(one.rate() / other.rate() - 1) <= kEqualRates &&
+         std::abs(expense_of(one) / expense_of(other) - 1) <= kEqualRates;
+}
+
 std::string about_next(const Answer& answer) {
   const Choice& picked = answer.choices[*answer.pick];
   for (std::size_t i = 0; i < answer.choices.size(); ++i) {
     const Choice& other = answer.choices[i];
-    if (i == *answer.pick || !other.fits()) continue;
+    if (i == *answer.pick || !is_allowed(other, answer.question)) continue;
     const double ratio = picked.rate() / other.rate();
+    if (are_equal(picked, other))
+      return concat("; ", describe(other.prediction.way), on_nodes(other.machine),
+          " is about as fast, but less simple");
     if (ratio < 1)
-      return concat("; ", describe(other.prediction.way), " is faster by ", percent(1 / ratio - 1),
-          " but takes ", other.machine.all_places(), " places");
-    return concat("; the next, ", describe(other.prediction.way), " on ",
+      return concat("; ", describe(other.prediction.way), on_nodes(other.machine), " is ",
+          ratio > 0.5 ? concat("faster by ", percent(1 / ratio - 1))
+                      : concat(times(1 / ratio), " as fast"),
+          other.cost > 0 ? concat(" and costs ", money_text(other.cost, answer.question))
+                         : concat(" but takes ", other.machine.all_places(), " places"));
+    return concat("; the next, ", describe(other.prediction.way), on_nodes(other.machine), " with ",
         other.machine.all_places(), other.machine.all_places() == 1 ? " place" : " places",
         ", reaches ", percent(1 / ratio), " of its rate");
   }
   return "";
 }
 
-// The cheapest of those that fit, unless it is the pick itself or costs about as much.
+// What the pick is the best of.
+std::string about_reason(const Question& asked) {
+  if (asked.within_hours == 0 && asked.budget == 0) return "";
+  const char* const least =
+      asked.machine.all_price() > 0 ? "the cheapest" : "the one with the fewest places";
+  std::string text = asked.within_hours > 0
+                         ? concat(", ", least, " that ends within ", hours_text(asked.within_hours))
+                         : ", the fastest";
+  if (asked.budget > 0) text += concat(" for at most ", money_text(asked.budget, asked));
+  return text;
+}
+
+std::string about_training(const Choice& choice, const Question& question) {
+  if (choice.hours == 0) return "";
+  const std::string cost =
+      choice.cost > 0 ? concat(" and ", money_text(choice.cost, question)) : "";
+  return concat(hours_text(choice.hours), cost, " for the training, ");
+}
+
+// Of those that fit; the first fits.
+const Choice& cheapest_of(const std::vector<Choice>& choices) {
+  const Choice* cheapest = &choices.front();
+  for (const Choice& each : choices)
+    if (each.fits() && each.cost < cheapest->cost) cheapest = &each;
+  return *cheapest;
+}
+
+// The cheapest, unless it is the pick itself or costs about as much.
 std::string about_money(const Answer& answer) {
   const Choice& picked = answer.choices[*answer.pick];
-  const Choice* cheapest = &picked;
-  for (const Choice& each : answer.choices)
-    if (each.fits() && each.cost < cheapest->cost) cheapest = &each;
-  if (cheapest->cost >= picked.cost * (1 - kEqualRates)) return "";
-  return concat(" The cheapest, ", describe(cheapest->prediction.way), on_nodes(cheapest->machine),
-      ", costs ", percent(cheapest->cost / picked.cost), " as much and takes ",
-      times(cheapest->hours / picked.hours), " as long.");
+  const Choice& cheapest = cheapest_of(answer.choices);
+  if (cheapest.cost >= picked.cost * (1 - kEqualRates)) return "";
+  return concat(" The cheapest of all, ", describe(cheapest.prediction.way),
+      on_nodes(cheapest.machine), ", costs ", percent(cheapest.cost / picked.cost),
+      " as much and takes ", times(cheapest.hours / picked.hours), " as long.");
 }
 
 std::string about_failures(const Choice& choice) {
@@ -264,16 +345,34 @@ std::string about_failures(const Choice& choice) {
       percent(goodput.share), " of the time.");
 }
 
+// Some fit, but none ends in time or for the money.
+std::string about_limits(const Answer& answer) {
+  const Question& asked = answer.question;
+  const Choice& fastest = answer.choices.front();
+  const Choice& cheapest = cheapest_of(answer.choices);
+  std::vector<std::string> limits;
+  if (asked.within_hours > 0) limits.push_back("ends within " + hours_text(asked.within_hours));
+  if (asked.budget > 0) limits.push_back("costs at most " + money_text(asked.budget, asked));
+  std::string text = concat("Nothing ", joined(limits, " and "), ": the fastest, ",
+      describe(fastest.prediction.way), on_nodes(fastest.machine), ", takes ",
+      hours_text(fastest.hours));
+  if (cheapest.cost > 0)
+    text += concat(", the cheapest, ", describe(cheapest.prediction.way),
+        on_nodes(cheapest.machine), ", costs ", money_text(cheapest.cost, asked));
+  return text + ".";
+}
+
 std::string about_nothing(const Answer& answer) {
   if (answer.choices.empty())
     return concat("Nothing is possible: ",
         answer.impossible.empty() ? "no way was asked for" : answer.impossible.front().reason, ".");
+  if (answer.choices.front().fits()) return about_limits(answer);
   const auto least =
       std::ranges::min_element(answer.choices, [](const Choice& one, const Choice& other) {
         return one.lacking_bytes < other.lacking_bytes;
       });
-  return concat("Nothing fits: ", describe(least->prediction.way), " comes nearest and lacks ",
-      std::ceil(least->lacking_bytes / 1e6),
+  return concat("Nothing fits: ", describe(least->prediction.way), on_nodes(least->machine),
+      " comes nearest and lacks ", std::ceil(least->lacking_bytes / 1e6),
       " MB a place. More stages, a smaller batch, or --checkpoint of lockstep train make it "
       "smaller.");
 }
@@ -301,14 +400,23 @@ Goodput goodput_of(const Failures& failures, int nodes) {
   return {.share = share_of(taken, failures.snapshot, failures.recovery, mean), .interval = taken};
 }
 
+bool is_allowed(const Choice& choice, const Question& question) {
+  return choice.fits() && (question.within_hours == 0 || choice.hours <= question.within_hours) &&
+         (question.budget == 0 || choice.cost <= question.budget);
+}
+
 void check_question(const Question& question) {
   check(question.batch >= 1 && question.batch <= kMostBatch &&
             question.batch == std::floor(question.batch),
       "plan: a batch has a whole number of samples from 1 to ", kMostBatch, ": ", question.batch);
   check(question.samples >= 0 && std::isfinite(question.samples), "plan: a training has no ",
       question.samples, " samples");
-  check(question.machine.price == 0 || question.samples > 0,
+  const bool has_price = question.machine.price > 0 || question.machine.place_price > 0;
+  check(!has_price || question.samples > 0,
       "plan: a price makes a cost of the whole training: say its --samples");
+  check(question.within_hours == 0 || question.samples > 0,
+      "plan: --within-hours is about the whole training: say its --samples");
+  check(question.budget == 0 || has_price, "plan: a --budget needs a --price");
   int most = 1;
   for (const int nodes : question.nodes) {
     for (const int places : question.places) {
@@ -334,23 +442,30 @@ Answer answer(const ModelProfile& profile, const Question& question) {
     for (const int places : question.places)
       add_choices(machine_of(question, nodes, places), answer);
   }
-  std::ranges::stable_sort(answer.choices, is_better);
   compare_with_one_place(answer);
-  answer.pick = pick_among(answer.choices);
+  put_in_order(answer);
   return answer;
 }
 
+Answer merged(std::vector<Answer> answers) {
+  check(!answers.empty(), "plan: no answers to merge");
+  Answer all = std::move(answers.front());
+  for (std::size_t i = 1; i < answers.size(); ++i) {
+    std::ranges::move(answers[i].choices, std::back_inserter(all.choices));
+    std::ranges::move(answers[i].impossible, std::back_inserter(all.impossible));
+  }
+  put_in_order(all);
+  return all;
+}
+
 std::vector<std::size_t> pareto_front(const Answer& answer) {
-  const auto money = [&](const Choice& choice) {
-    return choice.cost > 0 ? choice.cost : choice.machine.all_places();
-  };
   std::vector<std::size_t> front;
   for (std::size_t i = 0; i < answer.choices.size(); ++i) {
     const Choice& own = answer.choices[i];
     if (!own.fits()) continue;
     // Choices are sorted by their rates: all that come before are faster.
-    const bool is_beaten = std::ranges::any_of(
-        front, [&](std::size_t other) { return money(answer.choices[other]) <= money(own); });
+    const bool is_beaten = std::ranges::any_of(front,
+        [&](std::size_t other) { return expense_of(answer.choices[other]) <= expense_of(own); });
     if (!is_beaten) front.push_back(i);
   }
   std::reverse(front.begin(), front.end());
@@ -376,7 +491,8 @@ std::string verdict_of(const Answer& answer, std::optional<double> measured) {
   const Choice& choice = answer.choices[*answer.pick];
   const Prediction& prediction = choice.prediction;
   const int places = choice.machine.all_places();
-  std::string text = concat("Take ", describe(prediction.way), on_nodes(choice.machine), ": ",
+  std::string text = concat("Take ", describe(prediction.way), on_nodes(choice.machine),
+      about_reason(answer.question), ": ", about_training(choice, answer.question),
       measured
           ? concat(rate_text(prediction.batch / *measured), " as trained here; predicted were ")
           : "",

@@ -42,7 +42,10 @@ struct Question {
   double batch = 0;      ///< of all places together, or of each
   bool is_batch_of_place = false;
   WayChoice ways = {};
-  double samples = 0;  ///< of the whole training; 0: only steps are asked for
+  double samples = 0;         ///< of the whole training; 0: only steps are asked for
+  double within_hours = 0;    ///< in which the training has to end; 0: no matter
+  double budget = 0;          ///< that it may cost; 0: no matter
+  std::string currency = {};  ///< of all prices; may be empty
   Failures failures = {};
 };
 
@@ -80,19 +83,28 @@ struct Answer {
 /// Choices whose rates differ by less are equal: then the one with the fewest places is picked.
 inline constexpr double kEqualRates = 0.03;
 
+/// Returns whether a choice fits, and ends in the time and for the money that were asked for.
+bool is_allowed(const Choice& choice, const Question& question);
+
 /// Throws InvalidArgument for a question that has no answer: no samples, more places than anybody
 /// has, more micro-batches or passes than samples, a price without the samples of the training.
 void check_question(const Question& question);
 
 /// Predicts every way on every number of nodes and places. Each way uses all places of its machine.
+///
+/// Of choices that are allowed it picks the cheapest where there is a time to end in, and the
+/// fastest else.
 Answer answer(const ModelProfile& profile, const Question& question);
+
+/// Puts the answers about several devices into one; its profile and question are the first's.
+Answer merged(std::vector<Answer> answers);
 
 /// Returns the choices that no other beats in both time and money (samples a second and machines
 /// where there is no price), the cheapest first.
 std::vector<std::size_t> pareto_front(const Answer& answer);
 
-/// Says which choice to take and why, and with a price which one is cheaper by far, in two to four
-/// sentences; with what its step took where it was trained, in seconds.
+/// Says which choice to take and why, and with a price how the fastest and the cheapest compare, in
+/// two to five sentences; with what its step took where it was trained, in seconds.
 std::string verdict_of(const Answer& answer, std::optional<double> measured = {});
 
 /// A change of the machines or the training of a question.

@@ -159,7 +159,8 @@ void check_machine(const Machine& machine) {
       machine.places, " places are more than ", kMostPlaces, " places together");
   check_link(machine.within);
   check_link(machine.between);
-  for (const double value : {machine.memory_bytes, machine.price, machine.jitter}) {
+  for (const double value :
+      {machine.memory_bytes, machine.price, machine.place_price, machine.jitter}) {
     check(value >= 0 && std::isfinite(value), "plan: a machine's numbers are 0 or more: ", value);
   }
 }

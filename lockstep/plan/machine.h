@@ -28,6 +28,8 @@ struct Machine {
   Link between = {};        ///< between nodes; all places of a node share it
   double memory_bytes = 0;  ///< of a place; 0: not known
   double price = 0;         ///< of a node for an hour
+  double place_price = 0;   ///< of each of its places for an hour, besides
+  std::string device = {};  ///< a place's, where several are compared; else empty
   double jitter = 0;        ///< relative standard deviation between places in one step
   /// The nodes are made within one machine (`lockstep hosts --count`): their places slow each other
   /// down as those of one node do.
@@ -38,6 +40,7 @@ struct Machine {
     return is_one_machine ? nodes_used * a_node : a_node;
   }
   int all_places() const { return nodes * places; }
+  double all_price() const { return nodes * price + all_places() * place_price; }
 };
 
 /// Throws InvalidArgument for what cannot be: no nodes, a negative rate.

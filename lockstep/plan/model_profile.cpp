@@ -114,7 +114,8 @@ constexpr const char* kNvidiaExamples =
 constexpr const char* kDataSheet =
     "data sheet; assumes the share of the peak that ResNet50 reaches on a V100";
 
-double flops_at(double images_per_second) { return images_per_second * kResNet50; }
+TrainingRate published(double images_per_second) { return {images_per_second * kResNet50, false}; }
+TrainingRate estimated(double flops) { return {flops, true}; }
 
 bool is_same(const std::string& one, const std::string& other) {
   return one.size() == other.size() &&
@@ -297,20 +298,21 @@ ModelProfile coarse_profile(const WholeStep& step) {
 
 const std::vector<Device>& known_devices() {
   static const std::vector<Device> kDevices{
-      {"K80", 12 * kGiga, 240 * kGiga, pci(15.75), flops_at(52), flops_at(52),
+      {"K80", 12 * kGiga, 240 * kGiga, pci(15.75), published(52), published(52),
           "TensorFlow's benchmarks of 2017, ResNet50 on one GK210 of a K80, and the data sheet"},
-      {"V100", 16 * kGiga, 900 * kGiga, nvlink(150), flops_at(380.44), flops_at(893.09),
+      {"V100", 16 * kGiga, 900 * kGiga, nvlink(150), published(380.44), published(893.09),
           kNvidiaExamples},
-      {"TITAN-RTX", 24 * kGiga, 672 * kGiga, pci(15.75), flops_at(330), kShareMixed * 130 * kTera,
+      {"TITAN-RTX", 24 * kGiga, 672 * kGiga, pci(15.75), published(330),
+          estimated(kShareMixed * 130 * kTera),
           "Lambda's TensorFlow benchmark of 2019, ResNet50 in fp32, and the data sheet"},
-      {"T4", 16 * kGiga, 320 * kGiga, pci(15.75), kShare32 * 8.1 * kTera, kShareMixed * 65 * kTera,
-          kDataSheet},
-      {"A100", 40 * kGiga, 1555 * kGiga, nvlink(300), flops_at(909), flops_at(2375),
+      {"T4", 16 * kGiga, 320 * kGiga, pci(15.75), estimated(kShare32 * 8.1 * kTera),
+          estimated(kShareMixed * 65 * kTera), kDataSheet},
+      {"A100", 40 * kGiga, 1555 * kGiga, nvlink(300), published(909), published(2375),
           kNvidiaExamples},
-      {"H100", 80 * kGiga, 3350 * kGiga, nvlink(450), kShare32 * 66.9 * kTera,
-          kShareMixed * 989 * kTera, kDataSheet},
-      {"L4", 24 * kGiga, 300 * kGiga, pci(31.5), kShare32 * 30.3 * kTera, kShareMixed * 121 * kTera,
-          kDataSheet}};
+      {"H100", 80 * kGiga, 3350 * kGiga, nvlink(450), estimated(kShare32 * 66.9 * kTera),
+          estimated(kShareMixed * 989 * kTera), kDataSheet},
+      {"L4", 24 * kGiga, 300 * kGiga, pci(31.5), estimated(kShare32 * 30.3 * kTera),
+          estimated(kShareMixed * 121 * kTera), kDataSheet}};
   return kDevices;
 }
 
@@ -324,11 +326,23 @@ const Device& device_of(const std::string& name) {
       joined(names), did_you_mean(name, names)));
 }
 
+ModelProfile in_precision(ModelProfile profile, const std::string& precision) {
+  if (profile.precision == precision) return profile;
+  const double factor = precision == "32" ? 2 : profile.precision == "32" ? 0.5 : 1;
+  for (LayerCurves& layer : profile.layers) {
+    layer.activation_bytes *= factor;
+    layer.output_bytes *= factor;
+  }
+  profile.precision = precision;
+  profile.is_measured = false;
+  return profile;
+}
+
 ModelProfile on_device(const ModelProfile& profile, const Device& device) {
   check(profile.flops > 0, "plan: the profile of ", profile.model,
       " does not say what a sample takes (flops), so it cannot be moved to a ", device.name);
-  const double rate = profile.precision == "32" ? device.flops_32 : device.flops_mixed;
-  const double factor = profile.flops / rate / layers_a_sample(profile);
+  const TrainingRate& rate = profile.precision == "32" ? device.rate_32 : device.rate_mixed;
+  const double factor = profile.flops / rate.flops / layers_a_sample(profile);
   ModelProfile moved = profile;
   for (LayerCurves& layer : moved.layers) {
     for (const auto time : LayerCurves::times()) layer.*time = device_curve(layer.*time, factor);
@@ -340,6 +354,7 @@ ModelProfile on_device(const ModelProfile& profile, const Device& device) {
   moved.device = device.name;
   moved.source = concat(device.source, "; the layers' shares are those on ", profile.device);
   moved.is_measured = false;
+  moved.is_estimated = rate.is_estimated;
   moved.process_bytes = kContextBytes;
   moved.company = {};
   moved.within = device.within;

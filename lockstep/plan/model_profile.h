@@ -115,6 +115,7 @@ struct ModelProfile {
   std::string device;     ///< `Intel Xeon, 1 core`
   std::string source;     ///< the command that measured it, or who published it
   bool is_measured = false;
+  bool is_estimated = false;  ///< moved to a device with a TrainingRate that is
   std::vector<LayerCurves> layers;
   CostCurve input = {};      ///< waiting for a batch
   CostCurve rest = {};       ///< of a step, that belongs to no layer: the loss, the bookkeeping
@@ -159,6 +160,13 @@ struct WholeStep {
 /// with the samples. Throws InvalidArgument for a step that takes no time.
 ModelProfile coarse_profile(const WholeStep& step);
 
+/// The rate that the training of a convolutional net reaches on a device.
+struct TrainingRate {
+  double flops = 0;  ///< FLOP/s
+  /// Nobody has published such a training: the share of the data sheet's peak that a V100 reaches.
+  bool is_estimated = false;
+};
+
 /// An accelerator as data sheets and published trainings describe it. Nothing here was measured by
 /// us.
 struct Device {
@@ -166,9 +174,9 @@ struct Device {
   double memory_bytes = 0;
   double bytes_per_second = 0;  ///< of its memory
   Link within = {};             ///< between such devices of one node
-  double flops_32 = 0;          ///< FLOP/s that the training of a convolutional net reaches in fp32
-  double flops_mixed = 0;       ///< the same in mixed precision; that of fp32 where it has none
-  std::string source;           ///< of these numbers
+  TrainingRate rate_32 = {};
+  TrainingRate rate_mixed = {};  ///< that of fp32 where it has no mixed precision
+  std::string source;            ///< of these numbers
 };
 
 /// Returns the devices that are known: K80, V100, TITAN-RTX, T4, A100, H100, L4.
@@ -176,6 +184,10 @@ const std::vector<Device>& known_devices();
 
 /// Finds a device, in any case of its letters. Throws InvalidArgument that lists the names.
 const Device& device_of(const std::string& name);
+
+/// Returns the profile in another precision, which no measurement confirms: half types halve the
+/// bytes of activations. For on_device(), which knows how fast that is.
+ModelProfile in_precision(ModelProfile profile, const std::string& precision);
 
 /// Returns the profile that this model may have on such a device.
 ///

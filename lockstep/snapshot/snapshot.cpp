@@ -1,5 +1,6 @@
 #include "lockstep/snapshot/snapshot.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -140,6 +141,22 @@ bool is_sharded(const torch::optim::Optimizer& optimizer) {
   return dynamic_cast<const ShardedOptimizer*>(&optimizer) != nullptr;
 }
 
+// Ranks that share a model name their files as stages do; of those that hold the same, as ranks of
+// several copies do, the first writes.
+SnapshotRole role_in(const ProcessGroup& world, const TensorRanges& ranges) {
+  SnapshotRole role{.rank = world.rank(), .replica = world.rank(), .ranks = world.size()};
+  if (ranges.empty()) return role;
+  const std::vector<std::string> all = all_texts(to_json(ranges), world);
+  std::vector<std::string> distinct;
+  for (const std::string& held : all)
+    if (std::ranges::find(distinct, held) == distinct.end()) distinct.push_back(held);
+  const auto own = all.begin() + world.rank();
+  role.replica = static_cast<int>(std::count(all.begin(), own, *own));
+  role.stage = static_cast<int>(std::ranges::find(distinct, *own) - distinct.begin());
+  role.stages = static_cast<int>(distinct.size());
+  return role;
+}
+
 // What a rank of that role gives, without the state.
 SnapshotPart part_of(const nn::NamedTensors& named, const TensorRanges& ranges,
     const torch::optim::Optimizer& optimizer, const SnapshotMoment& moment,
@@ -230,18 +247,12 @@ void Snapshot::save(const torch::nn::Module& module, const torch::optim::Optimiz
   save(nn::named_state(module), {}, optimizer, moment);
 }
 
-// Ranks that share a model name their files as stages do.
 void Snapshot::save(const nn::NamedTensors& state, const TensorRanges& ranges,
     const torch::optim::Optimizer& optimizer, const SnapshotMoment& moment) {
-  const bool is_shared = !ranges.empty();
   const std::int64_t step = step_of(moment);
-  SnapshotPart part = part_of(state, ranges, optimizer, moment,
-      {.rank = world_.rank(),
-          .replica = is_shared ? 0 : world_.rank(),
-          .stage = is_shared ? world_.rank() : 0,
-          .stages = is_shared ? world_.size() : 1,
-          .ranks = world_.size(),
-          .sharded_optimizer = is_sharded(optimizer)});
+  SnapshotRole role = role_in(world_, ranges);
+  role.sharded_optimizer = is_sharded(optimizer);
+  SnapshotPart part = part_of(state, ranges, optimizer, moment, role);
   if (world_.rank() == 0) part.state = state_text(moment, step, world_.size());
   saver_.save(step, part);
   last_step_ = step;

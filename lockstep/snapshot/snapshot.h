@@ -108,7 +108,8 @@ class Snapshot {
   void save(const torch::nn::Module& module, const torch::optim::Optimizer& optimizer,
       const SnapshotMoment& moment);
 
-  /// Does so for a model that the ranks share: each writes what it holds, see load().
+  /// Does so for a model that the ranks share: each writes what it holds, see load(); of those that
+  /// hold the same, one.
   void save(const nn::NamedTensors& state, const TensorRanges& ranges,
       const torch::optim::Optimizer& optimizer, const SnapshotMoment& moment);
 

@@ -67,8 +67,13 @@ void on_ranks(const Devices& devices, const std::function<void(const ProcessGrou
   });
 }
 
+// Among ranks that each have the whole net, or gather it.
+bool divides_batches(Parallel parallel) {
+  return parallel == Parallel::kDdp || parallel == Parallel::kFsdp;
+}
+
 TrainOptions options_of(const TriedWay& way, int places) {
-  const bool is_replicated = way.parallel == Parallel::kDdp || is_replicated_stages(way.parallel);
+  const bool is_replicated = divides_batches(way.parallel) || is_replicated_stages(way.parallel);
   TrainOptions options;
   options.model = "mnist-small";
   options.parallel = way.parallel;
@@ -301,8 +306,9 @@ struct NamedWay {
   TriedWay way;
 };
 const NamedWay kOnTwo[] = {{"dp", {Parallel::kDp}}, {"ddp", {Parallel::kDdp, 2}},
-    {"ddp in 16-mixed", {Parallel::kDdp, 2, Precision::k16Mixed}}, {"mp", {Parallel::kMp}},
-    {"pp in one process", {Parallel::kPp}}, {"pp over ranks", {Parallel::kPp, 2}}};
+    {"ddp in 16-mixed", {Parallel::kDdp, 2, Precision::k16Mixed}}, {"fsdp", {Parallel::kFsdp, 2}},
+    {"mp", {Parallel::kMp}}, {"pp in one process", {Parallel::kPp}},
+    {"pp over ranks", {Parallel::kPp, 2}}};
 
 void check_ways(Checker& checker, const Devices& all) {
   if (all.size() > 2) checker.attempt_by("all: collectives", [&] { return collectives(all); });
@@ -311,8 +317,8 @@ void check_ways(Checker& checker, const Devices& all) {
     checker.train("ddp+pp", {Parallel::kDdpPp, 2}, Devices(all.begin(), all.begin() + 4));
 }
 
-// Without ddp, whose ranks are threads here: LibTorch computes all backward of a device on one
-// thread, and in it each of two ranks would wait for the other.
+// Without ddp and fsdp, whose ranks are threads here: LibTorch computes all backward of a device on
+// one thread, and in it each of two ranks would wait for the other.
 void check_twice(Checker& checker, const torch::Device& device) {
   checker.attempt_by(
       device.str() + ": collectives of one rank", [&] { return engine_text(try_engine(device)); });
@@ -321,7 +327,7 @@ void check_twice(Checker& checker, const torch::Device& device) {
   const Devices two{device, device};
   checker.attempt_by(prefix + "collectives", [&] { return collectives(two); });
   for (const auto& [name, way] : kOnTwo)
-    if (way.parallel != Parallel::kDdp) checker.train(prefix + name, way, two);
+    if (!divides_batches(way.parallel)) checker.train(prefix + name, way, two);
 }
 
 }  // namespace
@@ -347,8 +353,8 @@ std::vector<DeviceFinding> check_devices(
 
 std::string not_tried_on(int devices) {
   if (devices < 2)
-    return "one device cannot show copies and collectives (NCCL) between devices, ddp and ddp+pp; "
-           "dp, mp and pp ran on it twice";
+    return "one device cannot show copies and collectives (NCCL) between devices, ddp, fsdp and "
+           "ddp+pp; dp, mp and pp ran on it twice";
   return devices < 4 ? "less than four devices cannot show ddp+pp" : "";
 }
 

@@ -40,6 +40,9 @@ Datasets datasets_of(const TrainOptions& options, const ProcessGroup& world) {
 
 const TrainOptions& with_meaning_alone(TrainOptions& options, const Datasets& data) {
   forget_usual_words(options, data.train->targets());
+  // Of the data: whoever goes on with the weights may have other data, or none.
+  if (options.data.name == "tokens" && !options.classes && data.train->classes() > 0)
+    options.classes = data.train->classes();
   return options;
 }
 

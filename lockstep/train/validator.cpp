@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <system_error>
+#include <utility>
 
 #include "lockstep/core/error.h"
 #include "lockstep/formats/weights/safetensors.h"
@@ -16,6 +17,9 @@
 namespace lockstep {
 
 namespace {
+
+// Without it transformers refuses a file.
+constexpr std::pair<const char*, const char*> kFormat{"format", "pt"};
 
 nn::NamedTensors copied(const nn::NamedTensors& tensors) {
   nn::NamedTensors copies;
@@ -246,7 +250,8 @@ void Validator::save_best() {
 
 std::map<std::string, std::string> Validator::best_metadata() const {
   const BestEpoch& best = *run_.state.best;
-  return {{"epoch", concat(best.epoch)}, {run_.options.eval_metric, concat(best.value)}};
+  return {{kFormat.first, kFormat.second}, {"epoch", concat(best.epoch)},
+      {run_.options.eval_metric, concat(best.value)}};
 }
 
 void Validator::save_last() {
@@ -257,7 +262,8 @@ void Validator::save_last() {
 void Validator::save(const std::string& name) {
   const RunRecorder* const recorder = run_.log.recorder();
   const std::filesystem::path file = recorder != nullptr ? recorder->file(name) : "";
-  const std::map<std::string, std::string> metadata{{"step", concat(run_.state.step)}};
+  const std::map<std::string, std::string> metadata{
+      {kFormat.first, kFormat.second}, {"step", concat(run_.state.step)}};
   if (const TensorRanges ranges = run_.replica->ranges(); !ranges.empty())
     return save_shared_weights(run_.replica->state(), ranges, run_.groups.replicas, file, metadata);
   const nn::NamedTensors weights = weights_to_save();

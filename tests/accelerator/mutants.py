@@ -24,6 +24,7 @@ PAGE = Path(__file__).resolve().parent / "README.md"
 ON_DEVICES = {"LOCKSTEP_TEST_DEVICE": "emulated"}
 PROGRAMS = {"accelerator_test": {"GTEST_FILTER": "-*DeviceCheck*"},  # half of its time
             "fsdp_test": {**ON_DEVICES, "GTEST_FILTER": "FullySharded.*-*Refuses*:*TrainsAsTheModelAlone"},
+            "parallel_test": {**ON_DEVICES, "GTEST_FILTER": "-ProcessBackends*:Backends/*:*parse*:*TheOtherRanksLearn*:*ARankThatTrainsLate*"},
             "sharded_optim_test": ON_DEVICES, "sync_batch_norm_test": ON_DEVICES,
             "transparency_test": {**ON_DEVICES, "GTEST_FILTER": "-*ResNet*"}}
 
@@ -49,6 +50,8 @@ SYNC_BATCH_NORM = "lockstep/parallel/sync_batch_norm/sync_batch_norm.cpp"
 FLAT = "lockstep/parallel/fsdp/flat_parameter.cpp"
 UNITS = "lockstep/parallel/fsdp/sharded_units.cpp"
 FSDP = ("fsdp_test",)
+REDUCER = "lockstep/parallel/ddp/reducer.cpp"
+PARALLEL = ("parallel_test",)
 DDP = ("accelerator_test", "transparency_test")
 PIPELINES = ("accelerator_test", "transparency_test")
 
@@ -93,7 +96,7 @@ MUTANTS = [
     Mutant("a group that is done is aborted while others still read", CHANNEL, "  if (is_finalized(", "  if (false && is_finalized("),
     Mutant("memory that NCCL writes is given away", CHANNEL, "  for (const torch::Tensor& tensor : tensors)\n",
            "  for (const torch::Tensor& tensor : std::vector<torch::Tensor>{tensors.back()})\n"),
-    Mutant("the averages are used before NCCL has them", "lockstep/parallel/ddp/reducer.cpp", "      bucket.step.work.wait();\n", "",
+    Mutant("the averages are used before NCCL has them", REDUCER, "      bucket.step.work.wait();\n", "",
            DDP),
     Mutant("a stage computes with what has not come", LINKS, "  message.wait();\n", "", PIPELINES),
     Mutant("batch norm merges statistics that have not come", SYNC_BATCH_NORM, "  group.all_gather(rows.view({-1}), own).wait();\n",
@@ -143,6 +146,48 @@ MUTANTS = [
     Mutant("gradients are reduced in memory that is given away", FLAT, "  reduced_ = std::exchange(gradient_, {});\n",
            "  reduced_ = std::exchange(gradient_, {});\n  pools_.gradients.give(reduced_);\n", FSDP),
     Mutant("the end of a pass follows no stream", UNITS, "    const InTurn turn(stream_);\n    end_pass();\n", "    end_pass();\n", FSDP),
+    Mutant("parts are used before rank 0's values have come", FLAT, "torch::Tensor(), 0).wait();", "torch::Tensor(), 0);", FSDP),
+    Mutant("a rank takes the averages of its neighbour's shard", FLAT, "whole.narrow(0, group_.rank() * shard_elements_,",
+           "whole.narrow(0, (group_.rank() + 1) % group_.size() * shard_elements_,", FSDP),
+    Mutant("every rank trains the first shard", FLAT, "const Stretch own{group_.rank() * shard_elements_, shard_elements_};",
+           "const Stretch own{0, shard_elements_};", FSDP),
+    Mutant("a part reaches into the padding behind its parameter", FLAT, "{member.offset, member.parameter.numel()}",
+           "{member.offset, member.parameter.numel() + 1}", FSDP),
+    Mutant("shards add up gradients without dividing", FLAT, "own_shard_of(whole), whole, ReduceOp::kMean", "own_shard_of(whole), whole, ReduceOp::kSum",
+           FSDP),
+    Mutant("a unit is gathered again while it is whole", FLAT, "  if (is_whole()) return;\n  const torch::NoGradGuard", "  const torch::NoGradGuard", FSDP),
+    Mutant("a second pass replaces gradients that wait", FLAT, "    own.add_(gradient);\n", "    own.copy_(gradient);\n", FSDP),
+    Mutant("averages replace those of the pass before", FLAT, "    gradient.add_(added);\n", "    gradient.copy_(added);\n", FSDP),
+    Mutant("averages are written over a gradient that a caller keeps", FLAT, "  if (member.place.is_seen()) member.place.leave_to_those_who_see();\n", "",
+           FSDP),
+    Mutant("gradients of the step before leak into the next", FLAT, "  for (Member& member : members_) member.has_gradient = false;\n", "", FSDP),
+    Mutant("what is loaded does not reach the parts", FLAT, "  shard_.copy_(own_shard_of(lent_));\n", "", FSDP),
+    Mutant("memory of another type is lent", FLAT, "buffer->scalar_type() != options.dtype() || ", "", FSDP),
+    Mutant("a pass does not wait for the stream of the one before", UNITS, "if (stream_ && *stream_ != now) wait_for(now, *stream_);", "", FSDP),
+    Mutant("a gradient is taken beside the stream that makes it", UNITS, "    const InTurn turn(stream_);\n    flats_[flat]->take_gradient(index);\n",
+           "    flats_[flat]->take_gradient(index);\n", FSDP),
+    Mutant("backward gathers the unit before", UNITS, "units->enter_backward(unit);", "units->enter_backward(unit > 0 ? unit - 1 : unit);", FSDP),
+    Mutant("backward gathers ahead the unit that it comes from", UNITS, "hold(unit, unit > 0 ? std::optional(unit - 1) : std::nullopt);",
+           "hold(unit, unit + 1 < flats_of_.size() ? std::optional(unit + 1) : std::nullopt);", FSDP),
+    Mutant("a unit that was gathered ahead is released where it is needed", UNITS, "(now && uses(*now, flat)) || (next && uses(*next, flat))",
+           "next && uses(*next, flat)", FSDP),
+    Mutant("a unit stays whole when backward has done with it", UNITS, "  hold(std::nullopt, std::nullopt);\n", "", FSDP),
+    Mutant("forward computes with what was gathered before the step", UNITS, "  release_all();  // an optimizer may have changed the parts since\n", "", FSDP),
+    Mutant("a weight that is handed on is released", UNITS, "  lend_to_later(unit, outputs);\n", "", FSDP),
+    Mutant("units are averaged at the end alone", UNITS, "  leave_backward();\n  hold(unit,", "  hold(unit,", FSDP),
+    Mutant("all units are averaged at once", UNITS, "  if (reducing_) flats_[*reducing_]->finish_reduce();\n", "", FSDP),
+    Mutant("the optimizer steps before the last averages", UNITS, "  for (const Flat& flat : flats_) flat->finish_reduce();\n", "", FSDP),
+    Mutant("one rank averages units in another order", UNITS, "    if (flats_[flat]->has_gradients()) reduce(flat);\n",
+           "    if (const auto own = group_.rank() == 1 ? flats_.size() - 1 - flat : flat; flats_[own]->has_gradients()) reduce(own);\n", FSDP),
+    Mutant("whole() returns before all has come", UNITS, "  for (const Flat& flat : flats_) flat->finish_gather();\n", "", FSDP),
+    Mutant("a visitor sees what has not come", UNITS, "    flat.finish_gather();\n", "", FSDP),
+    Mutant("a bucket leaves before its last gradient", REDUCER, "buckets_[next_launch_].missing == 0;", "buckets_[next_launch_].missing <= 1;", PARALLEL),
+    Mutant("gradients are added up, not averaged", REDUCER, "all ? ReduceOp::kMean : ReduceOp::kSum", "all ? ReduceOp::kSum : ReduceOp::kSum", PARALLEL),
+    Mutant("ranks without data count in the mean", REDUCER, "bucket.memory.div_(divisor_);", "bucket.memory.div_(group_.size());", PARALLEL),
+    Mutant("a bucket is filled over a gradient that a caller keeps", REDUCER, "return;\n  slot.place.leave_to_those_who_see();\n", "return;\n", PARALLEL),
+    Mutant("each rank cuts buckets in its own order", REDUCER, "  group_.broadcast(order, 0).wait();\n", "", PARALLEL),
+    Mutant("an unused parameter has the gradient of the step before", REDUCER, "    slot.place.memory().zero_();\n", "", PARALLEL),
+    Mutant("a parameter is unused if one rank leaves it out", REDUCER, "ReduceOp::kMax", "ReduceOp::kMin", PARALLEL),
 ]
 
 

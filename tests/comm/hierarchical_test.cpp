@@ -91,6 +91,31 @@ TEST(Hierarchical, LongMessagesArriveWhole) {
       const torch::Tensor mean = torch::full({kSeveralChunks}, rank + 1.0, torch::kBFloat16);
       group.all_reduce(mean, ReduceOp::kMean).wait();
       EXPECT_TRUE(mean.eq(2.5).all().item<bool>());
+      const std::int64_t count = kSeveralChunks / 4;
+      const torch::Tensor pieces = numbers_of(rank, 4 * count), before = pieces.clone();
+      const torch::Tensor own = pieces.narrow(0, rank * count, count);
+      group.reduce_scatter(own, pieces).wait();
+      const torch::Tensor sums = 4 * numbers_of(0, 4 * count) + 6000;
+      before.narrow(0, rank * count, count).copy_(sums.narrow(0, rank * count, count));
+      EXPECT_TRUE(pieces.equal(before));
+    });
+  }
+}
+
+// With two hosts neither depends on where in the tensor an element lies.
+TEST(Hierarchical, AReduceScatterHasTheBitsOfAnAllReduce) {
+  for (const std::string hosts : {"hosts_0011", "hosts_0110", "hosts_0001"}) {
+    testing::run_group(hosts, 4, [](ProcessGroup group) {
+      for (const std::int64_t piece : {5, 70'000, 300'001})
+        for (const auto type : {torch::kFloat, torch::kBFloat16})
+          for (const ReduceOp op : {ReduceOp::kSum, ReduceOp::kMean}) {
+            const torch::Tensor steps = torch::arange(4 * piece).to(torch::kFloat);
+            const torch::Tensor input = torch::sin(steps * (1.7 + group.rank())).to(type);
+            const torch::Tensor output = torch::empty({piece}, type), sums = input.clone();
+            group.reduce_scatter(output, input, op).wait();
+            group.all_reduce(sums, op).wait();
+            EXPECT_TRUE(output.equal(sums.view({4, -1})[group.rank()])) << piece << " " << type;
+          }
     });
   }
 }

@@ -1,9 +1,11 @@
 #include "lockstep/data/tensor_samples.h"
 
 #include <filesystem>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "tests/data/tensor_files.h"
@@ -23,6 +25,7 @@ using lockstep::testing::counted_floats;
 using lockstep::testing::integers;
 using lockstep::testing::TemporaryFolder;
 using lockstep::testing::write_tensors;
+using ::testing::HasSubstr;
 
 SamplesPointer samples_of(const std::string& paths, const TensorChoice& choice = {}) {
   TensorTables tables = open_tensors(paths, choice);
@@ -113,6 +116,35 @@ TEST(TensorSamples, OfTokensAreShiftedByOne) {
   const Batch batch = batch_of(set, {1, 0});
   EXPECT_TRUE(batch.input().equal(torch::tensor({{'c', 'd'}, {'a', 'b'}}, torch::kLong)));
   EXPECT_TRUE(batch.target().equal(torch::tensor({{'d', 'e'}, {'b', 'c'}}, torch::kLong)));
+}
+
+// Of five numbers of int16.
+std::vector<std::uint8_t> npy_of(const std::vector<std::int16_t>& numbers) {
+  const std::string head = "{'descr': '<i2', 'fortran_order': False, 'shape': (5,)}";
+  std::string bytes = "\x93NUMPY\x01";
+  bytes += std::string(1, '\0') + static_cast<char>(head.size() + 1) + std::string(1, '\0');
+  bytes += head + "\n";
+  std::vector<std::uint8_t> all(bytes.begin(), bytes.end());
+  const auto content = bytes_of_numbers(numbers);
+  all.insert(all.end(), content.begin(), content.end());
+  return all;
+}
+
+TEST(TensorSamples, OfTokensOutsideTheVocabularyAreRefusedByTheirPlace) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::vector<std::int16_t>& tokens, std::int64_t index) {
+    const auto path = folder.write("train.npy", npy_of(tokens));
+    TensorTables tables = open_sequences(path, SequenceKind::kTokens, 2, 9);
+    const TensorSamples set(std::move(tables.train), tables.classes);
+    batch_of(set, {1 - index});
+    return lockstep::testing::message_of<DataError>([&] { batch_of(set, {index}); });
+  };
+  EXPECT_EQ(refusal({1, 2, 8, 3, 9}, 1).substr(folder.str().size() + 1),
+      "train.npy: token 4 is 9, and the vocabulary of the model is 9; give --num-classes 10 or "
+      "more");
+  EXPECT_THAT(refusal({1, 2, 3, 11, 5}, 1), HasSubstr("token 3 is 11")) << "of an input";
+  EXPECT_THAT(refusal({1, -100, 3, 4, 5}, 0),
+      ::testing::EndsWith("token 1 is -100, and the vocabulary of the model is 9"));
 }
 
 TEST(TensorSamples, MayHaveNoTarget) {

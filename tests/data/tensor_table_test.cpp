@@ -256,9 +256,27 @@ TEST(OpenSequences, CutsEachFileAndSaysWhatRemains) {
   ASSERT_TRUE(tables.validation);
   EXPECT_EQ(tables.validation->rows(), 1);
   EXPECT_THAT(tables.remarks,
-      ElementsAre("2 of 19 tokens of the part train are the rest of files, fill no sequence of 3, "
-                  "and are not read"));
-  EXPECT_EQ(tables.classes, 0);
+      ElementsAre("a vocabulary of 304, as the largest token is 303",
+          "2 of 19 tokens of the part train are the rest of files, fill no sequence of 3, "
+          "and are not read"));
+  EXPECT_EQ(tables.classes, 304);
+}
+
+// The largest of 200,000 tokens, which are read some at a time, comes last.
+TEST(OpenSequences, TakeTheVocabularyFromAllTokensOrFromTheModel) {
+  const TemporaryFolder folder;
+  std::vector<std::uint32_t> numbers(200000, 7);
+  numbers.back() = 70000;
+  const auto path = folder.write("train.uint32.bin", lockstep::testing::bytes_of_numbers(numbers));
+  const auto opened = [&](std::optional<std::int64_t> vocabulary) {
+    return open_sequences(path, SequenceKind::kTokens, 3, vocabulary);
+  };
+  EXPECT_EQ(opened({}).classes, 70001);
+  EXPECT_EQ(opened({}).train.targets[0].vocabulary, 70001);
+  const TensorTables told = opened(100);
+  EXPECT_EQ(told.classes, 100);
+  EXPECT_EQ(told.train.inputs[0].vocabulary, 100);
+  EXPECT_EQ(told.remarks.size(), 1U) << "of the rest alone";
 }
 
 TEST(OpenSequences, OfTextHaveTheClassesOfBytes) {

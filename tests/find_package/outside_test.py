@@ -81,6 +81,25 @@ class Outside(unittest.TestCase):
         output_of("cmake", "--build", build, "--target", "mnist")
         self.expect_learnt(lockstep, "run", "--nproc-per-node", "2", build / "mnist", clothes, "400")
 
+    def project_of(self, page, name, package):
+        """Returns a build folder of the project whose files a page names; the option `package` says where Lockstep is."""
+        project = fresh(name)
+        project.mkdir()
+        for block in pages.reader.blocks_of((ROOT / page).read_text()):
+            if named := pages.reader.NAMED_FILE.search(block.before):
+                (project / Path(named.group(1)).name).write_text(block.text)
+        build = configure(f"{name}/build", package, project=project)
+        output_of("cmake", "--build", build)
+        return build
+
+    def expect_plugin_trains(self, lockstep, package):
+        plugin = self.project_of("docs/plugins.md", "plugin", package) / "nets.so"
+        run = fresh("plugin-run")
+        output_of(lockstep, "train", "--plugin", plugin, "--model", "chain", "--nproc-per-node", "2",
+                  "--max-steps", "100", "--output", run)
+        with open(run / "summary.json", encoding="utf-8") as summary:
+            self.assertGreater(json.load(summary)["test_accuracy"], 0.5)
+
 
 class ByBuildFolder(Outside):
     def test_few_lines_are_added(self):
@@ -92,19 +111,8 @@ class ByBuildFolder(Outside):
         self.expect_trains(BUILD / "bin/lockstep", configure("by-build", f"-DLockstep_DIR={BUILD}"),
                            unpacked_clothes("clothes"))
 
-    def project_of(self, page, name):
-        """Returns a build folder of the project whose files a page names."""
-        project = fresh(name)
-        project.mkdir()
-        for block in pages.reader.blocks_of((ROOT / page).read_text()):
-            if named := pages.reader.NAMED_FILE.search(block.before):
-                (project / Path(named.group(1)).name).write_text(block.text)
-        build = configure(f"{name}/build", f"-DLockstep_DIR={BUILD}", project=project)
-        output_of("cmake", "--build", build)
-        return build
-
     def test_the_program_of_the_readme(self):
-        hello = self.project_of("README.md", "readme") / "hello"
+        hello = self.project_of("README.md", "readme", f"-DLockstep_DIR={BUILD}") / "hello"
         output = output_of(BUILD / "bin/lockstep", "run", "--nproc-per-node", "2", hello)
         self.assertIn("ranks: 2\n", output)
         losses = [float(loss) for loss in re.findall(r"epoch \d: loss ([\d.]+)\n", output)]
@@ -112,12 +120,7 @@ class ByBuildFolder(Outside):
         self.assertLess(losses[1], losses[0])
 
     def test_the_plugin_of_the_page(self):
-        plugin = self.project_of("docs/plugins.md", "plugin") / "nets.so"
-        run = fresh("plugin-run")
-        output_of(BUILD / "bin/lockstep", "train", "--plugin", plugin, "--model", "chain", "--nproc-per-node", "2",
-                  "--max-steps", "100", "--output", run)
-        with open(run / "summary.json", encoding="utf-8") as summary:
-            self.assertGreater(json.load(summary)["test_accuracy"], 0.5)
+        self.expect_plugin_trains(BUILD / "bin/lockstep", f"-DLockstep_DIR={BUILD}")
 
     def test_its_libraries_are_those_that_training_needs(self):
         if not (BUILD / "build.ninja").exists():

@@ -1,5 +1,6 @@
 // The numbers of transformers' nets are those of tests/conformance/language_models.py.
 
+#include <algorithm>
 #include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,6 +11,7 @@
 #include "tests/nn/model_inputs.h"
 #include "tests/support/expected_numbers.h"
 #include "tests/support/message_of.h"
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -97,6 +99,27 @@ TEST_P(LanguageModel, HasTheNamesAndGradientsOfTransformers) {
     EXPECT_NEAR(gradient.norm().item<double>(), norm, 1e-11 * norm) << item.key();
     EXPECT_NEAR(gradient.sum().item<double>(), sum, 1e-11 * (norm + 1)) << item.key();
   }
+}
+
+// As where no rank can hold all of a model.
+TEST_P(LanguageModel, IsDrawnParameterByParameterWithTheSameValues) {
+  const Model expected = make_model(GetParam(), kWords);
+  torch::manual_seed(5);
+  Model model = make_model(GetParam(), kWords, {.is_drawn_later = true});
+  const torch::NoGradGuard no_gradients;
+  const auto& net = dynamic_cast<const LanguageModelImpl&>(*model);
+  const DrawParameter draw = net.draws(at::detail::getDefaultCPUGenerator());
+  std::vector<Tensor> parameters = model->parameters();
+  Tensor last = *std::ranges::find_if(
+      parameters.rbegin(), parameters.rend(), [](const Tensor& each) { return each.dim() == 2; });
+  last.zero_();
+  draw(parameters.front());
+  EXPECT_TRUE(parameters.front().equal(expected->parameters().front()));
+  EXPECT_EQ(last.abs().max().item<float>(), 0);
+  draw(last);
+  draw(parameters.front());  // has been
+  for (const auto& item : named_state(*expected))
+    EXPECT_TRUE(named_state(*model)[item.key()].equal(item.value())) << item.key();
 }
 
 // Each layer as a stage of its own: what comes in is a leaf, and its gradient goes back.

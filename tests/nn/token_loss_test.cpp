@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <vector>
 
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randint.h>
@@ -13,6 +15,7 @@
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/kernels.h"
 #include "lockstep/nn/models/model.h"
+#include "lockstep/parallel/place/memory_meter.h"
 
 namespace lockstep::nn {
 namespace {
@@ -93,6 +96,39 @@ TEST_F(TokenLoss, OfShorterTypesKeepsItsSumsInFloat) {
   }
 }
 
+TEST_F(TokenLoss, OfEachTokenIsThatOfWholeScores) {
+  for (const std::int64_t words : {30, 131072}) {
+    make(words, torch::kDouble);
+    const Tensor scores = at::linear(hidden_, weight_).transpose(1, 2);
+    const Tensor expected = at::cross_entropy_loss(scores, tokens_, {}, at::Reduction::None);
+    const Tensor found = token_losses({hidden_, weight_}, tokens_);
+    EXPECT_EQ(found.sizes(), tokens_.sizes());
+    EXPECT_TRUE(at::allclose(found, expected, 1e-12, 1e-12)) << words;
+  }
+}
+
+// As the scores of the last layer, which are of autocast's type.
+TEST_F(TokenLoss, OfEachTokenHasScoresOfAutocastsType) {
+  make(30, torch::kFloat);
+  const torch::NoGradGuard no_gradients;
+  const Autocast autocast(at::kCPU);
+  const Tensor scores = at::linear(hidden_, weight_);
+  ASSERT_EQ(scores.scalar_type(), torch::kBFloat16);
+  const Tensor expected = at::cross_entropy_loss(
+      scores.to(torch::kFloat).transpose(1, 2), tokens_, {}, at::Reduction::None);
+  EXPECT_TRUE(at::allclose(token_losses({hidden_, weight_}, tokens_), expected, 1e-6, 1e-6));
+}
+
+// Three times a chunk's, which are its scores, in their own order and as logarithms.
+TEST_F(TokenLoss, OfEachTokenNeedsScoresOfAChunkAlone) {
+  constexpr std::int64_t kWords = 131072, kChunk = 64 * kWords * 4;
+  make(kWords, torch::kFloat, 200);
+  const torch::NoGradGuard no_gradients;
+  const MemoryMeter meter;
+  token_losses({hidden_, weight_}, tokens_);
+  EXPECT_LT(meter.total().peak, 3 * kChunk);
+}
+
 TEST_F(TokenLoss, RefusesASecondBackward) {
   make(30, torch::kDouble);
   const Tensor sum = chunked_cross_entropy({hidden_, weight_}, tokens_, kIgnored);
@@ -114,6 +150,16 @@ TEST(DeferredScores, AreOfTrainingWithGradientsAlone) {
   const torch::NoGradGuard no_gradients;
   EXPECT_FALSE(is_deferred());
   EXPECT_EQ(model(tokens).sizes(), at::IntArrayRef({2, 5, 30}));
+}
+
+TEST(NextTokens, AreGivenWithoutGradientsAlone) {
+  Model model = make_model("llama-260k", 30);
+  const Tensor tokens = at::randint(30, {2, 5}, torch::kLong), next = tokens.add(1).remainder(30);
+  EXPECT_THROW(model(with_next_tokens(tokens, next)), InvalidArgument);
+  const torch::NoGradGuard no_gradients;
+  const Tensor scores = model(tokens).transpose(1, 2);
+  const Tensor expected = at::cross_entropy_loss(scores, next, {}, at::Reduction::None);
+  EXPECT_TRUE(at::allclose(model(with_next_tokens(tokens, next)), expected, 1e-5, 1e-5));
 }
 
 }  // namespace

@@ -154,6 +154,32 @@ TEST_F(Weights, OfPythonsDdpAndOfCompiledModulesLoseTheirPrefixesW9) {
   }
 }
 
+// As the hub's file of GPT-2, which is that of the net without its head, and of an old version.
+TEST_F(Weights, OfANetWithoutItsHeadLackAPrefixAndHaveMasks) {
+  auto saved = make_model("gpt2-nano", 5), model = make_model("gpt2-nano", 5);
+  const std::string child = "transformer.";
+  NamedTensors hub("Tensor");
+  for (const auto& item : named_state(*saved))
+    hub.insert(item.key().substr(child.size()), item.value().detach());
+  for (const std::string block : {"h.0.", "h.1."}) {
+    hub.insert(block + "attn.bias", at::ones({1, 1, 8, 8}));
+    hub.insert(block + "attn.masked_bias", at::full({}, -10000.0));
+  }
+  const auto report = load_weights(*model, written(hub));
+  expect_equal_state(*model, named_state(*saved));
+  EXPECT_EQ(remarks_text(report),
+      "  put 'transformer.' before every name\n"
+      "  left out 4 tensors that the model computes, such as transformer.h.0.attn.bias\n");
+  hub.insert("h.2.attn.bias", at::ones({8}));
+  EXPECT_THAT(
+      refusal(*model, written(hub)), HasSubstr("not in the model: transformer.h.2.attn.bias"));
+  hub.erase("h.2.attn.bias");
+  hub.insert("transformer.ln_f.bias", at::ones({8}));
+  EXPECT_THAT(
+      refusal(*model, written(hub)), HasSubstr("missing in the file: transformer.wte.weight"))
+      << "the prefix on some names";
+}
+
 struct TiedWeights : torch::nn::Module {
   at::Tensor a = register_parameter("a", at::full({2, 3}, 0.5));
   at::Tensor b = register_parameter("b", a);

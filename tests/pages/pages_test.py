@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import unittest
 from pathlib import Path
@@ -117,6 +118,17 @@ class CommandTest(unittest.TestCase):
             for words in pages.words_of(command):
                 count += self.expect_parsed(where, words)
         self.assertGreater(count, 40)
+
+    def test_plans_answer_what_the_pages_say(self):
+        count = 0
+        for page, block in pages.blocks("console"):
+            command, _, answer = block.text.partition("\n")
+            words = shlex.split(command)[1:]
+            if answer.strip() and words[:2] == ["lockstep", "plan"]:
+                count += 1
+                printed = subprocess.run([LOCKSTEP, *words[1:]], capture_output=True, text=True, timeout=60, check=True).stdout
+                self.assertIn(" ".join(answer.split()), " ".join(printed.split()), f"{page.name}:{block.line}")
+        self.assertGreater(count, 2)
 
     def test_a_flag_that_is_not_there_is_seen(self):
         for line in ("lockstep train --epoch 3", "lockstep run --np 2 -- true", "lockstep hosts --cout 2 -- true",

@@ -1,9 +1,12 @@
 #include "lockstep/plan/answer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <tuple>
+#include <utility>
 
 #include "tests/plan/profiles.h"
 #include "tests/support/message_of.h"
@@ -110,7 +113,7 @@ TEST(Answer, NamesWhatIsCheaperThanTheFastest) {
   serial.cost = 0.6 * fastest.cost;
   serial.hours = 1.2 * fastest.hours;
   EXPECT_THAT(verdict_of(found),
-      EndsWith(". The cheapest, serial, costs 60 % as much and takes 1.2 times as long."));
+      EndsWith(". The cheapest of all, serial, costs 60 % as much and takes 1.2 times as long."));
   EXPECT_THAT(verdict_of(found, 16), Not(HasSubstr("cheapest"))) << "that was not trained";
   serial.lacking_bytes = 1;
   EXPECT_THAT(verdict_of(found), Not(HasSubstr("cheapest"))) << "it does not fit";
@@ -125,7 +128,63 @@ TEST(Answer, SaysOnHowManyNodesTheCheapestIs) {
   ASSERT_EQ(described(found).front(), "ddp x 4");
   for (Choice& choice : found.choices)
     if (describe(choice.prediction.way) == "ddp x 2") choice.cost /= 2;
-  EXPECT_THAT(verdict_of(found), HasSubstr(". The cheapest, ddp x 2 on 2 nodes, costs 50 % as "));
+  EXPECT_THAT(
+      verdict_of(found), HasSubstr(". The cheapest of all, ddp x 2 on 2 nodes, costs 50 % as "));
+}
+
+// A slow device for 1 an hour, and one that is three times as fast for 6.
+std::vector<Answer> on_two_devices(Question question) {
+  question.samples = 36000;
+  question.machine.device = "slow";
+  question.machine.place_price = 1;
+  Answer slow = answer(uniform(4), question);
+  question.machine.device = "fast";
+  question.machine.place_price = 6;
+  const ModelProfile faster = uniform(4).scaled_to(8, uniform(4).step_seconds(8) / 3);
+  return {std::move(slow), answer(faster, question)};
+}
+
+std::string picked_by(const Answer& found) {
+  const Choice& choice = found.choices.at(found.pick.value());
+  return describe(choice.prediction.way) + " on " + choice.machine.device;
+}
+
+TEST(Devices, AreComparedInOneOrder) {
+  const Answer all = merged(on_two_devices(question_of({1, 2, 4})));
+  EXPECT_EQ(all.choices.size(), 10U);
+  EXPECT_TRUE(std::ranges::is_sorted(all.choices, std::greater<>(), &Choice::rate));
+  EXPECT_EQ(picked_by(all), "ddp x 4 on fast");
+  EXPECT_DOUBLE_EQ(all.choices.front().speed_up, 4) << "over one place of its own kind";
+  EXPECT_DOUBLE_EQ(all.choices.back().cost, 36000 * 12 / 3600.0);
+  EXPECT_THAT(verdict_of(all), HasSubstr("The cheapest of all, ddp x 4 on slow, costs 50 %"));
+}
+
+TEST(Devices, TheCheapestInTimeAndTheFastestForTheMoneyArePicked) {
+  Question question = question_of({1, 2, 4});
+  question.within_hours = 61;  // two slow ones need 60
+  question.currency = "EUR";
+  const Answer in_time = merged(on_two_devices(question));
+  EXPECT_EQ(picked_by(in_time), "ddp x 2 on slow");
+  EXPECT_THAT(verdict_of(in_time),
+      StartsWith("Take ddp x 2 on slow, the cheapest that ends within 61 hours: 60 hours and 120 "
+                 "EUR for the training, "));
+  question.within_hours = 0;
+  question.budget = 130;
+  const Answer for_the_money = merged(on_two_devices(question));
+  EXPECT_EQ(picked_by(for_the_money), "ddp x 4 on slow");
+  question.within_hours = 5;
+  const Answer nothing = merged(on_two_devices(question));
+  EXPECT_FALSE(nothing.pick);
+  EXPECT_THAT(
+      verdict_of(nothing), StartsWith("Nothing ends within 5 hours and costs at most 130 EUR: the "
+                                      "fastest, ddp x 4 on fast, takes 10 hours, "));
+}
+
+TEST(Answer, TakesTheSimplestOfWaysThatAreAsFast) {
+  Question question = question_of({4});
+  question.ways.kinds = {"pp", "fsdp", "ddp"};
+  const Answer found = answer(uniform(4), question);
+  EXPECT_EQ(describe(found.choices.at(found.pick.value()).prediction.way), "ddp x 4");
 }
 
 TEST(Answer, KeepsOfTheFrontWhatNothingBeatsInTimeAndMoney) {

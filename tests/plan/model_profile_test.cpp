@@ -106,6 +106,8 @@ TEST(Device, KeepsTheSharesOfTheLayers) {
   ModelProfile profile = heavy_profile();
   profile.layers[3].forward = CostCurve({{1, 5}});
   const ModelProfile moved = on_device(profile, device_of("A100"));
+  EXPECT_FALSE(moved.is_estimated) << "trainings are published";
+  EXPECT_TRUE(on_device(profile, device_of("H100")).is_estimated);
   EXPECT_NEAR(moved.layers[3].forward(256) / moved.layers[4].forward(256), 5, 1e-9);
 }
 

@@ -228,6 +228,21 @@ TEST(SnapshotShards, AWholeOfAnotherShapeIsADataError) {
   });
 }
 
+// As ranks of two copies of a model do.
+TEST(SnapshotShards, OfRanksThatHoldTheSameOneWrites) {
+  const TemporaryFolder run;
+  const OneTensor model({4, 6});
+  testing::run_ranks(4, [&](const ProcessGroup& world) {
+    Share share(model, halves(24), world.rank() % 2);
+    Snapshot snapshot(run.path(), world);
+    EXPECT_EQ(snapshot.load(share.state(), share.ranges(), share.optimizer()).step, 0);
+    share.set(1);
+    snapshot.save(share.state(), share.ranges(), share.optimizer(), {.step = 1});
+    snapshot.wait();
+  });
+  go_on(run.path(), model, halves(24), 2, 1, 2);
+}
+
 TEST(SnapshotShards, AReaderGivesTheNamesAndElementsThatAreWanted) {
   const TemporaryFolder run;
   const OneTensor model({4, 6});

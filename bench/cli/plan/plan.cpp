@@ -145,8 +145,17 @@ void be_as(
 
 plan::ModelProfile read_profile_file(PlanCommand& command) {
   const std::string& path = command.profile;
-  plan::ModelProfile profile = plan::parse_profile(text_of_file(path, "--profile"), path);
+  const bool is_file = !command.takes_shipped && fs::is_regular_file(path);
+  const auto shipped = is_file ? std::nullopt : shipped_profile(path);
+  if (!shipped && !fs::exists(path))
+    throw DataError(concat("plan: --profile: there is no file ", printable(path),
+        "; the program has profiles of ", joined(shipped_models(), ", ")));
+  plan::ModelProfile profile =
+      plan::parse_profile(shipped ? *shipped : text_of_file(path, "--profile"), path);
   be_as(profile.model, "--model", path, command.model);
+  // A data sheet has a rate for each precision.
+  if (!command.devices.empty() && !command.precision.empty())
+    profile = plan::in_precision(std::move(profile), command.precision);
   be_as(profile.precision, "--precision", path, command.precision);
   return profile;
 }
@@ -157,26 +166,62 @@ std::optional<RunProfile> profile_beside(const PlanCommand& command) {
   return read_profile(text_of_file(path, "--beside"), path);
 }
 
+/// A profile and what is asked about it: of the machine that was measured, or of one device.
+struct Offer {
+  plan::ModelProfile profile;
+  plan::Question question;
+};
+
 // The device's memory and links are those of the question where it names none.
-plan::ModelProfile moved_to_device(plan::ModelProfile profile, PlanCommand& command) {
-  if (command.device.empty()) return profile;
-  const plan::Device& device = plan::device_of(command.device);
-  profile = plan::on_device(profile, device);
-  plan::Machine& machine = command.question.machine;
+Offer offer_of(
+    const std::string& name, const plan::ModelProfile& measured, const PlanCommand& command) {
+  const plan::Device& device = plan::device_of(name);
+  Offer offer{plan::on_device(measured, device), command.question};
+  plan::Machine& machine = offer.question.machine;
+  machine.device = device.name;
   if (machine.memory_bytes == 0) machine.memory_bytes = device.memory_bytes;
-  if (command.device_rate == 0) return profile;
-  return profile.scaled_to(command.question.batch, command.question.batch / command.device_rate);
+  if (!command.has_within) machine.within = device.within;
+  if (const auto price = command.device_prices.find(name); price != command.device_prices.end())
+    machine.place_price = price->second;
+  const double batch = offer.question.batch;
+  if (const auto rate = command.device_rates.find(name); rate != command.device_rates.end()) {
+    offer.profile = offer.profile.scaled_to(batch, batch / rate->second);
+    offer.profile.is_estimated = false;
+  }
+  return offer;
+}
+
+std::vector<Offer> offers_of(const plan::ModelProfile& profile, const PlanCommand& command) {
+  std::vector<Offer> offers;
+  for (const std::string& name : command.devices)
+    offers.push_back(offer_of(name, profile, command));
+  if (!offers.empty()) return offers;
+  offers.push_back({profile, command.question});
+  if (!command.has_within) offers.front().question.machine.within = profile.within;
+  return offers;
+}
+
+template <typename Change>
+plan::Answer answer_to(const std::vector<Offer>& offers, const Change& change) {
+  std::vector<plan::Answer> answers;
+  for (const Offer& offer : offers)
+    answers.push_back(plan::answer(offer.profile, change(offer.question)));
+  return plan::merged(std::move(answers));
 }
 
 bench::PlanReport report_of(
-    const PlanCommand& command, const plan::ModelProfile& profile, const bench::CellPaths& paths) {
-  bench::PlanReport report{.answer = plan::answer(profile, command.question)};
+    const PlanCommand& command, const std::vector<Offer>& offers, const bench::CellPaths& paths) {
+  bench::PlanReport report{
+      .answer = answer_to(offers, [](const plan::Question& question) { return question; })};
+  for (const Offer& offer : offers)
+    report.machines.push_back({offer.profile, offer.question.machine});
   report.explains = command.explains;
   report.remark = command.remark;
   report.beside = profile_beside(command);
   for (const std::string& text : command.scenarios) {
-    report.scenarios.push_back(
-        {text, plan::answer(profile, plan::changed(command.question, text))});
+    report.scenarios.push_back({text, answer_to(offers, [&](const plan::Question& question) {
+                                  return plan::changed(question, text);
+                                })});
   }
   report.confirmed = bench::confirm(
       report.answer, static_cast<std::size_t>(command.confirmed), request_of(command), paths, say);
@@ -239,9 +284,7 @@ int plan(const std::vector<std::string>& arguments) {
       command->profile.empty() ? measure(*command, paths) : read_profile_file(*command);
   save_profile(*command, profile);
   if (command->measures_only) return 0;
-  profile = moved_to_device(std::move(profile), *command);
-  if (!command->has_within) command->question.machine.within = profile.within;
-  const bench::PlanReport report = report_of(*command, profile, paths);
+  const bench::PlanReport report = report_of(*command, offers_of(profile, *command), paths);
   show(*command, report);
   folder.reset();  // before we become another program
   if (command->trains) train_by(*command, report);

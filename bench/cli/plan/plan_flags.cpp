@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <set>
 #include <string_view>
 
+#include "bench/cli/plan/shipped_profiles.h"
 #include "bench/planning/profile_of_runs.h"
 #include "lockstep/cli/train/train_launch.h"
 #include "lockstep/core/cpu_share.h"
@@ -48,6 +50,9 @@ constexpr const char* kPlanExamples = R"(Examples:
                 --price 3.06 --samples 4500000 --output plan.html
                                      time and money of 90 epochs of 50,000 images
   lockstep plan --profile resnet50.json --device V100 --places 1,2,4,8 --what-if within=10GB
+  lockstep plan --model resnet50 --device T4,A100,H100 --price T4=0.53,A100=4.1,H100=11
+                --currency USD --places 1,2,4,8 --batch 256 --samples 115e6 --within-hours 48
+                                     which devices to rent, and what they cost
 
 Exit codes: 0 done, 2 bad flags, 3 a bad profile, 4 disk.)";
 
@@ -78,6 +83,43 @@ Flag<C> counts_flag(const char* name, const char* help, const char* usual, const
       .usually(usual);
 }
 
+std::vector<std::string> devices_in(const std::string& text) {
+  std::vector<std::string> names;
+  for (const std::string& word : split(text, ',')) {
+    names.push_back(plan::device_of(word).name);
+    check(std::ranges::count(names, names.back()) == 1,
+        "plan: --device names something twice: ", printable(text));
+  }
+  return names;
+}
+
+// A number alone has no name.
+std::map<std::string, double> numbers_by_device(const FlagSpec& flag, const std::string& text) {
+  std::map<std::string, double> numbers;
+  for (const std::string& word : split(text, ',')) {
+    const auto equals = word.find('=');
+    const std::string name =
+        equals == std::string::npos ? "" : plan::device_of(word.substr(0, equals)).name;
+    const auto number =
+        parse_number<double>(equals == std::string::npos ? word : word.substr(equals + 1));
+    check(number && *number > 0 && std::isfinite(*number), "plan: ", flag.name,
+        " must be a number above 0, or DEVICE=NUMBER,...: ", printable(text));
+    check(name.empty() == (text.find(',') == std::string::npos && equals == std::string::npos),
+        "plan: ", flag.name, " must be one number, or DEVICE=NUMBER for each: ", printable(text));
+    check(numbers.emplace(name, *number).second, "plan: ", flag.name,
+        " names something twice: ", printable(text));
+  }
+  return numbers;
+}
+
+void take_price(C& command, const FlagSpec& flag, const std::string& text) {
+  command.device_prices = numbers_by_device(flag, text);
+  const auto of_node = command.device_prices.find("");
+  if (of_node == command.device_prices.end()) return;
+  command.question.machine.price = of_node->second;
+  command.device_prices.clear();
+}
+
 FlagGroup<C> what_group() {
   return {"What is trained",
       {flag("--model", "NAME", "model, as for lockstep train", &C::model),
@@ -102,8 +144,10 @@ FlagGroup<C> what_group() {
 
 FlagGroup<C> measuring_group() {
   return {"What is known",
-      {flag("--profile", "FILE", "costs that were measured before, or elsewhere", &C::profile)
-              .usually("measured now"),
+      {flag("--profile", "FILE|MODEL",
+           "costs that were measured before, or elsewhere, or that come with the program",
+           &C::profile)
+              .usually("measured now; with --device, of that model"),
           flag_on("--measure", "measure the profile, and end", &C::measures_only),
           counts_flag(
               "--measure-batches", "batches of a place to measure with",
@@ -115,14 +159,18 @@ FlagGroup<C> measuring_group() {
               .from(1)
               .to(100)
               .usually("2; 1 for --parallel auto"),
-          flag("--device", "NAME",
-              "costs moved to a device that data sheets describe: K80, V100, TITAN-RTX, T4, A100, "
+          flag_by<C>("--device", "NAME,...",
+              "costs moved to devices that data sheets describe: K80, V100, TITAN-RTX, T4, A100, "
               "H100, L4",
-              &C::device)
+              [](C& command, const FlagSpec&, const std::string& text) {
+                command.devices = devices_in(text);
+              })
               .usually("the profile's own"),
-          flag("--device-rate", "X", "samples/s that one such device reaches with the batch",
-              &C::device_rate)
-              .above(0)
+          flag_by<C>("--device-rate", "X|NAME=X,...",
+              "samples/s that one such device reaches with the batch",
+              [](C& command, const FlagSpec& flag, const std::string& text) {
+                command.device_rates = numbers_by_device(flag, text);
+              })
               .usually("by its FLOP/s"),
           flag("--cores-a-place", "N", "cores of a place", &C::cores_a_place).from(1).to(1024),
           flag("--save", "FILE", "keep the measured profile", &C::save)
@@ -156,10 +204,19 @@ FlagGroup<C> machines_group() {
                 command.question.machine.memory_bytes = static_cast<double>(bytes);
               })
               .usually("not limited"),
-          flag("--price", "X", "of a node for an hour: --samples then cost so much", &C::question,
-              &Q::machine, &plan::Machine::price)
-              .from(0)
+          flag_by<C>("--price", "X|NAME=X,...",
+              "for an hour, of a node, or of each device by its name: --samples then cost so much",
+              take_price)
               .usually("none"),
+          flag("--currency", "NAME", "of --price and --budget", &C::question, &Q::currency)
+              .usually("none"),
+          flag("--within-hours", "X", "take the cheapest that ends in this time", &C::question,
+              &Q::within_hours)
+              .above(0)
+              .usually("no matter"),
+          flag("--budget", "X", "take what costs at most so much", &C::question, &Q::budget)
+              .above(0)
+              .usually("no matter"),
           flag_on("--made-hosts",
               "nodes are made within one machine, as lockstep hosts --count does", &C::question,
               &Q::machine, &plan::Machine::is_one_machine),
@@ -303,6 +360,16 @@ void check_measuring(const GivenFlags& given) {
       "plan: --measure-batches says what is measured; leave out --batch");
 }
 
+// Moved to a device, a profile gives the layers' shares: one that is measured here is no better,
+// unless the flags say what to measure.
+bool takes_shipped_profile(const PlanCommand& command, const GivenFlags& given) {
+  const Names measured{"--profile", "--measure", "--measure-batches", "--measure-rounds", "--save",
+      "--plugin", "--data", "--cores-a-place", "--train"};
+  return !command.devices.empty() && command.train_flags.empty() &&
+         std::ranges::none_of(measured, [&](std::string_view name) { return given.has(name); }) &&
+         shipped_profile(command.model).has_value();
+}
+
 // What was measured is not measured again; to confirm a choice is to train it.
 void check_profile_flags(const PlanCommand& command, const GivenFlags& given) {
   refuse_all(given, {"--measure-batches", "--measure-rounds", "--save"},
@@ -315,10 +382,24 @@ void check_profile_flags(const PlanCommand& command, const GivenFlags& given) {
       "out, or add --confirm");
 }
 
-void check_device_flags(const PlanCommand& command) {
-  check(command.device_rate == 0 || !command.device.empty(),
-      "plan: --device-rate is that of a --device");
-  check(command.device.empty() || command.confirmed == 0,
+// What is said by name is said of devices that are asked about; a price, of each of them.
+void check_device_flags(PlanCommand& command) {
+  std::map<std::string, double>& rates = command.device_rates;
+  check(rates.empty() || !command.devices.empty(), "plan: --device-rate is that of a --device");
+  if (const auto alone = rates.find(""); alone != rates.end()) {
+    check(command.devices.size() == 1, "plan: --device-rate is of one device; write DEVICE=RATE");
+    rates = {{command.devices.front(), alone->second}};
+  }
+  for (const auto* numbers : {&rates, &command.device_prices})
+    for (const auto& [name, number] : *numbers)
+      check(std::ranges::find(command.devices, name) != command.devices.end(),
+          "plan: --device does "
+          "not name ",
+          name, ", of which a rate or price is given");
+  for (const std::string& name : command.devices)
+    check(command.device_prices.empty() || command.device_prices.contains(name),
+        "plan: --price has none of ", name);
+  check(command.devices.empty() || command.confirmed == 0,
       "plan: --confirm trains on this machine, and --device is another; leave out one");
 }
 
@@ -361,7 +442,7 @@ void check_training(const GivenFlags& given) {
       "is not asked with --train, whose flags after -- say what is trained, on this machine");
 }
 
-void check_flags(const PlanCommand& command, const GivenFlags& given) {
+void check_flags(PlanCommand& command, const GivenFlags& given) {
   if (command.trains) check_training(given);
   if (command.measures_only) check_measuring(given);
   if (!command.profile.empty()) check_profile_flags(command, given);
@@ -370,8 +451,13 @@ void check_flags(const PlanCommand& command, const GivenFlags& given) {
   check_settings(command, given);
   check(command.output.empty() || command.output.ends_with(".html"),
       "plan: --output must be a file that ends in .html: ", command.output);
-  plan::check_question(command.question);
-  for (const std::string& text : command.scenarios) plan::changed(command.question, text);
+  plan::Question question = command.question;
+  if (!command.device_prices.empty())
+    question.machine.place_price = command.device_prices.begin()->second;
+  plan::check_question(question);
+  check(question.currency.empty() || question.machine.all_price() > 0,
+      "plan: --currency is that of a --price");
+  for (const std::string& text : command.scenarios) plan::changed(question, text);
 }
 
 void check_train_flags(const std::vector<std::string>& words) {
@@ -427,7 +513,7 @@ std::vector<int> up_to(int most) {
 // precision and batch, which is that of all replicas together, on up to `--places` or
 // `--nproc-per-node` places, or else all cores. What is left of the flags is for measuring.
 void plan_for_training(PlanCommand& command) {
-  check(command.profile.empty() && command.device.empty() && !command.measures_only,
+  check(command.profile.empty() && command.devices.empty() && !command.measures_only,
       "plan: --train measures this machine: leave out --profile, --device and --measure");
   const GivenFlags given = train_flags().parse(command.train_flags);
   check_way_is_open(given);
@@ -460,6 +546,18 @@ void plan_for_training(PlanCommand& command) {
 
 }  // namespace
 
+std::vector<std::string> shipped_models() {
+  std::vector<std::string> models;
+  for (const ShippedProfile& each : kShippedProfiles) models.emplace_back(each.model);
+  return models;
+}
+
+std::optional<std::string> shipped_profile(const std::string& model) {
+  for (const ShippedProfile& each : kShippedProfiles)
+    if (each.model == model) return each.text;
+  return std::nullopt;
+}
+
 std::string plan_help() { return plan_table().help(); }
 
 std::optional<PlanCommand> parse_plan(const std::vector<std::string>& arguments) {
@@ -473,6 +571,8 @@ std::optional<PlanCommand> parse_plan(const std::vector<std::string>& arguments)
   plan_table().read(command, given);
   if (end != arguments.end()) command.train_flags.assign(std::next(end), arguments.end());
   check_train_flags(command.train_flags);
+  command.takes_shipped = takes_shipped_profile(command, given);
+  if (command.takes_shipped) command.profile = command.model;
   check_ways(command.question.ways.kinds);
   check_flags(command, given);
   if (!command.profile.empty()) {

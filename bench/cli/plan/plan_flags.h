@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,9 +17,11 @@ struct PlanCommand {
   std::string data = "mock:constant";
   std::string precision = "32";
   int cores_a_place = 1;
-  std::string profile;     ///< file; empty: measured first
-  std::string device;      ///< that the costs are moved to; empty: none
-  double device_rate = 0;  ///< samples/s of one; 0: not known
+  std::string profile;         ///< file, or a model whose profile is shipped; empty: measured first
+  bool takes_shipped = false;  ///< whatever file has the model's name
+  std::vector<std::string> devices;             ///< that the costs are moved to; empty: none
+  std::map<std::string, double> device_rates;   ///< samples/s of one, by its name
+  std::map<std::string, double> device_prices;  ///< of one for an hour, by its name
   bool measures_only = false;
   std::vector<int> batches;  ///< to measure, of a place
   int measure_rounds = 2;
@@ -36,6 +39,11 @@ struct PlanCommand {
   bool json = false;
   std::string remark = {};  ///< about how it was measured, once it was
 };
+
+/// Returns the models whose profiles come with the program, and such a profile as a file has it, or
+/// none.
+std::vector<std::string> shipped_models();
+std::optional<std::string> shipped_profile(const std::string& model);
 
 /// Returns the help of `lockstep plan`.
 std::string plan_help();

@@ -166,9 +166,13 @@ std::vector<SourceChunk> chunks_of_all(const Nodes& nodes, const torch::Tensor& 
   return chunks;
 }
 
+// Of 16-bit numbers come only means over equal nodes, whose means never leave their range.
+bool divides_at_end(ReduceOp op, const torch::Tensor& tensor) {
+  return op == ReduceOp::kMean && tensor.element_size() > 2;
+}
+
 void all_reduce(const Levels& levels, const torch::Tensor& tensor, ReduceOp op) {
-  // Of 16-bit numbers come only means over equal nodes, whose means never leave their range.
-  const bool divides = op == ReduceOp::kMean && tensor.element_size() > 2;
+  const bool divides = divides_at_end(op, tensor);
   const ReduceOp step = divides ? ReduceOp::kSum : op;
   const LanedTensor laned(levels, tensor);
   const auto send = [&](std::size_t number) {
@@ -227,6 +231,44 @@ void all_gather(const Levels& levels, const torch::Tensor& output, const torch::
   in_stages(chunks.size(), gather, send, spread);
 }
 
+// A part of the rows of these ranks, one row after the other; where they lie if they do so there.
+torch::Tensor rows_of(const torch::Tensor& rows, const std::vector<int>& ranks, const Part& part) {
+  const auto count = static_cast<std::int64_t>(ranks.size());
+  const bool follow = ranks.back() - ranks.front() + 1 == count;
+  if (follow && part.count == rows.size(1)) return rows.narrow(0, ranks.front(), count);
+  torch::Tensor packed = torch::empty({count, part.count}, rows.options());
+  for (std::int64_t row = 0; row < count; ++row)
+    copy_bytes(packed[row], part_of(rows[ranks[static_cast<std::size_t>(row)]], part));
+  return packed;
+}
+
+/// A reduce-scatter among nodes of as many ranks each: a rank gets from its neighbours what the
+/// node has of the pieces of all ranks with its index, and exchanges that with them.
+void reduce_scatter(const Levels& levels, const CollectiveCall& call) {
+  const bool divides = divides_at_end(call.op, call.output);
+  const ReduceOp step = divides ? ReduceOp::kSum : call.op;
+  const torch::Tensor own = call.output.view(-1), rows = call.input.view({levels.nodes.size(), -1});
+  const auto parts = cut_into_chunks(own.numel(), static_cast<std::size_t>(own.element_size()), 1);
+  std::vector<torch::Tensor> of_node(parts.size());  // a row for each node
+  const auto gather = [&](std::size_t number) {
+    const Part& part = parts[number];
+    of_node[number] = torch::empty({levels.nodes.count(), part.count}, own.options());
+    std::vector<Work> works;
+    for (int node = 0; node < levels.nodes.count(); ++node)
+      works.push_back(levels.within->reduce_scatter(
+          of_node[number][node], rows_of(rows, levels.nodes.ranks_of(node), part), step));
+    for (Work& work : works) work.wait();
+  };
+  const auto send = [&](std::size_t number) {
+    return levels.across->reduce_scatter(part_of(own, parts[number]), of_node[number], step);
+  };
+  const auto spread = [&](std::size_t number) {
+    of_node[number].reset();
+    if (divides) divide(part_of(own, parts[number]), levels.nodes.size());
+  };
+  in_stages(parts.size(), gather, send, spread);
+}
+
 void barrier(const Levels& levels) {
   levels.within->barrier().wait();
   if (levels.index() == 0) levels.across->barrier().wait();
@@ -250,6 +292,7 @@ void carry_out(const Levels& levels, const CollectiveCall& call) {
       return all_gather(levels, call.output, call.input);
     case Operation::kReduceScatter: {
       if (call.output.numel() == 0) return;
+      if (levels.nodes.are_equal()) return reduce_scatter(levels, call);
       const torch::Tensor sums = copy_of(call.input);  // rare, too
       all_reduce(levels, sums, call.op);
       return copy_bytes(call.output, sums.view({levels.nodes.size(), -1})[levels.rank]);
@@ -307,6 +350,9 @@ class HierarchicalBackend final : public Backend,
   void abort(const std::string& reason) override;
   std::chrono::milliseconds timeout() const override { return levels_.all->timeout(); }
   void set_timeout(std::chrono::milliseconds timeout) override;
+  torch::Tensor allocate(std::int64_t elements, const torch::TensorOptions& options) override {
+    return levels_.within->allocate(elements, options);
+  }
 
  protected:
   Work begin(const CollectiveCall& call) override;

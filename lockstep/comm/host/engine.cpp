@@ -12,6 +12,7 @@
 
 #include <c10/util/SmallVector.h>
 
+#include "lockstep/comm/backend.h"
 #include "lockstep/comm/host/backoff.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
@@ -107,6 +108,11 @@ class Engine::Ticket : public Work::State {
       if (alarm.sleep_unless([this] { return poll(); }, backoff.longest_sleep())) backoff.wake();
     }
     if (target_->error) std::rethrow_exception(target_->error);
+  }
+
+  int sender() const override {
+    if constexpr (std::is_same_v<Target, Message>) return target_->peer;
+    return -1;
   }
 
  private:
@@ -314,13 +320,15 @@ void Engine::meet(Job& job) {
   if (job.written_by_root) job.exposed[static_cast<std::size_t>(rank_)].first = collective.output;
 }
 
-// A receiver of a broadcast counts where its tensor lies in the root's segment: the root sees that.
+// A receiver of a broadcast counts where its tensor lies in the root's segment, or in one of its
+// own: the root sees that.
 bool Engine::shows(const Job& job, int rank) const {
   const auto segment = [&](int of) {
     return region_->slot(of).arrival(job.first).descriptor.exposure.segment;
   };
   if (segment(rank) == Exposure::kNothing || segment(rank) == Exposure::kStaging) return false;
-  return job.collective.gives(rank) || segment(rank) == segment(job.collective.root);
+  return job.collective.gives(rank) || (segment(rank) & Exposure::kOwn) != 0 ||
+         segment(rank) == segment(job.collective.root);
 }
 
 void Engine::work_on_round(Job& job) {
@@ -465,8 +473,20 @@ void Engine::inspect(const Job&, std::chrono::milliseconds waited) const {
       " ms for ", joined(late)));
 }
 
+// A message of any rank may come as long as there is one.
+std::string Engine::lost_sender(const Message& message) const {
+  if (message.peer != kAnyRank) return lost(message.peer);
+  std::string how;
+  for (int rank = 0; rank < region_->size(); ++rank) {
+    if (rank == rank_) continue;
+    how = lost(rank);
+    if (how.empty()) break;
+  }
+  return how;
+}
+
 void Engine::inspect(const Message& message, std::chrono::milliseconds waited) const {
-  const std::string how = lost(message.peer);
+  const std::string how = lost_sender(message);
   if (!how.empty()) throw CommError(concat(message.describe(), ": ", how));
   if (waited < timeout()) return;
   throw TimeoutError(

@@ -41,6 +41,11 @@ class AddressSpace {
   /// Makes a tensor that expose() can name. Every rank calls it with the same arguments.
   virtual torch::Tensor empty(
       std::int64_t elements, const torch::TensorOptions& options, const ExchangeText& exchange) = 0;
+
+  /// Makes a tensor that expose() can name without the other ranks.
+  virtual torch::Tensor allocate(std::int64_t elements, const torch::TensorOptions& options) {
+    return torch::empty({elements}, options);
+  }
 };
 
 /// The engines of one rank's groups.
@@ -141,6 +146,9 @@ class Engine : public std::enable_shared_from_this<Engine> {
     return post(tensor, from, tag, false);
   }
 
+  void match_tags() { post_.match_tags(); }
+  bool matches_tags() const { return post_.matches_tags(); }
+
   /// Advances the groups of this rank together from now on.
   void join(std::shared_ptr<RankEngines> engines);
   const std::shared_ptr<RankEngines>& engines_of_rank() const { return rank_engines_; }
@@ -189,6 +197,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void inspect(const Message& message, std::chrono::milliseconds waited) const;
   std::vector<int> missing() const;
   std::string lost(int rank) const;
+  std::string lost_sender(const Message& message) const;
   void fail(const std::exception_ptr& error);
 
   /// Returns whether another rank that does not sleep was last seen on the core of this one.

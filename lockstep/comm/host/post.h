@@ -16,9 +16,10 @@ namespace lockstep::host {
 /// A tensor on its way to or from one rank.
 struct Message {
   torch::Tensor tensor;
-  int peer = 0;
+  int peer = 0;  ///< kAnyRank until the sender is known
   int tag = 0;
   bool outgoing = false;
+  bool is_aside = false;  ///< nobody awaited it when it came
   std::size_t moved = 0;  ///< bytes
   bool complete = false;
   std::exception_ptr error = nullptr;
@@ -27,9 +28,15 @@ struct Message {
 };
 
 /// Moves tensors between pairs of ranks through their mailboxes, in the order of the calls.
+///
+/// A recv takes the next message of its sender, whose tag must be the same; or, by match_tags(),
+/// the next one that has its tag. Those before it are then set aside until somebody asks for them.
 class Post {
  public:
   Post(const SharedRegion& region, int rank);
+
+  void match_tags() { matches_tags_ = true; }
+  bool matches_tags() const { return matches_tags_; }
 
   std::shared_ptr<Message> add(const torch::Tensor& tensor, int peer, int tag, bool outgoing);
 
@@ -44,11 +51,19 @@ class Post {
   using Queue = std::deque<std::shared_ptr<Message>>;
 
   bool write_letter(Message& message);
-  bool read_letter(Message& message);
+  bool read_letter(int peer);
+  std::shared_ptr<Message> receiver_of(int peer, const Mailbox::Header& header);
+  std::shared_ptr<Message> take_awaited(int peer, const Mailbox::Header& header);
+  void hand_over(const std::shared_ptr<Message>& aside);
+  bool is_awaited(int peer) const;
 
   const SharedRegion& region_;
   int rank_;
-  std::vector<Queue> outgoing_, incoming_;
+  bool matches_tags_ = false;
+  std::vector<Queue> outgoing_;
+  Queue awaited_;                                   ///< recvs that no message has met yet
+  std::vector<std::shared_ptr<Message>> arriving_;  ///< from each rank; null if none is
+  Queue aside_;                                     ///< came whole, and nobody has asked for them
 };
 
 }  // namespace lockstep::host

@@ -74,8 +74,14 @@ bool is_own_memory(const FileDescriptor& file, const std::string& label, std::si
 
 }  // namespace
 
-MemoryFile make_memory_file(std::size_t bytes) {
-  const std::string label = random_label();
+std::size_t size_of(const FileDescriptor& file) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw_errno("look at shared memory");
+  return static_cast<std::size_t>(status.st_size);
+}
+
+MemoryFile make_memory_file(std::size_t bytes, std::string label) {
+  if (label.empty()) label = random_label();
   FileDescriptor file(::memfd_create(label.c_str(), MFD_CLOEXEC));
   if (!file) throw_errno("create shared memory");
   if (::ftruncate(file.get(), static_cast<off_t>(bytes)) != 0)

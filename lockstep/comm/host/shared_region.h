@@ -47,12 +47,16 @@ struct MemoryFile {
   std::string ticket;  ///< what another process opens it by: process, descriptor, random label
 };
 
-MemoryFile make_memory_file(std::size_t bytes);
+/// The label tells the file from others that may have its number later; empty: a random one.
+MemoryFile make_memory_file(std::size_t bytes, std::string label = "");
 
 /// Opens memory that another process of this user made. The ticket came over a store that anybody
 /// may have written to, or from another host: throws CommError unless it leads to memory of this
 /// user, with this label, of at least this size.
 FileDescriptor open_memory_file(const std::string& ticket, std::size_t bytes);
+
+/// Returns the size of a file in bytes.
+std::size_t size_of(const FileDescriptor& file);
 
 /// A word in the ranks' memory on which the threads of one rank sleep until another rank rings.
 ///
@@ -91,6 +95,7 @@ using Kind = Operation;  // of which a host has the collectives
 /// Where memory lies so that every rank can find it: in a segment of shared memory, or nowhere.
 struct Exposure {
   static constexpr std::uint64_t kNothing = 0, kStaging = 1, kAddress = 2, kFirstSegment = 3;
+  static constexpr std::uint64_t kOwn = std::uint64_t{1} << 63;  ///< the bit of OwnSegments
   std::uint64_t segment = kNothing;
   std::uint64_t offset = 0;
 };
@@ -142,10 +147,13 @@ struct alignas(128) RankSlot {
 /// pipeline rarely waits to send; only pages that are used cost memory.
 struct alignas(128) Mailbox {
   static constexpr std::size_t kSlots = 256, kSlotBytes = 128 * 1024;
-  struct Letter {
+  struct Header {
     std::int32_t tag;
-    std::int32_t element;
+    std::int32_t element;  ///< at::ScalarType
     std::int64_t elements;
+  };
+  struct Letter {
+    Header header;
     alignas(64) std::byte content[kSlotBytes];
   };
   std::atomic<std::uint64_t> written;

@@ -184,6 +184,12 @@ constexpr std::shared_ptr<ModelImpl> (*kMakeSmallNets[])(std::int64_t classes) =
     make<ToyImpl>, make<MnistSmallImpl>, make<MnistLargeImpl>};
 static_assert(std::size(kMakeSmallNets) == std::size(kSmallNets));
 
+std::shared_ptr<ModelImpl> drawn(
+    std::shared_ptr<LanguageModelImpl> net, const NetSettings& settings) {
+  if (!settings.is_drawn_later) net->draw();
+  return net;
+}
+
 std::shared_ptr<ModelImpl> made(
     const std::string& name, std::int64_t classes, const NetSettings& settings) {
   if (is_exported(name)) return std::make_shared<ExportedModelImpl>(name);
@@ -194,10 +200,11 @@ std::shared_ptr<ModelImpl> made(
   const auto* vgg = std::ranges::find(kVggs, name, &VggShape::name);
   if (vgg != std::end(kVggs)) return std::make_shared<VggImpl>(*vgg, classes);
   const auto* gpt2 = std::ranges::find(kGpt2s, name, &Gpt2Shape::name);
-  if (gpt2 != std::end(kGpt2s)) return std::make_shared<Gpt2Impl>(*gpt2, classes, settings.dropout);
+  if (gpt2 != std::end(kGpt2s))
+    return drawn(std::make_shared<Gpt2Impl>(*gpt2, classes, settings.dropout), settings);
   const auto* llama = std::ranges::find(kLlamas, name, &LlamaShape::name);
   if (llama != std::end(kLlamas))
-    return std::make_shared<LlamaImpl>(*llama, classes, settings.dropout);
+    return drawn(std::make_shared<LlamaImpl>(*llama, classes, settings.dropout), settings);
   const auto plugin = std::ranges::find(plugin_models(), name, &PluginModel::name);
   if (plugin != plugin_models().end()) return std::make_shared<PluginModelImpl>(*plugin, classes);
   auto names = model_names();

@@ -89,9 +89,13 @@ torch::Tensor BufferPool::take(std::int64_t elements, const torch::TensorOptions
     free_.erase(largest);
   }
   torch::Tensor made = make_(elements, options);
-  bytes_ += bytes_in(made);
-  peak_ = std::max(peak_, bytes_);
+  count(bytes_in(made));
   return made;
+}
+
+void BufferPool::count(std::int64_t bytes) {
+  bytes_ += bytes;
+  peak_ = std::max(peak_, bytes_);
 }
 
 void BufferPool::clear() {
@@ -188,9 +192,17 @@ torch::Tensor FlatParameter::own_shard_of(const torch::Tensor& whole) const {
 void FlatParameter::begin_gather() {
   if (is_whole()) return;
   const torch::NoGradGuard no_gradients;
+  const bool has_averages = std::ranges::any_of(members_, [](const Member& member) {
+    return member.part.tensor.defined() && member.part.tensor.grad().defined();
+  });
+  if (!has_averages) {  // from zero_grad() to backward
+    gradient_shard_.reset();
+    for (Member& member : members_) member.place = {};
+  }
   const std::int64_t elements = shard_elements_ * group_.size();
   lent_ = pools_.parameters.take(elements, options_);
   lend(lent_.data_ptr());
+  ++gathers_;
   gather_ = group_.all_gather(lent_.narrow(0, 0, elements), shard_);
 }
 
@@ -212,22 +224,52 @@ void FlatParameter::give_back() {
   for (Member& member : members_) member.parameter.set_data(member.parameter.detach().clone());
 }
 
+// LibTorch's own comparison of storages asks for their memory, which released ones have not.
+std::optional<std::size_t> FlatParameter::index_of(const torch::Tensor& view) const {
+  const bool is_here =
+      view.has_storage() && view.storage().unsafeGetStorageImpl() == whole_.unsafeGetStorageImpl();
+  for (std::size_t index = 0; is_here && index < members_.size(); ++index) {
+    const Member& member = members_[index];
+    if (view.storage_offset() == member.offset && view.sizes() == member.sizes &&
+        view.strides() == member.strides)
+      return index;
+  }
+  return std::nullopt;
+}
+
 void FlatParameter::take_gradient(std::size_t index) {
-  Member& member = members_[index];
-  torch::Tensor gradient = std::exchange(member.parameter.mutable_grad(), {});
+  add_gradient(index, std::exchange(members_[index].parameter.mutable_grad(), {}));
+}
+
+void FlatParameter::add_gradient(std::size_t index, torch::Tensor gradient) {
   if (!gradient.defined()) return;
   const torch::NoGradGuard no_gradients;
-  if (!gradient_.defined())
-    gradient_ = pools_.gradients.take(shard_elements_ * group_.size(), options_);
-  const torch::Tensor own = gradient_.as_strided(
-      member.sizes, member.strides, gradient_.storage_offset() + member.offset);
-  if (member.has_gradient) {
-    own.add_(gradient);
+  Member& member = members_[index];
+  const bool is_first = !std::exchange(member.has_gradient, true);
+  if (is_first) ++gradients_;
+  if (!gradient_.all.defined() && is_all(member, gradient)) {
+    pools_.gradients.add(gradient);
+    gradient_ = {gradient.as_strided({gradient.numel()}, {1}), /*is_of_pool=*/false};
     return;
   }
-  own.copy_(gradient);
-  member.has_gradient = true;
-  ++gradients_;
+  if (!gradient_.all.defined())
+    gradient_ = {pools_.gradients.take(shard_elements_ * group_.size(), options_)};
+  const torch::Tensor own = gradient_.all.as_strided(
+      member.sizes, member.strides, gradient_.all.storage_offset() + member.offset);
+  if (is_first)
+    own.copy_(gradient);
+  else
+    own.add_(gradient);
+}
+
+// Then it is averaged where it lies: a large one, as of an embedding, would be there twice. While
+// the hook of an accumulation runs, the engine has a second tensor of that memory, but no third.
+bool FlatParameter::is_all(const Member& member, const torch::Tensor& gradient) const {
+  return members_.size() == 1 && gradient.use_count() == 1 &&
+         gradient.layout() == torch::kStrided && gradient.storage().use_count() <= 2 &&
+         gradient.dtype() == options_.dtype() && gradient.sizes() == member.sizes &&
+         gradient.strides() == member.strides &&
+         gradient.numel() == shard_elements_ * group_.size();
 }
 
 // Into this rank's shard of the gradients themselves: what the others read are their own shards.
@@ -237,19 +279,21 @@ void FlatParameter::begin_reduce() {
   reduced_ = std::exchange(gradient_, {});
   for (Member& member : members_) member.has_gradient = false;
   gradients_ = 0;
-  const torch::Tensor whole = reduced_.narrow(0, 0, shard_elements_ * group_.size());
+  const torch::Tensor whole = reduced_.all.narrow(0, 0, shard_elements_ * group_.size());
   reduction_ = group_.reduce_scatter(own_shard_of(whole), whole, ReduceOp::kMean);
 }
 
 void FlatParameter::finish_reduce() {
-  if (!reduced_.defined()) return;
+  if (!reduced_.all.defined()) return;
   const torch::NoGradGuard no_gradients;
   std::exchange(reduction_, {}).wait();
   if (!gradient_shard_.defined()) make_places();
-  const torch::Tensor averages = own_shard_of(reduced_);
+  const torch::Tensor averages = own_shard_of(reduced_.all);
   for (Member& member : members_)
     if (member.part.tensor.defined()) add_to_part(member, averages);
-  pools_.gradients.give(std::exchange(reduced_, {}));
+  Gradients done = std::exchange(reduced_, {});
+  if (done.is_of_pool) return pools_.gradients.give(std::move(done.all));
+  pools_.gradients.drop(done.all);
 }
 
 void FlatParameter::make_places() {

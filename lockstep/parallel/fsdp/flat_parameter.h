@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,6 +62,10 @@ class BufferPool {
   torch::Tensor take(std::int64_t elements, const torch::TensorOptions& options);
   void give(torch::Tensor buffer) { free_.push_back(std::move(buffer)); }
 
+  /// Counts a tensor that was made elsewhere and serves as one of these for a while.
+  void add(const torch::Tensor& other) { count(static_cast<std::int64_t>(other.nbytes())); }
+  void drop(const torch::Tensor& other) { count(-static_cast<std::int64_t>(other.nbytes())); }
+
   /// Frees what nobody uses.
   void clear();
 
@@ -68,6 +73,8 @@ class BufferPool {
   std::int64_t peak_bytes() const { return peak_; }
 
  private:
+  void count(std::int64_t bytes);
+
   Make make_;
   std::vector<torch::Tensor> free_;
   std::int64_t bytes_ = 0;
@@ -113,10 +120,15 @@ class FlatParameter {
   /// Waits for it: the parameters can be used.
   void finish_gather();
   bool is_whole() const { return lent_.defined(); }
+  /// Returns how often they have been brought together so far.
+  std::int64_t gathers() const { return gathers_; }
   /// Returns whether a tensor is one of the parameters, or a view of one.
   bool holds(const torch::Tensor& tensor) const {
     return tensor.defined() && tensor.has_storage() && tensor.storage().is_alias_of(whole_);
   }
+  /// Returns which of the parameters a tensor is a view of, if it is one of all its elements in the
+  /// same order.
+  std::optional<std::size_t> index_of(const torch::Tensor& view) const;
   /// Takes the memory back.
   void release();
   /// Takes this rank's part of the whole parameters, which have been changed.
@@ -127,6 +139,8 @@ class FlatParameter {
   /// Moves the gradient of a parameter, which backward has just completed, to the others of this
   /// pass and of those before that were not reduced.
   void take_gradient(std::size_t index);
+  /// Adds a gradient of a parameter to them.
+  void add_gradient(std::size_t index, torch::Tensor gradient);
   bool has_gradient(std::size_t index) const { return members_[index].has_gradient; }
   bool has_all_gradients() const { return gradients_ == members_.size(); }
   bool has_gradients() const { return gradients_ > 0; }
@@ -151,11 +165,18 @@ class FlatParameter {
     bool has_gradient = false;     // whole, of this rank alone
   };
 
+  /// Whole gradients of this rank alone: in a buffer of the pool, or where autograd has left them.
+  struct Gradients {
+    torch::Tensor all;
+    bool is_of_pool = true;
+  };
+
   void lay_out(const NamedTensors& parameters, const FlatLayout& layout);
   void move_to(const torch::Tensor& whole);
   void make_parts();
   void make_places();
   void lend(void* memory);
+  bool is_all(const Member& member, const torch::Tensor& gradient) const;
   torch::Tensor own_shard_of(const torch::Tensor& whole) const;
   void add_to_part(Member& member, const torch::Tensor& averages);
 
@@ -169,9 +190,10 @@ class FlatParameter {
   torch::Tensor gradient_shard_;  // from the first reduction on
   torch::Tensor lent_;
   Work gather_;
-  torch::Tensor gradient_;  // whole, of this rank alone
+  std::int64_t gathers_ = 0;
+  Gradients gradient_;
   std::size_t gradients_ = 0;
-  torch::Tensor reduced_;  // while it is
+  Gradients reduced_;  // while it is
   Work reduction_;
 };
 

@@ -1,6 +1,7 @@
 #include "lockstep/parallel/fsdp/sharded_units.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 #include <set>
 #include <tuple>
@@ -9,6 +10,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/grad_mode.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
@@ -19,8 +21,10 @@
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/core/text.h"
 #include "lockstep/device/accelerator.h"
+#include "lockstep/device/host_memory.h"
 #include "lockstep/device/parameters.h"
 #include "lockstep/liveness/own_slot.h"
+#include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/pipeline/checkpoint.h"
 #include "lockstep/parallel/pipeline/links.h"
 
@@ -70,6 +74,33 @@ void check_can_be_sharded(const ReplicatedState& state, const ProcessGroup& grou
 /// What parameters that are gathered together have in common: type, whether they are trained, and
 /// the units that use them.
 using FlatKey = std::tuple<std::set<std::size_t>, at::ScalarType, bool>;
+
+// Returns whether backward from a unit's outputs, to what it was given, reads none of a flat
+// parameter: that of an embedding, often the largest of all, takes the numbers of its rows alone.
+bool is_unread(const FlatParameter& flat, const std::vector<torch::Tensor>& outputs,
+    const std::vector<const void*>& entered) {
+  std::set<const void*> seen(entered.begin(), entered.end());
+  std::vector<torch::autograd::Node*> open;
+  const auto reach = [&](torch::autograd::Node* node) {
+    if (node != nullptr && seen.insert(node).second) open.push_back(node);
+  };
+  for (const torch::Tensor& output : outputs)
+    if (output.defined()) reach(output.grad_fn().get());
+  bool is_used = false;
+  while (!open.empty()) {
+    torch::autograd::Node* const node = open.back();
+    open.pop_back();
+    for (const torch::autograd::Edge& edge : node->next_edges()) {
+      reach(edge.function.get());
+      const auto* const leaf =
+          dynamic_cast<const torch::autograd::AccumulateGrad*>(edge.function.get());
+      if (leaf == nullptr || !flat.index_of(leaf->variable)) continue;
+      if (node->name() != "EmbeddingBackward0") return false;
+      is_used = true;
+    }
+  }
+  return is_used;
+}
 
 /// A scope whose work, on this thread's stream, comes after what another stream was given, and
 /// before what that is given later.
@@ -142,10 +173,23 @@ void ShardedUnits::make_flats(const torch::nn::Module& module, const Units& unit
     first_unit_.push_back(*std::get<0>(key).begin());
     for (std::size_t index = 0; index < parameters.size(); ++index)
       order_[places[parameters[index].second.unsafeGetTensorImpl()]] = {flats_.size(), index};
+    initialise(parameters);
     flats_.push_back(std::make_unique<FlatParameter>(parameters, group_, pools_));
+    release_host_memory();  // that of whole ones, before the next are initialised
   }
   seen_versions_.resize(flats_.size());
   reduced_.resize(flats_.size());
+}
+
+// The values of rank 0 are those of all.
+void ShardedUnits::initialise(const NamedTensors& parameters) const {
+  if (!options_.param_init_fn() || group_.rank() != 0) return;
+  try {
+    options_.param_init_fn()(parameters);
+  } catch (const std::exception& error) {
+    group_.abort(concat("FullyShardedDataParallel: param_init_fn: ", error.what()));
+    throw;
+  }
 }
 
 void ShardedUnits::attach() {
@@ -248,16 +292,75 @@ void ShardedUnits::lend_to_later(std::size_t unit, const std::vector<torch::Tens
   }
 }
 
+namespace {
+
+// Returns whether nothing but a tensor, and what it is a view of, has its memory.
+bool has_memory_alone(const torch::Tensor& tensor) {
+  const bool is_view = tensor.is_view();
+  return tensor.use_count() == 1 && tensor.storage().use_count() == (is_view ? 2 : 1) &&
+         (!is_view || tensor._base().use_count() == 1);
+}
+
+}  // namespace
+
+/// The end of what comes back to a unit for a parameter that it was handed.
+class ShardedUnits::HandedOn final : public torch::autograd::Node {
+ public:
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    const auto units = owner.lock();
+    torch::Tensor gradient = std::move(gradients.front());
+    if (!units || !gradient.defined()) return {};
+    if (!has_memory_alone(gradient)) gradient = gradient.clone();  // averages may go there
+    units->on_gradient(flat, index, std::move(gradient));
+    return {};
+  }
+  std::string name() const override { return "FullyShardedHandedOn"; }
+
+  std::weak_ptr<ShardedUnits> owner;
+  std::size_t flat = 0, index = 0;
+};
+
+// Returns nothing for a tensor that is no parameter.
+torch::Tensor ShardedUnits::handed_on(const torch::Tensor& output) {
+  for (std::size_t flat = 0; flat < flats_.size(); ++flat) {
+    const auto index = flats_[flat]->index_of(output);
+    if (!index) continue;
+    auto node = data_parallel::make_node<HandedOn>();
+    node->owner = weak_from_this();
+    node->flat = flat;
+    node->index = *index;
+    torch::Tensor own = output.detach();
+    torch::autograd::create_gradient_edge(own, std::move(node));
+    return own;
+  }
+  return {};
+}
+
 // What is handed on as it came has no part in the unit.
-void ShardedUnits::leave_forward(std::size_t unit, const std::vector<torch::Tensor>& outputs) {
+void ShardedUnits::leave_forward(std::size_t unit, std::vector<torch::Tensor>& outputs) {
   lend_to_later(unit, outputs);
   if (!torch::GradMode::is_enabled()) return;
+  const bool is_last = unit + 1 == flats_of_.size();
+  for (torch::Tensor& output : outputs) {
+    if (is_last || !output.defined() || !output.requires_grad()) continue;
+    if (torch::Tensor own = handed_on(output); own.defined()) output = std::move(own);
+  }
+  std::vector<std::size_t> unread;
+  for (const std::size_t flat : flats_of_[unit])
+    if (is_unread(*flats_[flat], outputs, entered_)) unread.push_back(flat);
   for (const torch::Tensor& output : outputs) {
     if (!output.defined() || !output.requires_grad() || output.is_leaf()) continue;
+    if (dynamic_cast<const HandedOn*>(output.grad_fn().get()) != nullptr) continue;
     if (std::ranges::find(entered_, output.grad_fn().get()) != entered_.end()) continue;
     expects_backward_ = true;
-    output.register_hook([self = weak_from_this(), unit](const torch::Tensor&) {
-      if (const auto units = self.lock()) units->enter_backward(unit);
+    output.register_hook([self = weak_from_this(), unit, unread](const torch::Tensor&) {
+      const auto units = self.lock();
+      if (!units) return;
+      units->enter_backward(unit);
+      const std::lock_guard lock(units->mutex_);
+      for (const std::size_t flat : unread) units->flats_[flat]->release();
+      const bool is_host = units->device_.is_cpu();  // elsewhere a stream may still use the memory
+      if (is_host && !unread.empty()) units->pools_.parameters.clear();
     });
   }
 }
@@ -321,7 +424,7 @@ void ShardedUnits::leave_backward() {
   }
 }
 
-void ShardedUnits::on_gradient(std::size_t flat, std::size_t index) {
+void ShardedUnits::on_gradient(std::size_t flat, std::size_t index, torch::Tensor alone) {
   sign_of_life();
   const bool create_graph = torch::GradMode::is_enabled();
   const torch::NoGradGuard no_gradients;
@@ -333,7 +436,13 @@ void ShardedUnits::on_gradient(std::size_t flat, std::size_t index) {
   if (!in_pass_) begin_pass();
   {
     const InTurn turn(stream_);
-    flats_[flat]->take_gradient(index);
+    FlatParameter& own = *flats_[flat];
+    const bool is_alone = alone.defined();
+    if (is_alone)
+      own.add_gradient(index, std::move(alone));
+    else
+      own.take_gradient(index);
+    if (is_alone && synchronised_ && own.has_all_gradients()) reduce(flat);
   }
   for (const Flat& each : flats_) each->poll();
 }
@@ -456,6 +565,7 @@ ShardingReport ShardedUnits::report() const {
   ShardingReport report{.units = flats_of_.size(),
       .peak_of_wholes = pools_.parameters.peak_bytes(),
       .peak_of_gradients = pools_.gradients.peak_bytes()};
+  for (const Flat& flat : flats_) report.gathers += flat->gathers();
   for (const ParameterPart& part : parts())
     report.bytes_of_parts += static_cast<std::int64_t>(part.tensor.nbytes());
   return report;
@@ -521,7 +631,7 @@ torch::nn::AnyValue ShardedChain::forward(std::size_t unit, torch::nn::AnyValue 
     torch::nn::AnyModule& layer = layers_[index].value();
     value = checkpoint_ ? checkpoint(layer, std::move(value)) : layer.any_forward(std::move(value));
   }
-  const std::vector<torch::Tensor> outputs = tensors_of(value, form);
+  std::vector<torch::Tensor> outputs = tensors_of(value, form);
   sharded_->leave_forward(unit, outputs);
   // Nothing needs this unit's weights in a shorter type any more; autocast would keep those of all.
   if (checkpoint_ || !torch::GradMode::is_enabled()) at::autocast::clear_cache();

@@ -33,6 +33,10 @@ struct FullyShardedDataParallelOptions {
   TORCH_ARG(Reshard, reshard) = Reshard::kAfterForward;
   /// Computes each layer of a chain again in backward, see checkpoint().
   TORCH_ARG(bool, checkpoint) = false;
+  /// Gives parameters their first values, on rank 0, before they are divided: some at a time, with
+  /// the module's names. So a model of empty tensors, which take no memory before they are written,
+  /// is made that no rank could hold.
+  TORCH_ARG(std::function<void(const NamedTensors&)>, param_init_fn) = nullptr;
   /// As those of DistributedDataParallel.
   TORCH_ARG(bool, broadcast_buffers) = true;
   TORCH_ARG(bool, sync_batch_norm) = false;
@@ -44,6 +48,7 @@ struct ShardingReport {
   std::int64_t bytes_of_parts = 0;     ///< of parameters, always there
   std::int64_t peak_of_wholes = 0;     ///< bytes of whole parameters at once
   std::int64_t peak_of_gradients = 0;  ///< bytes of whole gradients at once
+  std::int64_t gathers = 0;            ///< that have begun so far
 };
 
 /// The parameters of a model in units, of which at most two are whole at a time: the one that
@@ -62,6 +67,11 @@ struct ShardingReport {
 /// one of a layer that is used twice, lies with those that the same units use; its gradient is
 /// complete when backward has done with the first of them. A unit that hands on a parameter, such
 /// as an embedding whose weight is the head's too, makes all later ones use it.
+///
+/// Note [Parameters that are handed on]
+/// Each later unit gets what is handed on as a tensor of its own, whose gradient ends there
+/// (HandedOn) and is averaged at once if it is all that is averaged together. Otherwise the whole
+/// gradient of an embedding would go back through all units, from the head's to the first.
 ///
 /// Note [Order of exchanges]
 /// All ranks compute the same units in the same order and thus make the same collectives in the
@@ -89,8 +99,9 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   void begin_forward(const torch::nn::Module& module);
   /// Makes a unit's parameters whole. A collective.
   void enter_forward(std::size_t unit, const std::vector<torch::Tensor>& inputs);
-  /// Sees a unit's outputs, so that backward from them makes it whole again.
-  void leave_forward(std::size_t unit, const std::vector<torch::Tensor>& outputs);
+  /// Sees a unit's outputs, so that backward from them makes it whole again; changes those that are
+  /// handed on, Note [Parameters that are handed on].
+  void leave_forward(std::size_t unit, std::vector<torch::Tensor>& outputs);
   void end_forward();
   /// Makes the collectives of a forward without gradients, and computes nothing.
   void join_forward(const torch::nn::Module& module);
@@ -132,21 +143,24 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
 
  private:
   struct Hooks;
+  class HandedOn;
   using Flat = std::unique_ptr<FlatParameter>;
 
   void make_flats(const torch::nn::Module& module, const Units& units);
+  void initialise(const NamedTensors& parameters) const;
   void attach();
   void detach();
   void hold(std::optional<std::size_t> now, std::optional<std::size_t> next);
   bool uses(std::size_t unit, std::size_t flat) const;
   void lend_to_later(std::size_t unit, const std::vector<torch::Tensor>& outputs);
+  torch::Tensor handed_on(const torch::Tensor& output);
   void check_parts_unchanged(std::size_t unit) const;
 
   void follow_stream();
   void begin_pass();
   void enter_backward(std::size_t unit);
   void leave_backward();
-  void on_gradient(std::size_t flat, std::size_t index);
+  void on_gradient(std::size_t flat, std::size_t index, torch::Tensor alone = {});
   void reduce(std::size_t flat);
   void end_pass();
   void reduce_rest();

@@ -8,10 +8,30 @@
 #include "lockstep/core/text.h"
 #include "lockstep/data/tensor_samples.h"
 #include "lockstep/data/tensor_table.h"
+#include "lockstep/formats/weights/weight_file.h"
+#include "lockstep/nn/models/catalogue.h"
 #include "lockstep/train/input/datasets.h"
 
 namespace lockstep {
 namespace {
+
+// As many as the embedding of a language model has rows.
+std::optional<std::int64_t> vocabulary_of_weights(const std::string& path) {
+  const TensorFile file = read_weights(path);
+  for (const TensorEntry& entry : file.entries())
+    if (entry.name.ends_with("wte.weight") || entry.name.ends_with("embed_tokens.weight"))
+      return entry.shape.empty() ? std::nullopt : std::optional(entry.shape.front());
+  return std::nullopt;
+}
+
+// Where neither flag nor weights say it the data does; an exported net has one that is not known.
+std::optional<std::int64_t> vocabulary_of(const TrainOptions& options) {
+  if (options.classes) return options.classes;
+  if (nn::is_exported(options.model)) return 0;
+  const bool is_ours = nn::net_needs(options.model).context > 0;
+  return is_ours && !options.pretrained.empty() ? vocabulary_of_weights(options.pretrained)
+                                                : std::nullopt;
+}
 
 data::TensorTables open_tables(const TrainOptions& options) {
   const DataSource& data = options.data;
@@ -21,7 +41,7 @@ data::TensorTables open_tables(const TrainOptions& options) {
   check(
       length > 0, "train: --data ", data.name, " is cut into sequences: give --sequence-length T");
   const auto kind = data.name == "text" ? data::SequenceKind::kText : data::SequenceKind::kTokens;
-  return data::open_sequences(data.directory, kind, length);
+  return data::open_sequences(data.directory, kind, length, vocabulary_of(options));
 }
 
 // Classes are counted and split by; nothing else is.

@@ -167,6 +167,7 @@ struct PipelineSettings {
   std::optional<ScheduleKind> schedule = {};
   Balance balance = Balance::kTime;
   Checkpoint checkpoint = Checkpoint::kNever;
+  std::string checkpoint_layers = {};  ///< pattern of their names, without stages; empty: all
   bool deferred_batch_norm = false;
 };
 

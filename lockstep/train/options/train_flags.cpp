@@ -76,10 +76,10 @@ Group model_group() {
               "of images: only these class folders, numbered in this order", &Options::data,
               &DataSource::classes)
               .usually("all, numbered by name"),
-          flag("--sequence-length", "T", "of tokens and text: tokens of a sample", &Options::data,
+          flag("--sequence-length", "T", "tokens of a sample of tokens or text", &Options::data,
               &DataSource::sequence_length)
               .within(1, kMostTokens)
-              .usually("of our language models what they take at most"),
+              .usually("as many as our language models take"),
           flag("--inputs", "NAME,NAME", "of tensors: those that the model takes, in this order",
               &Options::data, &DataSource::inputs)
               .usually("all that are no targets"),
@@ -283,6 +283,21 @@ Group spreading_group() {
               .usually("5m")}};
 }
 
+// Whether layers have such names is known once the model is there.
+void read_checkpoint(Options& options, const FlagSpec& /*flag*/, Text text) {
+  const auto names = names_of(Checkpoint{});
+  const auto* const known = std::ranges::find(names, text, &EnumName<Checkpoint>::name);
+  const bool is_pattern = known == names.end();
+  options.pipeline.checkpoint = is_pattern ? Checkpoint::kAlways : known->value;
+  options.pipeline.checkpoint_layers = is_pattern ? text : "";
+}
+
+FlagValue written_checkpoint(const Options& options) {
+  const PipelineSettings& settings = options.pipeline;
+  return settings.checkpoint_layers.empty() ? written_value(settings.checkpoint)
+                                            : settings.checkpoint_layers;
+}
+
 Group stages_group() {
   using Set = PipelineSettings;
   TrainOptions piped;
@@ -310,9 +325,10 @@ Group stages_group() {
               &Set::balance)
               .may_change()
               .unless_usual(),
-          flag("--checkpoint", "WHEN",
-              "recompute activations in backward, stage by stage or layer by layer: {}",
-              &Options::pipeline, &Set::checkpoint)
+          flag_by<Options>("--checkpoint", "WHEN",
+              "recompute activations in backward, stage by stage or layer by layer: never, "
+              "except-last, always; or, for serial and ddp, a pattern of layers: transformer.h.*",
+              read_checkpoint, written_checkpoint)
               .may_change()
               .unless_usual(),
           flag_on("--deferred-batch-norm",

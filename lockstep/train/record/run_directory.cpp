@@ -124,7 +124,7 @@ WeightsSource source_in(const std::string& folder, Which which) {
   const fs::path file = weights_file(folder, which);
   std::vector<std::string> facts;
   for (const auto& [name, value] : read_safetensors(file).metadata())
-    facts.push_back(concat(name, " ", value));
+    if (name != "format") facts.push_back(concat(name, " ", value));
   return {.file = file.string(), .which = name_of(which), .remark = joined(facts)};
 }
 

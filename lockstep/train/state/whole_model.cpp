@@ -359,8 +359,14 @@ void load_shared_weights(const nn::NamedTensors& state, const TensorRanges& rang
     }
   };
   do_on_root(open, group);
-  for (const TensorEntry& entry : weights.entries())
-    weights.give(entry, saved ? nn::tensor_of(*saved->find(entry.name)) : torch::Tensor());
+  for (const TensorEntry& entry : weights.entries()) {
+    torch::Tensor whole;
+    const auto read = [&] {
+      if (saved) whole = nn::tensor_of(*saved->find(entry.name));
+    };
+    work_patiently(read, group);
+    weights.give(entry, whole);
+  }
   do_on_root([&] { saved->require_unchanged(); }, group);
 }
 

@@ -37,6 +37,11 @@ void check_flags_fit(const TrainOptions& options) {
   check(is_staged(options.parallel) || options.pipeline.checkpoint != Checkpoint::kExceptLast,
       "train: --checkpoint except-last is for micro-batches of stages, not for --parallel ", way,
       "; take always");
+  const bool calls_layers =
+      options.parallel == Parallel::kSerial || options.parallel == Parallel::kDdp;
+  check(options.pipeline.checkpoint_layers.empty() || calls_layers, "train: --checkpoint ",
+      options.pipeline.checkpoint_layers,
+      " is a pattern of layers, for --parallel serial and ddp; take always");
   check(options.pipeline.checkpoint == Checkpoint::kNever || options.parallel != Parallel::kDp,
       "train: --checkpoint cannot be combined with --parallel dp, whose replicas collect their "
       "gradients by themselves; take ddp");

@@ -6,8 +6,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include <ATen/CPUGeneratorImpl.h>
+
 #include "lockstep/core/spans.h"
-#include "lockstep/device/host_memory.h"
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/nn/models/language/token_loss.h"
 #include "lockstep/parallel/ddp/comm_hook.h"
@@ -25,24 +26,32 @@ namespace lockstep {
 namespace {
 
 // LibTorch's generator is one for all threads, and ranks may be threads.
-nn::Model seeded_model(const TrainOptions& options, const SampleForm& form) {
+PreparedModel seeded_model(const TrainOptions& options, const SampleForm& form) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   torch::manual_seed(static_cast<std::uint64_t>(options.seed));
-  return make_net(options, form);
+  const bool is_later = is_initialised_later(options);
+  PreparedModel prepared{.model = make_net(options, form, is_later), .task = nullptr, .start = {}};
+  const at::Generator& generator = at::detail::getDefaultCPUGenerator();
+  if (is_later) prepared.init = init_later(prepared.model, options, generator.clone());
+  return prepared;
 }
 
 // A layer that is computed again alone gives what its first forward gave, replicas of `dp` give
 // theirs to one loss, and one that is sharded has its weight while it computes.
-bool loss_takes_factors(const TrainOptions& options, const Task& task, const Layout& layout) {
-  const bool is_alone = layout.stages == 1 && options.pipeline.checkpoint != Checkpoint::kNever;
-  return task.takes_deferred_scores() && options.parallel != Parallel::kDp &&
+bool loss_takes_factors(
+    const TrainOptions& options, const PreparedModel& prepared, const Layout& layout) {
+  const PipelineSettings& pipeline = options.pipeline;
+  const bool is_alone =
+      layout.stages == 1 && pipeline.checkpoint != Checkpoint::kNever &&
+      is_computed_again(prepared.model->layers().keys().back(), pipeline.checkpoint_layers);
+  return prepared.task->takes_deferred_scores() && options.parallel != Parallel::kDp &&
          options.parallel != Parallel::kFsdp && !is_alone;
 }
 
 std::unique_ptr<Replica> spread(const PreparedModel& prepared, const TrainOptions& options,
     const Layout& layout, const RankGroups& groups, const std::vector<Place>& places) {
-  if (loss_takes_factors(options, *prepared.task, layout)) nn::defer_scores(*prepared.model);
+  if (loss_takes_factors(options, prepared, layout)) nn::defer_scores(*prepared.model);
   if (layout.stages > 1 && layout.stages_over_ranks)
     return std::make_unique<StageReplica>(options, groups, prepared, places.front().device);
   if (layout.stages > 1)
@@ -115,7 +124,7 @@ nn::Autocast Replica::autocast() const { return autocast_of(options_.precision, 
 
 torch::Tensor Replica::output(const Batch& batch) {
   const nn::Autocast shorter = autocast();
-  std::vector<torch::Tensor> inputs = task_->inputs(batch);
+  std::vector<torch::Tensor> inputs = task_->measured_inputs(batch);
   for (torch::Tensor& input : inputs) input = copier_(input);
   return at_least_float(evaluate(inputs));
 }
@@ -166,7 +175,7 @@ std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout&
     const SampleForm& form, const RankGroups& groups, const std::vector<Place>& given,
     const std::vector<Rehearsed>& rehearsed) {
   const std::vector<Place> places = given.empty() ? std::vector<Place>(1) : given;
-  PreparedModel prepared{.model = seeded_model(options, form), .task = nullptr, .start = {}};
+  PreparedModel prepared = seeded_model(options, form);
   prepared.task = make_task(options, form, prepared.model);
   check_inputs(options, layout, form, prepared.model);
   check_task(options, form, *prepared.task, prepared.model);
@@ -196,7 +205,8 @@ std::shared_ptr<nn::MultiInputModule> on_device(
   model.ptr()->to(device);
   const bool is_alone = options.parallel != Parallel::kFsdp;  // which calls the layers itself
   if (options.pipeline.checkpoint == Checkpoint::kNever || !is_alone) return model.ptr();
-  return std::make_shared<RecomputedModel>(model, options.model);
+  return std::make_shared<RecomputedModel>(
+      model, options.model, options.pipeline.checkpoint_layers);
 }
 
 }  // namespace
@@ -292,25 +302,28 @@ torch::Tensor StageReplica::forward_and_backward(
 
 namespace {
 
-FullyShardedDataParallelOptions sharding_options(const TrainOptions& options) {
+FullyShardedDataParallelOptions sharding_options(
+    const TrainOptions& options, const PreparedModel& prepared) {
   return FullyShardedDataParallelOptions()
       .reshard(options.gradients.reshard)
       .checkpoint(options.pipeline.checkpoint != Checkpoint::kNever)
+      .param_init_fn(prepared.init)
       .sync_batch_norm(options.sync_batch_norm);
 }
 
 using ShardedNet = FullyShardedDataParallel<std::shared_ptr<nn::MultiInputModule>>;
 
 // A chain without the net's parameters is a function around one that cannot be cut: one unit.
-ShardedNet sharded_net(std::shared_ptr<nn::MultiInputModule> module, const nn::Model& net,
+ShardedNet sharded_net(std::shared_ptr<nn::MultiInputModule> module, const PreparedModel& prepared,
     const ProcessGroup& ranks, const TrainOptions& options) {
-  const Layers layers = net->layers();
-  if (parameters_of(layers).size() == parameters_of(*net).size())
-    return {std::move(module), layers, ranks, sharding_options(options)};
+  const Layers layers = prepared.model->layers();
+  const auto sharding = sharding_options(options, prepared);
+  if (parameters_of(layers).size() == parameters_of(*prepared.model).size())
+    return {std::move(module), layers, ranks, sharding};
   check(options.pipeline.checkpoint == Checkpoint::kNever,
       "train: --checkpoint computes the layers of a model again, one by one, and ", options.model,
       " has only one");
-  return {std::move(module), ranks, sharding_options(options)};
+  return {std::move(module), ranks, sharding};
 }
 
 }  // namespace
@@ -319,12 +332,11 @@ ShardedReplica::ShardedReplica(const TrainOptions& options, const RankGroups& gr
     const PreparedModel& prepared, torch::Device device)
     : Replica(options, groups, prepared, device),
       net_(prepared.model),
-      sharded_(
-          sharded_net(on_device(prepared.model, options, device), net_, groups.replicas, options)) {
+      sharded_(sharded_net(
+          on_device(prepared.model, options, device), prepared, groups.replicas, options)) {
   const auto named = net_->named_parameters();
   for (ParameterPart& part : sharded_.all_parts())
     parts_.emplace(named[part.name].unsafeGetTensorImpl(), std::move(part));
-  release_host_memory();  // that of the whole model
   make_optimizer();
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -50,6 +51,8 @@ struct PreparedModel {
   TaskPointer task;
   StartWeights start;             ///< what it began with: frozen batch norms stay as they are
   std::vector<int> balance = {};  ///< layers of each stage; empty for one that is not cut
+  /// Gives parameters their first values; empty if they have them.
+  std::function<void(const NamedTensors&)> init = nullptr;
 };
 
 /// One rank's share of the model, with its optimizer, spread as asked.
@@ -63,8 +66,9 @@ class Replica {
   /// Returns what the net is to learn.
   const TaskPointer& task() const { return task_; }
 
-  /// Returns the output of the net for a batch, at least in float whatever the precision, on the
-  /// device that has the last stage; for evaluation. A collective of the stages.
+  /// Returns the output of the net for what its task measures of a batch, at least in float
+  /// whatever the precision, on the device that has the last stage; for evaluation. A collective of
+  /// the stages.
   torch::Tensor output(const Batch& batch);
 
   /// Takes part in an output() of other replicas, for which this one has no batch. A collective

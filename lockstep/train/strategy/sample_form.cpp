@@ -191,7 +191,7 @@ void rehearse(const TrainOptions& options, const SampleForm& form, const Task& t
     model->train();
     keep_in_evaluation(start.frozen);
     try {
-      model->MultiInputModule::forward(task.inputs(batch_of(form, samples, device)));
+      model->MultiInputModule::forward(task.measured_inputs(batch_of(form, samples, device)));
     } catch (const std::exception& error) {
       if (as_memory_error(error)) throw;
       const auto* const refusal = dynamic_cast<const c10::Error*>(&error);
@@ -241,7 +241,7 @@ void check_task(
     const TrainOptions& options, const SampleForm& form, const Task& task, nn::Model& model) {
   const bool is_classification = task_kind(options, form.targets) == TaskKind::kClassification;
   if (is_classification && !nn::is_exported(options.model)) return;
-  const auto inputs = [&](const Batch& batch) { return task.inputs(batch); };
+  const auto inputs = [&](const Batch& batch) { return task.measured_inputs(batch); };
   const auto [batch, output] = try_model(options, form, inputs, model);
   if (is_classification) check_scores(options, form, output);
   told_by_form(options, form,

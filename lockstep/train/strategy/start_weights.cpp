@@ -11,6 +11,7 @@
 #include "lockstep/device/parameters.h"
 #include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/formats/weights/torch_file.h"
+#include "lockstep/nn/models/language/language_layers.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
 
@@ -36,8 +37,9 @@ std::vector<std::string> resizable_tensors(const nn::Model& model, const std::st
 nn::WeightsReport load(nn::Model& model, const TrainOptions& options) {
   const std::string& path = options.pretrained;
   try {
-    return nn::load_weights(
-        *model, path, {.resizable = resizable_tensors(model, options.model), .only = {}});
+    return nn::load_weights(*model, path,
+        {.resizable = resizable_tensors(model, options.model),
+            .is_rehearsal = is_initialised_later(options)});
   } catch (const MixedContent& error) {
     const std::string command = concat("lockstep convert ", path, " weights.safetensors --only");
     throw DataError(
@@ -137,6 +139,26 @@ StartWeights start_with(nn::Model& model, const TrainOptions& options) {
   }
   check_parameters(*model, options);
   return start;
+}
+
+bool is_initialised_later(const TrainOptions& options) {
+  return options.parallel == Parallel::kFsdp && options.plugin_task.empty() &&
+         nn::net_needs(options.model).context > 0;
+}
+
+std::function<void(const NamedTensors&)> init_later(
+    const nn::Model& model, const TrainOptions& options, const at::Generator& generator) {
+  if (!options.pretrained.empty()) {
+    return [path = options.pretrained](const NamedTensors& some) {
+      nn::NamedTensors wanted("Tensor");
+      for (const auto& [name, parameter] : some) wanted.insert(name, parameter);
+      nn::load_weights(wanted, path, {.is_part = true});
+    };
+  }
+  const auto& net = dynamic_cast<const nn::LanguageModelImpl&>(*model);
+  return [draw = net.draws(generator)](const NamedTensors& some) {
+    for (const auto& [name, parameter] : some) draw(parameter);
+  };
 }
 
 Frozen freeze(torch::nn::Module& module, const std::vector<std::string>& patterns) {

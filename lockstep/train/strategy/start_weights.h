@@ -1,13 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <ATen/core/Generator.h>
 #include <torch/nn/module.h>
 
 #include "lockstep/nn/models/model.h"
+#include "lockstep/parallel/ddp/replicated_state.h"
 #include "lockstep/train/options/options.h"
 
 namespace lockstep {
@@ -49,5 +52,14 @@ struct StartWeights {
 /// The same on every rank that has the same file. Throws InvalidArgument that names a parameter
 /// which the optimizer cannot take (of sparse gradients), or a file of weights (of its type).
 StartWeights start_with(nn::Model& model, const TrainOptions& options);
+
+/// Returns whether the options leave the first values of parameters to init_later(): for language
+/// models whose ranks divide the parameters, and may not have the memory for all.
+bool is_initialised_later(const TrainOptions& options);
+
+/// Returns what gives them to some parameters at a time, with the model's names, the same as
+/// without delay: draws of `generator`, or the weights of the file that start_with() has looked at.
+std::function<void(const NamedTensors&)> init_later(
+    const nn::Model& model, const TrainOptions& options, const at::Generator& generator);
 
 }  // namespace lockstep

@@ -34,15 +34,19 @@ torch::Tensor ClassOfEach::loss(const torch::Tensor& scores, const torch::Tensor
   return sum / static_cast<double>(target.numel());
 }
 
+torch::Tensor ClassOfEach::losses_of_elements(
+    const torch::Tensor& scores, const torch::Tensor& target) const {
+  return cross_entropy(by_class(scores, target), target, at::Reduction::None);
+}
+
 torch::Tensor ClassOfEach::losses(const torch::Tensor& scores, const torch::Tensor& target) const {
-  const torch::Tensor each = cross_entropy(by_class(scores, target), target, at::Reduction::None)
-                                 .view({target.size(0), -1});
+  const torch::Tensor each = losses_of_elements(scores, target).view({target.size(0), -1});
   const torch::Tensor counted = target.ne(kIgnoredTarget).view({target.size(0), -1}).sum(1);
   return each.sum(1) / counted.clamp_min(1);
 }
 
 Findings ClassOfEach::measure(const torch::Tensor& scores, const torch::Tensor& target) const {
-  const torch::Tensor losses = cross_entropy(by_class(scores, target), target, at::Reduction::None);
+  const torch::Tensor losses = losses_of_elements(scores, target);
   const torch::Tensor samples = at::full({}, target.size(0), losses.options());
   return {sums_of({losses.sum(torch::kDouble), target.ne(kIgnoredTarget).sum(), samples})};
 }
@@ -53,6 +57,20 @@ torch::Tensor Tokens::loss(const torch::Tensor& scores, const torch::Tensor& tar
   const torch::Tensor sum =
       nn::chunked_cross_entropy(*factors, target, kIgnoredTarget, smoothing());
   return sum / static_cast<double>(target.numel());
+}
+
+std::vector<torch::Tensor> Tokens::measured_inputs(const Batch& batch) const {
+  std::vector<torch::Tensor> all = inputs(batch);
+  const torch::Tensor next = target(batch);
+  if (gives_losses_ && all.size() == 1 && all.front().sizes() == next.sizes())
+    all.front() = nn::with_next_tokens(all.front(), next);
+  return all;
+}
+
+torch::Tensor Tokens::losses_of_elements(
+    const torch::Tensor& output, const torch::Tensor& target) const {
+  const bool are_losses = gives_losses_ && output.sizes() == target.sizes();
+  return are_losses ? output : ClassOfEach::losses_of_elements(output, target);
 }
 
 torch::Tensor Tokens::by_class(const torch::Tensor& scores, const torch::Tensor& target) const {

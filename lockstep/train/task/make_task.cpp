@@ -167,11 +167,12 @@ std::int64_t task_outputs(const TrainOptions& options, const data::Samples& set)
   return asked;
 }
 
-nn::Model make_net(const TrainOptions& options, const SampleForm& form) {
+nn::Model make_net(const TrainOptions& options, const SampleForm& form, bool is_drawn_later) {
   check(options.dropout == 0 || nn::net_needs(options.model).context > 0,
       "train: --dropout is for our language models; the dropout of ", options.model,
       " cannot be set");
-  nn::Model net = nn::make_model(options.model, form.outputs, {.dropout = options.dropout});
+  nn::Model net = nn::make_model(
+      options.model, form.outputs, {.dropout = options.dropout, .is_drawn_later = is_drawn_later});
   if (options.plugin_task.empty()) return net;
   return nn::with_task(options.plugin_task, net, std::max<std::size_t>(1, form.inputs.size()));
 }
@@ -193,7 +194,8 @@ TaskPointer make_task(const TrainOptions& options, const SampleForm& form, nn::M
     case TaskKind::kClassification:
       return std::make_shared<Classification>(loss, options.smoothing);
     case TaskKind::kTokens:
-      return std::make_shared<Tokens>(options.smoothing, options.data.name == "text");
+      return std::make_shared<Tokens>(options.smoothing, options.data.name == "text",
+          /*gives_losses=*/nn::net_needs(options.model).context > 0);
     case TaskKind::kSegmentation:
       return std::make_shared<Segmentation>(options.smoothing);
     case TaskKind::kLabels:

@@ -67,6 +67,11 @@ class Task {
     return batch.input_tensors();
   }
 
+  /// Returns what it takes where an output is measured, and needs no gradient.
+  virtual std::vector<torch::Tensor> measured_inputs(const Batch& batch) const {
+    return inputs(batch);
+  }
+
   /// Returns what the net's output is compared with.
   virtual torch::Tensor target(const Batch& batch) const { return batch.target(); }
 

@@ -53,7 +53,7 @@ TEST_P(DeviceCheck, PassesEveryTrialOnDevicesThatWork) {
       IsSupersetOf({"emulated:0: copies and streams", "emulated:3: training",
           "emulated:1: training in 16-mixed", "emulated:2: snapshot",
           "emulated:0 and emulated:1: copies", "emulated:2 and emulated:3: collectives",
-          "all: collectives", "dp", "ddp", "ddp in 16-mixed", "mp", "pp in one process",
+          "all: collectives", "dp", "ddp", "ddp in 16-mixed", "fsdp", "mp", "pp in one process",
           "pp over ranks", "ddp+pp"}));
   for (const DeviceFinding& finding : found) {
     const bool names_engine = finding.what.find("collectives") != std::string::npos;
@@ -94,7 +94,7 @@ TEST(DeviceCheckFailure, IsSaidOfTheTrialsThatMeetItAndTheRestGoesOn) {
   register_device_backend(c10::kPrivateUse1, nullptr);
   for (const DeviceFinding& finding : found) {
     const bool meets = finding.what.find("collectives") != std::string::npos ||
-                       finding.what.find("ddp") != std::string::npos ||
+                       finding.what.find("ddp") != std::string::npos || finding.what == "fsdp" ||
                        finding.what == "pp over ranks";
     EXPECT_EQ(finding.failure.find("no way to emulated:") != std::string::npos, meets)
         << finding.what << ": " << finding.failure;

@@ -83,7 +83,8 @@ TEST_P(StudyOnDevice, TrainsEveryCellThere) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, StudyOnDevice,
-    ::testing::Values("data-parallel", "throughput", "pipeline", "ddp-scaling", "scale-out"));
+    ::testing::Values(
+        "data-parallel", "throughput", "pipeline", "ddp-scaling", "scale-out", "language-model"));
 
 const StudyOptions kOnDevices{.cores = 1, .device = "cuda"};
 
@@ -142,17 +143,17 @@ TEST(StudyOnDevices, EachOfSeveralHasItsOwnSection) {
     for (const StudyCell& cell : study.cells)
       EXPECT_TRUE(study.name.ends_with("-" + cell.settings.back().value)) << cell.id;
   }
-  EXPECT_THAT(names,
-      ElementsAre("data-parallel-cpu", "data-parallel-cuda", "throughput-cpu", "throughput-cuda",
-          "ddp-scaling-cpu", "ddp-scaling-cuda", "pipeline-cpu", "pipeline-cuda", "scale-out-cpu",
-          "scale-out-cuda", "collectives", "ways-cpu", "ways-cuda"));
+  EXPECT_THAT(names, ElementsAre("data-parallel-cpu", "data-parallel-cuda", "throughput-cpu",
+                         "throughput-cuda", "ddp-scaling-cpu", "ddp-scaling-cuda", "pipeline-cpu",
+                         "pipeline-cuda", "scale-out-cpu", "scale-out-cuda", "language-model-cpu",
+                         "language-model-cuda", "collectives", "ways-cpu", "ways-cuda"));
   page::check_page(page);
 }
 
 TEST(BenchFlags, DeviceIsForStudiesThatTrain) {
   EXPECT_EQ(cli::parse_bench({"pipeline", "--device", "cpu"})->request.options.device, "cpu");
   EXPECT_EQ(cli::parse_bench({"all", "--device", "cuda"})->request.options.device, "cuda");
-  EXPECT_EQ(cli::parse_bench({"all", "--device", "cpu,cuda"})->request.make().size(), 11U);
+  EXPECT_EQ(cli::parse_bench({"all", "--device", "cpu,cuda"})->request.make().size(), 13U);
   for (const char* wrong : {"cpu,cpu", "cpu,", ","})
     EXPECT_THROW(cli::parse_bench({"pipeline", "--device", wrong}), InvalidArgument) << wrong;
   EXPECT_THROW(cli::parse_bench({"collectives", "--device", "cuda"}), InvalidArgument);
@@ -182,6 +183,7 @@ TEST(EveryStudy, ReportsEvenWhatHasNoSamples) {
   for (const bool full : {false, true}) {
     EXPECT_THAT(text_of("scale-out", full), HasSubstr("5 of 5 cells have no number"));
     EXPECT_THAT(text_of("throughput", full), HasSubstr("cells have no number"));
+    EXPECT_THAT(text_of("language-model", full), HasSubstr("cells have no number"));
   }
 }
 

@@ -6,10 +6,13 @@
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/plan/model_profile.h"
+#include "lockstep/plan/model_profile.h"
 
 namespace lockstep::cli {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -79,6 +82,27 @@ TEST(PlanFlags, LeaveShardsOutOfATrainingThatNamesNoWays) {
   EXPECT_THAT(kinds({"--ways", "ddp,fsdp"}), ElementsAre("ddp", "fsdp"));
 }
 
+TEST(PlanFlags, TakeTheProfileThatComesWithTheProgramForOtherDevices) {
+  const auto profile_by = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"--model", "resnet50", "--batch", "16"});
+    return parse_plan(words)->profile;
+  };
+  EXPECT_EQ(profile_by({"--device", "T4"}), "resnet50");
+  EXPECT_EQ(profile_by({"--device", "T4", "--measure-rounds", "1"}), "") << "measured here";
+  EXPECT_EQ(profile_by({"--device", "T4", "--", "--image-size", "64"}), "") << "another net";
+  EXPECT_EQ(profile_by({}), "") << "about this machine";
+}
+
+TEST(ShippedProfiles, CanBeMovedToDevices) {
+  ASSERT_THAT(shipped_models(), Contains("resnet50"));
+  for (const std::string& model : shipped_models()) {
+    const plan::ModelProfile profile = plan::parse_profile(*shipped_profile(model), model);
+    EXPECT_EQ(profile.model, model);
+    EXPECT_GT(profile.activation_bytes(), 0) << model;
+    EXPECT_GT(plan::on_device(profile, plan::device_of("A100")).step_seconds(8), 0) << model;
+  }
+}
+
 TEST(PlanFlags, RefuseWhatContradictsOrIsUnknown) {
   EXPECT_THAT(refusal_of({"--ways", "serial,dpp"}), HasSubstr("did you mean dp"));
   EXPECT_THAT(refusal_of({"--nodes", "0"}), HasSubstr("--nodes"));
@@ -91,6 +115,23 @@ TEST(PlanFlags, RefuseWhatContradictsOrIsUnknown) {
   EXPECT_THAT(refusal_of({"--", "--help"}), HasSubstr("lockstep help train"));
   EXPECT_THAT(refusal_of({"--what-if", "link=fast"}), HasSubstr("25Gbit"));
   EXPECT_THAT(refusal_of({"--device-rate", "5"}), HasSubstr("--device"));
+  const std::vector<std::string> devices{"--device", "T4,A100", "--samples", "1000"};
+  const auto of_devices = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = devices;
+    words.insert(words.end(), more.begin(), more.end());
+    return refusal_of(words);
+  };
+  EXPECT_THAT(of_devices({"--device-rate", "5"}), HasSubstr("write DEVICE=RATE"));
+  EXPECT_THAT(of_devices({"--price", "T4=1"}), HasSubstr("--price has none of A100"));
+  EXPECT_THAT(of_devices({"--price", "T4=1,A100=2,L4=1"}), HasSubstr("does not name L4"));
+  EXPECT_THAT(of_devices({"--price", "T4=1,T4=2"}), HasSubstr("twice"));
+  EXPECT_THAT(of_devices({"--price", "T4=0"}), HasSubstr("above 0"));
+  EXPECT_THAT(of_devices({"--price", "1,2"}), HasSubstr("twice"));
+  EXPECT_THAT(of_devices({"--price", "T4=1,2"}), HasSubstr("DEVICE=NUMBER for each"));
+  EXPECT_THAT(of_devices({"--budget", "5"}), HasSubstr("needs a --price"));
+  EXPECT_THAT(of_devices({"--currency", "EUR"}), HasSubstr("that of a --price"));
+  EXPECT_THAT(refusal_of({"--device", "T4,t4"}), HasSubstr("twice"));
+  EXPECT_THAT(refusal_of({"--within-hours", "5"}), HasSubstr("say its --samples"));
   EXPECT_THAT(refusal_of({"--device", "V100", "--measure"}), HasSubstr("--measure"));
   EXPECT_THAT(refusal_of({"--train", "--profile", "p.json"}), HasSubstr("--profile"));
   EXPECT_FALSE(parse_plan({"--help"}).has_value());

@@ -20,9 +20,12 @@
 #include "tests/parallel/pipeline/serial_reference.h"
 #include "tests/support/message_of.h"
 #include "tests/support/places.h"
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/functional.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
@@ -35,6 +38,7 @@
 #include "lockstep/device/parameters.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
+#include "lockstep/parallel/place/memory_meter.h"
 
 namespace lockstep {
 namespace {
@@ -148,6 +152,12 @@ void expect_as(const Trained& actual, const Trained& expected, double tolerance,
     expect_close(actual.parameters.at(name), value, tolerance, what + name);
 }
 
+/// Ranks of different numbers; on devices as many as there are of those.
+std::vector<int> numbers_of_ranks() {
+  if (testing::on_devices()) return {2, 3, 4};
+  return {1, 2, 3, 4, 8};
+}
+
 /// A batch of doubles.
 struct Batch {
   torch::Tensor input, target;
@@ -199,9 +209,9 @@ std::vector<Options> all_kinds() {
 TEST(FullySharded, TrainsAsTheModelAlone) {
   torch::manual_seed(1);
   Sequential net = testing::make_chain({5, 31, 17, 8, 3});
-  const Batch batch = make_batch(12, 5, 3);
+  const Batch batch = make_batch(24, 5, 3);
   int number = 0;
-  for (const int ranks : {1, 2, 3, 4})
+  for (const int ranks : numbers_of_ranks())
     for (const Options& options : all_kinds())
       expect_trains_as_alone(
           net, batch, ranks, options, ++number % 2 == 0 ? sgd : adam, concat("kind ", number, " "));
@@ -283,12 +293,9 @@ struct TiedImpl : torch::nn::Module {
 };
 TORCH_MODULE(Tied);
 
-/// A net whose first and last layers share a weight; one layer between is called twice, another is
-/// frozen. Its values are the same each time, which a generator of several threads would not give.
-Sequential make_shared_net() {
-  Linear first(4, 9), frozen(9, 9), twice(9, 9);
-  for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
-  Sequential net(first, Tanh(), twice, Tanh(), frozen, Tanh(), twice, Linear(9, 9), Tied(first));
+/// Gives a net values that are the same each time, as a generator of several threads would not, and
+/// brings it here.
+Sequential filled(Sequential net) {
   net->to(torch::kDouble);
   const torch::NoGradGuard no_gradients;
   for (auto& parameter : net->parameters())
@@ -296,6 +303,15 @@ Sequential make_shared_net() {
         torch::arange(parameter.numel()).mul(1.7).sin().mul(0.3).reshape(parameter.sizes()));
   testing::bring_here(*net);
   return net;
+}
+
+/// A net whose first and last layers share a weight; one layer between is called twice, another is
+/// frozen.
+Sequential make_shared_net() {
+  Linear first(4, 9), frozen(9, 9), twice(9, 9);
+  for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
+  return filled(
+      Sequential(first, Tanh(), twice, Tanh(), frozen, Tanh(), twice, Linear(9, 9), Tied(first)));
 }
 
 TEST(FullySharded, TrainsTiedFrozenAndTwiceUsedParameters) {
@@ -312,6 +328,70 @@ TEST(FullySharded, TrainsTiedFrozenAndTwiceUsedParameters) {
   }
 }
 
+/// Trains 20 steps of two batches each, clipped, of a net whose parameters are tied, frozen and
+/// used twice; returns their moving averages. `pass` makes the gradients of a batch.
+std::vector<torch::Tensor> averages_of_clipped(const std::vector<torch::Tensor>& parameters,
+    const ProcessGroup& group, const std::function<void(int part)>& pass) {
+  const auto optimizer = adam(parameters);
+  std::vector<torch::Tensor> averages;
+  for (const torch::Tensor& parameter : parameters) averages.push_back(parameter.detach().clone());
+  for (int step = 0; step < kSteps; ++step) {
+    optimizer->zero_grad();
+    for (const int part : {0, 1}) pass(part);
+    clip_grad_norm(parameters, 0.01, group);
+    optimizer->step();
+    for (std::size_t index = 0; index < averages.size(); ++index)
+      averages[index].lerp_(parameters[index].detach(), 0.2);
+  }
+  return averages;
+}
+
+/// Expects that a rank's parts are those of whole tensors, by the parameters' names.
+void expect_parts(const std::vector<ParameterPart>& parts, const std::vector<torch::Tensor>& values,
+    const std::map<std::string, torch::Tensor>& whole) {
+  for (std::size_t index = 0; index < parts.size(); ++index) {
+    const torch::Tensor own = values[index].detach();
+    expect_close(own.flatten(),
+        whole.at(parts[index].name).flatten().narrow(0, parts[index].begin, own.numel()), 1e-12,
+        parts[index].name);
+  }
+}
+
+TEST(FullySharded, AccumulatesClipsAndAverages) {
+  torch::manual_seed(9);
+  const Batch batches[] = {make_batch(24, 4, 4), make_batch(24, 4, 4)};
+  Sequential net = make_shared_net();
+  const auto own = distinct(net->parameters());
+  const auto averages = averages_of_clipped(own, ProcessGroup(), [&](int part) {
+    mean_loss(net->forward(testing::here(batches[part].input)), testing::here(batches[part].target))
+        .backward();
+  });
+  std::map<std::string, torch::Tensor> expected, expected_averages;
+  for (const auto& named : net->named_parameters()) {
+    for (std::size_t index = 0; index < own.size(); ++index) {
+      if (!own[index].is_same(named.value())) continue;
+      expected[named.key()] = own[index].detach();
+      expected_averages[named.key()] = averages[index];
+    }
+  }
+  for (const int ranks : numbers_of_ranks()) {
+    for (const bool reduces_once : {false, true}) {
+      testing::run_ranks(ranks, [&](const ProcessGroup& group) {
+        Sharded model(make_shared_net(), group, small_units());
+        const auto found = averages_of_clipped(model.parameters(), group, [&](int part) {
+          std::optional<LocalGradients> local;
+          if (reduces_once && part == 0) local.emplace(model.no_sync());
+          mean_loss(model(share_here(batches[part].input, group)),
+              share_here(batches[part].target, group))
+              .backward();
+        });
+        expect_parts(model.parts(), model.parameters(), expected);
+        expect_parts(model.parts(), found, expected_averages);
+      });
+    }
+  }
+}
+
 TEST(FullySharded, GathersATiedWeightForThoseThatUseItAlone) {
   testing::run_ranks(2, [](const ProcessGroup& group) {
     const Sequential net = make_shared_net();
@@ -320,6 +400,232 @@ TEST(FullySharded, GathersATiedWeightForThoseThatUseItAlone) {
     std::vector<std::string> names;
     for (const ParameterPart& part : model.parts()) names.push_back(part.name);
     EXPECT_EQ(std::ranges::count(names, "8.weight"), 0);
+  });
+}
+
+// A weight that a layer hands on to others.
+
+using Tensors = std::vector<torch::Tensor>;
+
+struct WeightFirstImpl : torch::nn::Module {
+  WeightFirstImpl() { weight = register_parameter("weight", torch::empty({5, 9})); }
+  Tensors forward(const torch::Tensor& input) { return {input.matmul(weight), weight}; }
+  torch::Tensor weight;
+};
+TORCH_MODULE(WeightFirst);
+
+struct WeightBetweenImpl : torch::nn::Module {
+  Tensors forward(const Tensors& values) { return {layer(values[0]).tanh(), values[1]}; }
+  Linear layer = register_module("layer", Linear(9, 9));
+};
+TORCH_MODULE(WeightBetween);
+
+struct WeightLastImpl : torch::nn::Module {
+  torch::Tensor forward(const Tensors& values) { return layer(values[0].matmul(values[1].t())); }
+  Linear layer = register_module("layer", Linear(5, 3));
+};
+TORCH_MODULE(WeightLast);
+
+Sequential make_handing_net() {
+  return filled(
+      Sequential(WeightFirst(), WeightBetween(), WeightBetween(), WeightBetween(), WeightLast()));
+}
+
+TEST(FullySharded, KeepsAWeightThatALayerHandsOn) {
+  torch::manual_seed(10);
+  const Batch batch = make_batch(12, 5, 3);
+  const Trained alone = train_alone(
+      make_handing_net(), testing::here(batch.input), testing::here(batch.target), adam);
+  for (const Reshard reshard : {Reshard::kAfterForward, Reshard::kNever}) {
+    testing::run_ranks(3, [&](const ProcessGroup& group) {
+      const auto sharded = train_sharded(make_handing_net(), group, small_units().reshard(reshard),
+          batch.input, batch.target, adam);
+      expect_as(sharded, alone, 1e-12);
+    });
+  }
+}
+
+TEST(FullySharded, LendsMemoryToParametersOfItsTypeAlone) {
+  torch::manual_seed(11);
+  const auto narrow = [](const torch::Tensor& values) { return values.to(torch::kFloat); };
+  Linear wide(5, 40);
+  wide->to(torch::kDouble);
+  Sequential net(wide, torch::nn::Functional(narrow), Linear(40, 3), Linear(3, 3));
+  Batch batch = make_batch(12, 5, 3);
+  batch.target = batch.target.to(torch::kFloat);
+  expect_trains_as_alone(net, batch, 2, small_units(), sgd, "", 1e-5);
+}
+
+// Parameters that are handed on.
+
+using Flow = std::vector<torch::Tensor>;
+
+/// An embedding, or a product that is one, whose weight goes on beside what it computes.
+struct FirstImpl : torch::nn::Module {
+  FirstImpl(std::int64_t words, std::int64_t width, bool multiplies) : multiplies(multiplies) {
+    weight = register_parameter("weight", torch::empty({words, width}));
+  }
+  Flow forward(const torch::Tensor& input) {
+    return {multiplies ? torch::matmul(input, weight) : torch::embedding(weight, input.argmax(1)),
+        weight.view_as(weight)};
+  }
+  bool multiplies;
+  torch::Tensor weight;
+};
+TORCH_MODULE(First);
+
+struct BetweenImpl : torch::nn::Module {
+  explicit BetweenImpl(std::int64_t width) {
+    linear = register_module("linear", Linear(width, width));
+  }
+  Flow forward(const Flow& flow) {
+    const torch::Tensor hidden = torch::tanh(linear(flow[0]));
+    if (in_backward && hidden.requires_grad())
+      hidden.register_hook([this](const torch::Tensor&) { in_backward(); });
+    return {hidden, flow[1]};
+  }
+  Linear linear{nullptr};
+  std::function<void()> in_backward;
+};
+TORCH_MODULE(Between);
+
+struct LastImpl : torch::nn::Module {
+  torch::Tensor forward(const Flow& flow) { return torch::matmul(flow[0], flow[1].t()); }
+};
+TORCH_MODULE(Last);
+
+void fill(const torch::Tensor& parameter) {
+  const torch::NoGradGuard no_gradients;
+  const torch::Tensor numbers = torch::arange(parameter.numel(), parameter.options());
+  torch::Tensor(parameter).copy_(numbers.mul(1.7).sin().mul(0.3).reshape(parameter.sizes()));
+}
+
+/// A net whose first weight is its last one, three layers in between, all of doubles.
+struct HandingNet {
+  explicit HandingNet(std::int64_t words, std::int64_t width, bool multiplies = true)
+      : between(width) {
+    chain = Sequential(
+        First(words, width, multiplies), between, Between(width), Between(width), Last());
+    chain->to(torch::kDouble);
+    for (const auto& parameter : chain->parameters()) fill(parameter);
+    testing::bring_here(*chain);
+  }
+  Between between;
+  Sequential chain;
+};
+
+TEST(FullySharded, TrainsAParameterThatIsHandedOn) {
+  torch::manual_seed(12);
+  const Batch batch = make_batch(12, 16, 16);
+  for (const bool multiplies : {false, true}) {
+    const HandingNet serial(16, 8, multiplies);
+    const Trained alone =
+        train_alone(serial.chain, testing::here(batch.input), testing::here(batch.target), adam);
+    for (const Options& options : all_kinds()) {
+      const ::testing::ScopedTrace trace(__FILE__, __LINE__, text_of(options));
+      for (const int ranks : {2, 3}) {  // whose shards fill the weight, or have room at the end
+        testing::run_ranks(ranks, [&](const ProcessGroup& group) {
+          const HandingNet net(16, 8, multiplies);
+          expect_as(train_sharded(net.chain, group, options, batch.input, batch.target, adam),
+              alone, 1e-12);
+        });
+      }
+    }
+  }
+}
+
+TEST(FullySharded, AccumulatesAParameterThatIsHandedOn) {
+  torch::manual_seed(13);
+  const torch::Tensor input = torch::randn({12, 16}, torch::kDouble);
+  HandingNet serial(16, 8);
+  serial.chain->forward(testing::here(input)).square().sum().backward();
+  const torch::Tensor expected = serial.chain->parameters().front().grad();
+  testing::run_ranks(2, [&](const ProcessGroup& group) {
+    const HandingNet net(16, 8);
+    Sharded model(net.chain, group, small_units());
+    const torch::Tensor own = share_here(input, group);
+    for (int half = 0; half < 2; ++half) {
+      std::optional<LocalGradients> local;
+      if (half == 0) local.emplace(model.no_sync());
+      (model(own.narrow(0, 3 * half, 3)).square().sum() * group.size()).backward();
+      if (local) EXPECT_FALSE(model.parameters().front().grad().defined());
+    }
+    const ParameterPart part = model.parts().front();
+    expect_close(part.tensor.grad().flatten(),
+        expected.flatten().narrow(0, part.begin, part.tensor.numel()), 1e-12, "weight");
+  });
+}
+
+// Not only when backward comes to the unit that has it: its whole gradient would wait until then.
+TEST(FullySharded, AveragesAHandedOnGradientBeforeTheUnitsBetween) {
+  constexpr std::int64_t kWords = 512, kWidth = 64, kWeight = kWords * kWidth * 8;
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    for (const bool checkpoint : {false, true}) {
+      HandingNet net(kWords, kWidth);
+      Sharded model(net.chain, group, small_units().checkpoint(checkpoint));
+      const torch::Tensor input = testing::here(torch::ones({2, kWords}, torch::kDouble));
+      bool was_there = false;
+      net.between->in_backward = [&] { was_there = model.parameters().front().grad().defined(); };
+      const MemoryMeter meter;
+      model(input).sum().backward();
+      EXPECT_TRUE(was_there);
+      // The whole weight, one whole gradient, the part of it, and other layers; a second whole
+      // gradient would make it 4.
+      const auto most = static_cast<double>(meter.total().peak) / kWeight;
+      if (input.is_cpu()) EXPECT_LT(most, 3.7);
+    }
+  });
+}
+
+TEST(FullySharded, HasAWholeEmbeddingInBackwardOnlyWhereItIsRead) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    for (const bool multiplies : {false, true}) {
+      const HandingNet net(16, 8, multiplies);
+      const torch::Tensor weight = net.chain->parameters().front();
+      Sharded model(net.chain, group, small_units());
+      bool was_whole = false;
+      weight.register_hook([&](const torch::Tensor&) {
+        try {
+          was_whole = weight.storage().data() != nullptr;
+        } catch (const c10::Error&) {
+          was_whole = false;
+        }
+      });
+      model(testing::here(torch::ones({2, 16}, torch::kDouble))).sum().backward();
+      EXPECT_EQ(was_whole, multiplies);
+    }
+  });
+}
+
+TEST(FullySharded, InitialisesSomeParametersAtATime) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    const HandingNet expected(16, 8), net(16, 8);
+    const torch::NoGradGuard no_gradients;
+    for (auto& parameter : net.chain->parameters()) parameter.zero_();
+    std::vector<std::size_t> counts;
+    Sharded model(net.chain, group, small_units().param_init_fn([&](const NamedTensors& some) {
+      counts.push_back(some.size());
+      for (const auto& [name, parameter] : some) fill(parameter);
+    }));
+    if (group.rank() == 0) {
+      EXPECT_THAT(counts, ElementsAre(1U, 2U, 2U, 2U));
+    } else {
+      EXPECT_TRUE(counts.empty());
+    }
+    model.unwrap();
+    EXPECT_EQ(values_of(*net.chain).size(), 7U);
+    for (const auto& [name, value] : values_of(*expected.chain))
+      EXPECT_TRUE(torch::equal(values_of(*net.chain).at(name), value)) << name;
+  });
+}
+
+TEST(FullySharded, RefusesWhatCannotBeInitialised) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    const HandingNet net(16, 8);
+    const auto options = small_units().param_init_fn(
+        [](const NamedTensors& some) { throw DataError("no " + some.front().first); });
+    EXPECT_THAT(
+        message_of<Error>([&] { Sharded(net.chain, group, options); }), HasSubstr("no 0.weight"));
   });
 }
 
@@ -534,6 +840,35 @@ TEST(FullySharded, GivesGradientsOfInputsToTheirCaller) {
   });
 }
 
+std::optional<c10::Stream> new_stream() {
+  if (!testing::on_devices()) return std::nullopt;
+  return c10::impl::VirtualGuardImpl(testing::device_type())
+      .getStreamFromGlobalPool(testing::this_device());
+}
+
+TEST(FullySharded, FollowsItsCallerFromStreamToStream) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Pair pair(group);
+    const auto optimizer = sgd(pair.model.parameters()), alone = sgd(pair.serial->parameters());
+    const torch::Tensor input = testing::here(torch::ones({64, 3}, torch::kDouble));  // on all
+    for (int step = 0; step < kSteps; ++step) {
+      alone->zero_grad();
+      pair.serial->forward(input).square().mean().backward();
+      alone->step();
+    }
+    for (int step = 0; step < kSteps; ++step) {
+      const c10::OptionalStreamGuard stream(new_stream());
+      optimizer->zero_grad();
+      pair.model(testing::here(torch::ones({64, 3}, torch::kDouble))).square().mean().backward();
+      optimizer->step();
+    }
+    const auto whole = pair.model.whole();
+    const auto expected = pair.serial->named_parameters();
+    for (const auto& parameter : pair.net->named_parameters())
+      expect_close(parameter.value(), expected[parameter.key()], 1e-12, parameter.key());
+  });
+}
+
 TEST(FullySharded, ClipsByTheNormOfAllParts) {
   testing::run_ranks(3, [](const ProcessGroup& group) {
     Pair pair(group);
@@ -620,6 +955,42 @@ TEST(FullySharded, KeepsAnNthOfAllAndTwoUnits) {
       }
     });
   }
+}
+
+/// A layer that notes, in forward and in backward, how often units have been gathered by then.
+struct NotingImpl : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& input) {
+    const auto note = [this] { seen->push_back(look()); };
+    note();
+    input.register_hook([note](const torch::Tensor&) { note(); });
+    return input * 1;
+  }
+  std::function<std::int64_t()> look;
+  std::vector<std::int64_t>* seen = nullptr;
+};
+TORCH_MODULE(Noting);
+
+TEST(FullySharded, GathersEachUnitAheadAndOnceForEachPass) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    for (const Reshard reshard : {Reshard::kAfterForward, Reshard::kNever}) {
+      Sequential net;
+      std::vector<Noting> layers;
+      for (int unit = 0; unit < 4; ++unit) {
+        net->push_back(Linear(LinearOptions(3, 3)));
+        net->push_back(layers.emplace_back());
+      }
+      testing::bring_here(*net);
+      Sharded model(net, group, small_units().reshard(reshard));
+      std::vector<std::int64_t> seen;
+      for (Noting& layer : layers) {
+        layer->look = [&] { return model.report().gathers; };
+        layer->seen = &seen;
+      }
+      model(testing::here(torch::ones({2, 3}))).sum().backward();
+      EXPECT_THAT(seen, reshard == Reshard::kNever ? ElementsAre(2, 3, 4, 4, 4, 4, 4, 4)
+                                                   : ElementsAre(2, 3, 4, 4, 5, 6, 7, 7));
+    }
+  });
 }
 
 TEST(FullySharded, ParametersHaveNoValuesBetweenTheCalls) {
@@ -761,7 +1132,7 @@ TEST_P(DrawnChains, TrainAsTheModelAlone) {
       return std::uniform_int_distribution<int>(least, most)(engine);
     };
     torch::manual_seed(static_cast<std::uint64_t>(index));
-    const int ranks = draw(1, 4);
+    const int ranks = std::vector{1, 2, 3, 4, 8}[static_cast<std::size_t>(draw(0, 4))];
     Sequential net;
     const std::int64_t inputs = draw(2, 9);
     std::int64_t width = inputs;
@@ -782,7 +1153,7 @@ TEST_P(DrawnChains, TrainAsTheModelAlone) {
                              .unit_bytes(draw(0, 1) == 0 ? 1 : 3000)
                              .checkpoint(draw(0, 2) == 0)
                              .reshard(draw(0, 2) == 0 ? Reshard::kNever : Reshard::kAfterForward);
-    const Batch batch = make_batch(12, inputs, 3);
+    const Batch batch = make_batch(24, inputs, 3);
     const MakeOptimizer make = draw(0, 1) == 0 ? sgd : adam;
     const std::string text = concat("case ", index, " on ", ranks, " ranks: ");
     expect_trains_as_alone(net, batch, ranks, options, make, text, 1e-10);

@@ -9,6 +9,7 @@
 
 #include "tests/process/train/resumable_run.h"
 
+#include "lockstep/core/error.h"
 #include "lockstep/formats/weights/weight_file.h"
 
 namespace lockstep::testing {
@@ -61,16 +62,20 @@ TEST_F(TrainSharded, EvaluatesSharesOfUnequalBatches) {
 TEST_F(TrainSharded, IsGoneOnFromByAnyWay) {
   const ResumableRun begun(flags("--parallel fsdp --nproc-per-node 2 --model-ema --max-steps 14"));
   begun.complete();
-  const auto going_on = [&](const std::string& way) {
-    const ResumableRun run(flags("--model-ema --max-steps 30 " + way));
+  const auto going_on = [&](const std::string& way, int steps = 30) {
+    const ResumableRun run(flags(concat("--model-ema --max-steps ", steps, " ", way)));
     std::filesystem::copy(begun.output(), run.output(), std::filesystem::copy_options::recursive);
     EXPECT_THAT(run.complete().err, HasSubstr("going on from")) << way;
-    EXPECT_EQ(run.summary()["steps"], 30) << way;
+    EXPECT_EQ(run.summary()["steps"], steps) << way;
     return hash(run);
   };
   EXPECT_EQ(going_on("--parallel ddp --nproc-per-node 2"),
       going_on("--parallel fsdp --nproc-per-node 2"));
-  going_on("--parallel fsdp --nproc-per-node 3");
+  for (const char* way : {"fsdp --nproc-per-node 3", "fsdp --nproc-per-node 8", "serial",
+           "pp --nproc-per-node 2 --balance count --chunks 2"})
+    EXPECT_EQ(going_on(concat("--parallel ", way), 14), hash(begun)) << way;
+  EXPECT_EQ(going_on("--parallel fsdp --nproc-per-node 3"),
+      going_on("--parallel ddp --nproc-per-node 3"));
   going_on("--parallel pp --nproc-per-node 2 --balance count --chunks 2");
   going_on("--parallel serial");
 }

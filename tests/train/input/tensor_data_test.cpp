@@ -128,6 +128,26 @@ TEST(TensorData, OfTokensNeedsALength) {
   EXPECT_THAT(sets.remark, HasSubstr("3 of 100 tokens of the part train"));
 }
 
+TEST(TensorData, OfTokensHasTheVocabularyOfFlagWeightsOrData) {
+  const TemporaryFolder folder;
+  const std::vector<std::uint16_t> tokens{1, 2, 3, 9, 5};
+  for (const char* part : {"train.bin", "val.bin"})
+    folder.write(part, testing::bytes_of_numbers(tokens));
+  TrainOptions options = tensor_options("tokens", folder.str());
+  options.data.sequence_length = 2;
+  options.model = "gpt2-nano";
+  const auto vocabulary = [&] { return load_datasets(options).train->classes(); };
+  EXPECT_EQ(vocabulary(), 10);
+  options.pretrained = write_tensors(folder.path() / "w.safetensors",
+      {counted_floats("wpe.weight", {8, 2}), counted_floats("wte.weight", {12, 2})});
+  EXPECT_EQ(vocabulary(), 12);
+  options.classes = 11;
+  EXPECT_EQ(vocabulary(), 11);
+  options.classes = {};
+  options.model = "net.pt2";
+  EXPECT_EQ(vocabulary(), 0) << "nobody knows";
+}
+
 TEST(TensorData, RefusesFlagsOfOtherSets) {
   const TemporaryFolder folder;
   const auto path = write_tensors(folder.path() / "a.safetensors", {counted_floats("x", {2})});

@@ -242,6 +242,9 @@ TEST(TrainFlags, EveryWayIsRead) {
   EXPECT_EQ(parsed("--places 2").parallel, Parallel::kDdp);
   EXPECT_EQ(
       parsed("--parallel ddp+mp --checkpoint always", 4).pipeline.checkpoint, Checkpoint::kAlways);
+  const PipelineSettings some = parsed("--checkpoint layer1.*").pipeline;
+  EXPECT_EQ(some.checkpoint, Checkpoint::kAlways);
+  EXPECT_EQ(some.checkpoint_layers, "layer1.*");
 }
 
 // The user expects an effect.
@@ -261,6 +264,8 @@ TEST(TrainFlags, ThoseWithoutEffectAreRefused) {
   refused("--parallel dp ", {"--checkpoint always"});
   refused("--parallel ddp --places 2 --sync-batch-norm ", {"--checkpoint always"});
   EXPECT_NO_THROW(parsed("--parallel ddp --places 2 --checkpoint always"));
+  for (const char* way : {"--parallel fsdp --places 2 ", "--parallel dp ", "--parallel pp "})
+    refused(way, {"--checkpoint layer*"});
   for (const char* way : {"--parallel mp ", "--parallel ddp+mp "})
     refused(way, {"--chunks 2", "--schedule gpipe"});
   for (const char* way : {"--parallel serial ", "--parallel dp ", "--parallel mp ",

@@ -1,15 +1,24 @@
-// Language models by every way of spreading give the losses and weights of one process.
+// Language models by every way of spreading give the losses, weights and averages of one process:
+// each step accumulates two batches and is clipped.
 
+#include <cmath>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "tests/support/message_of.h"
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/sin.h>
+#include <torch/csrc/autograd/function.h>
 
+#include "lockstep/core/error.h"
+#include "lockstep/nn/ema.h"
 #include "lockstep/nn/models/language/token_loss.h"
+#include "lockstep/train/strategy/recomputed_model.h"
 #include "lockstep/train/strategy/replica.h"
 #include "lockstep/train/task/class_of_each.h"
 
@@ -18,8 +27,8 @@ namespace {
 
 using torch::Tensor;
 
-constexpr std::int64_t kWords = 37, kLength = 8, kBatch = 4;
-constexpr int kStepsTrained = 4;
+constexpr std::int64_t kWords = 37, kLength = 8, kBatch = 8;
+constexpr int kPartsOfStep = 2;
 
 struct LanguageWay {
   const char* name;
@@ -28,7 +37,10 @@ struct LanguageWay {
   std::vector<int> balance = {};  // of the layers behind those of the first stage
   ScheduleKind schedule = ScheduleKind::k1F1B;
   Checkpoint checkpoint = Checkpoint::kNever;
+  std::string checkpoint_layers = {};
   bool defers_scores = true;
+  Reshard reshard = Reshard::kAfterForward;
+  int steps = 4;
 };
 
 std::ostream& operator<<(std::ostream& out, const LanguageWay& way) { return out << way.name; }
@@ -36,7 +48,23 @@ std::ostream& operator<<(std::ostream& out, const LanguageWay& way) { return out
 const LanguageWay kOneProcess{.name = "serial", .defers_scores = false};
 const std::vector<LanguageWay> kLanguageWays{{.name = "in_chunks"},
     {.name = "recomputed", .checkpoint = Checkpoint::kAlways, .defers_scores = false},
+    {.name = "blocks_recomputed",
+        .checkpoint = Checkpoint::kAlways,
+        .checkpoint_layers = "*.*.[0-9]"},
     {.name = "ddp", .parallel = Parallel::kDdp, .ranks = 2},
+    {.name = "fsdp", .parallel = Parallel::kFsdp, .ranks = 2, .defers_scores = false, .steps = 20},
+    {.name = "fsdp_of_four_recomputed",
+        .parallel = Parallel::kFsdp,
+        .ranks = 4,
+        .checkpoint = Checkpoint::kAlways,
+        .defers_scores = false,
+        .steps = 20},
+    {.name = "fsdp_of_eight_kept",
+        .parallel = Parallel::kFsdp,
+        .ranks = 8,
+        .defers_scores = false,
+        .reshard = Reshard::kNever,
+        .steps = 20},
     {.name = "dp", .parallel = Parallel::kDp, .defers_scores = false},
     {.name = "mp", .parallel = Parallel::kMp, .balance = {3}},
     {.name = "pp", .parallel = Parallel::kPp, .balance = {2}},
@@ -57,12 +85,12 @@ const std::vector<LanguageWay> kLanguageWays{{.name = "in_chunks"},
         .checkpoint = Checkpoint::kAlways}};
 
 struct Outcome {
-  std::vector<double> losses;
-  nn::NamedTensors weights{"Tensor"};
+  std::vector<double> losses;  // of the steps, then of an evaluation
+  nn::NamedTensors weights{"Tensor"}, averages{"Tensor"};
 };
 
-Batch batch_of(int step, const ProcessGroup& replicas) {
-  const Tensor numbers = at::arange(kBatch * (kLength + 1), torch::kLong) * (7 + step);
+Batch batch_of(int number, const ProcessGroup& replicas) {
+  const Tensor numbers = at::arange(kBatch * (kLength + 1), torch::kLong) * (7 + number);
   const Tensor all = numbers.remainder(kWords).view({kBatch, kLength + 1});
   const Tensor own = all.chunk(replicas.size())[static_cast<std::size_t>(replicas.rank())];
   return {own.slice(1, 0, kLength), own.slice(1, 1)};
@@ -75,6 +103,8 @@ TrainOptions options_of(const LanguageWay& way, const std::string& model) {
   options.pipeline.chunks = 2;
   options.pipeline.schedule = way.schedule;
   options.pipeline.checkpoint = way.checkpoint;
+  options.gradients.reshard = way.reshard;
+  options.pipeline.checkpoint_layers = way.checkpoint_layers;
   options.optimizer = default_settings(OptimizerKind::kAdamW);
   options.optimizer.lr = 0.01;
   options.optimizer.clip_grad = 0.5;
@@ -96,12 +126,32 @@ nn::Model model_of(const std::string& name) {
   return model;
 }
 
+// In one process the loss is that of scores.
+TaskPointer task_of(const LanguageWay& way) {
+  const bool is_expected = way.name == kOneProcess.name;
+  return std::make_shared<Tokens>(0, /*are_bytes=*/false, /*gives_losses=*/!is_expected);
+}
+
+// Of one token nobody asks.
+double evaluated(Replica& replica, const ProcessGroup& replicas) {
+  const torch::NoGradGuard no_gradients;
+  Batch batch = batch_of(kStepsTrained, replicas);
+  Tensor& next = batch.targets.front().tensor;
+  next = next.clone();  // it is the input's, too
+  if (replicas.rank() == 0) next[0][3] = kIgnoredTarget;
+  replica.set_training(false);
+  FindingsSum findings;
+  const Task& task = *replica.task();
+  findings.add(task.measure(replica.output(batch), task.target(batch)));
+  return *task.evaluation(findings.over_all(replicas)).scores.loss;
+}
+
 std::unique_ptr<Replica> replica_of(
     const LanguageWay& way, const std::string& name, const ProcessGroup& world) {
   const TrainOptions options = options_of(way, name);
   nn::Model model = model_of(name);
   if (way.defers_scores) nn::defer_scores(*model);
-  PreparedModel prepared{.model = model, .task = std::make_shared<Tokens>(), .start = {}};
+  PreparedModel prepared{.model = model, .task = task_of(way), .start = {}};
   int behind = 0;
   for (const int layers : way.balance) behind += layers;
   if (behind > 0) prepared.balance = {static_cast<int>(model->layers().size()) - behind};
@@ -115,7 +165,34 @@ std::unique_ptr<Replica> replica_of(
   if (behind > 0)
     return std::make_unique<PipelineReplica>(
         options, groups, prepared, cpu_places(std::min(2, layout.stages)));
+  if (way.parallel == Parallel::kFsdp)
+    return std::make_unique<ShardedReplica>(options, groups, prepared, torch::kCPU);
   return std::make_unique<ModuleReplica>(options, groups, prepared, cpu_places(2));
+}
+
+// Puts what a rank has of a model with what others have, whole.
+void add_own(const nn::NamedTensors& own, const TensorRanges& ranges, nn::NamedTensors& all) {
+  for (const auto& item : own) {
+    const auto shared = ranges.find(item.key());
+    const bool is_part = shared != ranges.end();
+    if (!all.contains(item.key()))
+      all.insert(item.key(), is_part ? at::full(shared->second.whole, NAN, torch::kDouble)
+                                     : item.value().detach().clone());
+    if (!is_part) continue;
+    const TensorRange& range = shared->second;
+    all[item.key()].view({-1}).slice(0, range.begin, range.end).copy_(item.value().flatten());
+  }
+}
+
+double loss_of_step(Replica& replica, const ProcessGroup& replicas, int step) {
+  Tensor loss = at::zeros({1}, torch::kDouble);
+  for (int part = 0; part < kPartsOfStep; ++part) {
+    const StepPart now{
+        .share = 1.0 / kPartsOfStep, .number = part, .is_last = part + 1 == kPartsOfStep};
+    loss += replica.backward(batch_of(kPartsOfStep * step + part, replicas), now, step) * now.share;
+  }
+  replicas.all_reduce(loss, ReduceOp::kMean).wait();
+  return loss.item<double>();
 }
 
 Outcome trained(const LanguageWay& way, const std::string& model) {
@@ -124,43 +201,82 @@ Outcome trained(const LanguageWay& way, const std::string& model) {
     const auto replica = replica_of(way, model, world);
     replica->set_training(true);
     const ProcessGroup replicas = way.balance.empty() ? world : ProcessGroup();
+    ModelEma averages(replica->state().values(), {.decay = 0.9});
     std::vector<double> losses;
-    for (int step = 0; step < kStepsTrained; ++step) {
-      Tensor loss = replica->backward(batch_of(step, replicas), {}, step).to(torch::kDouble);
-      loss = loss.clone().view({1});
-      replicas.all_reduce(loss, ReduceOp::kMean).wait();
-      losses.push_back(loss.item<double>());
+    for (int step = 0; step < way.steps; ++step) {
+      losses.push_back(loss_of_step(*replica, replicas, step));
       replica->update(0.01);
+      averages.update();
     }
+    losses.push_back(evaluated(*replica, replicas));
     for (int rank = 0; rank < world.size(); ++rank) {
       world.barrier().wait();
       if (rank != world.rank()) continue;
+      const nn::NamedTensors own = replica->state();
       all.losses = losses;
-      for (const auto& item : replica->state())
-        if (!all.weights.contains(item.key())) all.weights.insert(item.key(), item.value());
+      add_own(own, replica->ranges(), all.weights);
+      add_own(named_averages(averages, own), replica->ranges(), all.averages);
     }
     world.barrier().wait();
   });
   return all;
 }
 
+void expect_near(
+    const nn::NamedTensors& found, const nn::NamedTensors& expected, const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  for (const auto& item : expected) {
+    const Tensor difference = found[item.key()] - item.value();
+    EXPECT_LT(difference.abs().max().item<double>(), 1e-12) << what << " " << item.key();
+  }
+}
+
 class LanguageModelWays : public ::testing::TestWithParam<LanguageWay> {};
 
 TEST_P(LanguageModelWays, EqualOneProcess) {
+  LanguageWay alone = kOneProcess;
+  alone.steps = GetParam().steps;
   for (const std::string model : {"gpt2-nano", "llama-260k"}) {
-    const Outcome expected = trained(kOneProcess, model), found = trained(GetParam(), model);
+    const Outcome expected = trained(alone, model), found = trained(GetParam(), model);
+    ASSERT_EQ(found.losses.size(), expected.losses.size());
     for (std::size_t step = 0; step < expected.losses.size(); ++step)
       EXPECT_NEAR(found.losses[step], expected.losses[step], 1e-12) << model << " " << step;
-    ASSERT_EQ(found.weights.size(), expected.weights.size());
-    for (const auto& item : expected.weights) {
-      const Tensor difference = found.weights[item.key()] - item.value();
-      EXPECT_LT(difference.abs().max().item<double>(), 1e-9) << model << " " << item.key();
-    }
+    expect_near(found.weights, expected.weights, model);
+    expect_near(found.averages, expected.averages, model + ", averages");
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ways, LanguageModelWays, ::testing::ValuesIn(kLanguageWays),
     [](const auto& test) { return std::string(test.param.name); });
+
+// Layers that backward will compute again.
+std::size_t recomputed_layers(const Tensor& output) {
+  std::set<torch::autograd::Node*> seen;
+  std::vector<torch::autograd::Node*> left{output.grad_fn().get()};
+  std::size_t found = 0;
+  while (!left.empty()) {
+    auto* const node = left.back();
+    left.pop_back();
+    if (node == nullptr || !seen.insert(node).second) continue;
+    if (node->name().find("Checkpointed") != std::string::npos) ++found;
+    for (const auto& edge : node->next_edges()) left.push_back(edge.function.get());
+  }
+  return found;
+}
+
+TEST(RecomputedModel, ComputesLayersOfThePatternAgain) {
+  const nn::Model net = nn::make_model("gpt2-nano", kWords);
+  const auto of = [&](const std::string& pattern) {
+    RecomputedModel model(net, "gpt2-nano", pattern);
+    return recomputed_layers(model.forward({batch_of(0, ProcessGroup()).input()}));
+  };
+  EXPECT_EQ(of("transformer.h.*"), 4U);
+  EXPECT_EQ(of("*.2"), 1U);
+  EXPECT_GT(of(""), 6U) << "of embeddings, norm and head, too";
+  EXPECT_THAT(testing::message_of<InvalidArgument>([&] { of("h.*"); }),
+      ::testing::HasSubstr("--checkpoint h.* is neither never, except-last or always, nor matches "
+                           "a layer of gpt2-nano: input, transformer.wte, transformer.wpe, "));
+}
 
 }  // namespace
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/nn/weights.h"
+#include "lockstep/train/strategy/replica.h"
 
 namespace lockstep {
 namespace {
@@ -43,6 +44,36 @@ TEST_F(StartWeightsTest, AreTakenWhole) {
     EXPECT_EQ(start.warning, "");
     for (const auto& item : found)
       EXPECT_TRUE(item.value().equal(expected[item.key()])) << name << " " << item.key();
+  }
+}
+
+// As serial training has them, though no rank has them all at once.
+TEST_F(StartWeightsTest, OfShardedLanguageModelsAreTheSame) {
+  const SampleForm form{.outputs = 5,
+      .inputs = {{"tokens", {4}, torch::kLong}},
+      .targets = {{"next", {4}, torch::kLong}}};
+  const auto hash_by = [&](Parallel way, int ranks) {
+    TrainOptions options = options_;
+    options.parallel = way;
+    std::string hash;
+    run_ranks(ranks, [&](const ProcessGroup& world) {
+      const Layout layout = plan_layout_in(options, ranks, /*ranks_are_threads=*/true);
+      const auto replica = make_replica(options, layout, form, make_rank_groups(world, layout), {});
+      const std::string own = replica->parameters_hash();
+      if (world.rank() == 0) hash = own;
+    });
+    return hash;
+  };
+  for (const std::string model : {"gpt2-nano", "llama-260k"}) {
+    options_.model = model;
+    options_.pretrained.clear();
+    const std::string drawn = hash_by(Parallel::kSerial, 1);
+    EXPECT_EQ(hash_by(Parallel::kFsdp, 2), drawn) << model;
+    options_.pretrained = folder_.str() + "/w.safetensors";
+    nn::save_weights(*nn::make_model(model, 5), options_.pretrained);
+    const std::string read = hash_by(Parallel::kSerial, 1);
+    EXPECT_NE(read, drawn) << model;
+    EXPECT_EQ(hash_by(Parallel::kFsdp, 2), read) << model;
   }
 }
 

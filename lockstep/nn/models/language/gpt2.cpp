@@ -87,7 +87,7 @@ class Gpt2BlockImpl final : public CloneByArguments<Gpt2BlockImpl> {
 
   Flow forward(const Flow& flow) {
     const torch::Tensor hidden = flow.at(0) + attn_(ln_1_(flow.at(0)));
-    return {hidden + mlp_(ln_2_(hidden)), flow.at(1)};
+    return with_hidden(flow, hidden + mlp_(ln_2_(hidden)));
   }
 
   std::tuple<std::int64_t, std::int64_t, double> arguments() const { return arguments_; }
@@ -107,7 +107,7 @@ class PositionEmbeddingImpl final : public CloneByArguments<PositionEmbeddingImp
 
   Flow forward(const Flow& flow) {
     const torch::Tensor hidden = flow.at(0) + weight_.slice(0, 0, flow.at(0).size(1));
-    return {at::dropout(hidden, dropout_, is_training()), flow.at(1)};
+    return with_hidden(flow, at::dropout(hidden, dropout_, is_training()));
   }
 
   std::tuple<std::int64_t, std::int64_t, double> arguments() const {
@@ -124,7 +124,7 @@ class Gpt2NormImpl final : public torch::nn::LayerNormImpl {
  public:
   explicit Gpt2NormImpl(std::int64_t width) : LayerNormImpl(torch::nn::LayerNormOptions({width})) {}
 
-  Flow forward(const Flow& flow) { return {LayerNormImpl::forward(flow.at(0)), flow.at(1)}; }
+  Flow forward(const Flow& flow) { return with_hidden(flow, LayerNormImpl::forward(flow.at(0))); }
 
   std::shared_ptr<torch::nn::Module> clone(
       const std::optional<at::Device>& device = std::nullopt) const override {
@@ -147,7 +147,7 @@ Gpt2Impl::Gpt2Impl(const Gpt2Shape& shape, std::int64_t vocabulary, double dropo
         std::make_shared<Gpt2BlockImpl>(shape.width, shape.heads, dropout));
   append_at("transformer.ln_f", std::make_shared<Gpt2NormImpl>(shape.width));
   append_at("lm_head", std::make_shared<TiedScoresImpl>());
-  initialise({"c_proj.weight"}, shape.layers);
+  plan_draws({"c_proj.weight"}, shape.layers);
 }
 
 }  // namespace lockstep::nn

@@ -102,7 +102,7 @@ class LlamaBlockImpl final : public CloneByArguments<LlamaBlockImpl> {
 
   Flow forward(const Flow& flow) {
     const torch::Tensor hidden = flow.at(0) + self_attn_(input_layernorm_(flow.at(0)));
-    return {hidden + mlp_(post_attention_layernorm_(hidden)), flow.at(1)};
+    return with_hidden(flow, hidden + mlp_(post_attention_layernorm_(hidden)));
   }
 
   std::tuple<LlamaShape, double> arguments() const { return arguments_; }
@@ -118,7 +118,7 @@ class LlamaBlockImpl final : public CloneByArguments<LlamaBlockImpl> {
 class LlamaNormImpl final : public CloneByArguments<LlamaNormImpl, RmsNormImpl> {
  public:
   using CloneByArguments::CloneByArguments;
-  Flow forward(const Flow& flow) { return {RmsNormImpl::forward(flow.at(0)), flow.at(1)}; }
+  Flow forward(const Flow& flow) { return with_hidden(flow, RmsNormImpl::forward(flow.at(0))); }
   std::tuple<std::int64_t> arguments() const { return {weight_.size(0)}; }
 };
 
@@ -154,7 +154,7 @@ LlamaImpl::LlamaImpl(const LlamaShape& shape, std::int64_t vocabulary, double dr
   append_at("model.norm", std::make_shared<LlamaNormImpl>(shape.width));
   append_at("lm_head", std::make_shared<TiedScoresImpl>());
   // llama2.c scales what it calls w3, the one that enters, and not w2.
-  initialise({"o_proj.weight", "up_proj.weight"}, shape.layers);
+  plan_draws({"o_proj.weight", "up_proj.weight"}, shape.layers);
 }
 
 }  // namespace lockstep::nn

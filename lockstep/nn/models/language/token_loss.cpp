@@ -5,10 +5,13 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/log_softmax.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -139,6 +142,25 @@ std::optional<ScoreFactors> score_factors(const Tensor& scores) {
 void defer_scores(const torch::nn::Module& module) {
   for (const auto& each : module.modules(/*include_self=*/false))
     if (auto* const scores = each->as<TiedScoresImpl>()) scores->defer();
+}
+
+Tensor with_next_tokens(const Tensor& tokens, const Tensor& next) {
+  return at::stack({tokens.to(torch::kLong), next.to(torch::kLong)}, 2);
+}
+
+Tensor token_losses(const ScoreFactors& scores, const Tensor& tokens) {
+  const auto type = multiplied_type(scores.hidden), summed = summed_type(scores.hidden);
+  const c10::impl::ExcludeDispatchKeyGuard as_it_is(c10::autocast_dispatch_keyset);
+  const Tensor rows = scores.hidden.flatten(0, 1), labels = tokens.flatten();
+  const Tensor factor = scores.weight.to(type);
+  const std::int64_t step = rows_of_chunk(factor.size(0));
+  variable_list losses;
+  for (std::int64_t first = 0; first < rows.size(0); first += step) {
+    const Tensor chunk = at::linear(rows.slice(0, first, first + step).to(type), factor);
+    losses.push_back(at::cross_entropy_loss(
+        chunk.to(summed), labels.slice(0, first, first + step), {}, at::Reduction::None));
+  }
+  return at::cat(losses).view(tokens.sizes());
 }
 
 Tensor chunked_cross_entropy(

@@ -1,0 +1,9 @@
+#!/bin/sh
+# `lockstep` of the wheel, in a folder for programs: starts the one in the package, which is where pip puts packages for it.
+own=$0
+[ ! -L "$own" ] || own=$(readlink -f "$own")
+for program in "${own%/*}"/../lib*/python3*/*-packages/lockstep/bin/lockstep "${own%/*}"/../lockstep/bin/lockstep; do
+  [ ! -x "$program" ] || exec "$program" "$@"
+done
+echo "lockstep: no package lockstep for the command $0; install the wheel again: pip install --force-reinstall lockstep-torch" >&2
+exit 127

@@ -1,0 +1,117 @@
+"""Models of Python as programs that train without it."""
+
+import copy
+import inspect
+
+import torch
+
+
+def export(model, sample, path, *, loss=None):
+    """Writes a module for `lockstep train --model PATH`: its weights, and two programs, of training and of evaluation.
+
+    The training program is that of `model.train()`; of a model in training mode it is that of the model as it is, with the
+    batch norms that you have frozen by `eval()`. The model stays as it was.
+
+    Args:
+        model: a torch.nn.Module. Of one that torch.compile() made, the original is exported.
+        sample: a batch as `forward` takes it, a tensor or a tuple of tensors. The first dimension counts the samples: training
+            may have any number of them, and keeps all other sizes. With `loss`, a pair of inputs and targets, each a tensor
+            or a tuple of tensors, as a DataLoader gives it.
+        path: the file to write, by custom NAME.pt2.
+        loss: a function or module of what `forward` returns and of each target, for `--task program`. It returns the loss, a
+            mean over the batch, or a dict with it as "loss" and other numbers, which are reported. Without, the targets in
+            the data decide what is learned.
+
+    Raises:
+        TypeError: model, sample or loss is something else; the message says what was given.
+        ValueError: the tensors of the sample do not begin with one number of samples.
+        RuntimeError: torch.export cannot make a program of the model; the cause is its error.
+    """
+    model = getattr(model, "_orig_mod", model)
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"lockstep.export: the model is a {type(model).__name__}, not a torch.nn.Module")
+    inputs, targets = (sample, ()) if loss is None else _pair(sample)
+    inputs, targets = _tensors("input", inputs), _tensors("target", targets)
+    batch = _two_samples(inputs + targets)
+    module = model if loss is None else _with_loss(model, loss, len(inputs), len(targets))
+    modes = {part: part.training for part in module.modules()}
+    try:
+        if not module.training:
+            module.train()
+        programs = {"train": _program(module, batch, "training")}
+        module.eval()
+        programs["eval"] = _program(module, batch, "evaluation")
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+    from torch.export.pt2_archive._package import package_pt2  # takes a second, which `import lockstep` need not wait
+
+    package_pt2(path, exported_programs=programs)
+
+
+def _pair(sample):
+    if not isinstance(sample, (tuple, list)) or len(sample) != 2:
+        given = f"{len(sample)} things" if isinstance(sample, (tuple, list)) else type(sample).__name__
+        raise TypeError(f"lockstep.export: with a loss, the sample is a pair of inputs and targets, not {given}")
+    return sample
+
+
+def _tensors(kind, given):
+    tensors = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    for index, tensor in enumerate(tensors):
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"lockstep.export: {kind} {index} of the sample is a {type(tensor).__name__}, not a tensor")
+    return tensors
+
+
+def _two_samples(tensors):
+    """Returns the tensors with two samples: of one, torch.export would make a program for a single sample."""
+    counts = [tuple(tensor.shape[:1]) for tensor in tensors]
+    if not counts or () in counts or (0,) in counts or len(set(counts)) > 1:
+        shapes = ", ".join(str(list(tensor.shape)) for tensor in tensors) or "no tensor"
+        raise ValueError(f"lockstep.export: the first size of each tensor is the number of samples, one or more: {shapes}")
+    return tuple(tensor.detach()[[0, -1]] for tensor in tensors)
+
+
+def _with_loss(model, loss, inputs, targets):
+    """Returns a module that shares the model's parameters, under their names, and also computes the loss."""
+    if not callable(loss):
+        raise TypeError(f"lockstep.export: the loss is a {type(loss).__name__}, not a function or module")
+    if model._forward_pre_hooks or model._forward_hooks or "forward" in vars(model):
+        raise TypeError("lockstep.export: with a loss, hooks and a replaced forward of the model itself would see the targets, too; "
+                        "export a module that calls the model")
+
+    class WithLoss(type(model)):
+        def forward(self, *tensors):
+            result = loss(super().forward(*tensors[:inputs]), *tensors[inputs:])
+            result = result if isinstance(result, dict) else {"loss": result}
+            if not isinstance(result.get("loss"), torch.Tensor) or result["loss"].dim():
+                raise TypeError("lockstep.export: the loss is neither a tensor without dimensions nor a dict with one as \"loss\"")
+            return result
+
+    # Training compares these names with those of the data.
+    names = [*_names(model.forward, 0, inputs, "input"), *_names(getattr(loss, "forward", loss), 1, targets, "target")]
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in dict.fromkeys(["self", *names])]
+    WithLoss.forward.__signature__ = inspect.Signature(parameters)
+    WithLoss.__name__ = type(model).__name__
+    module = copy.copy(model)
+    module.__class__ = WithLoss
+    return module
+
+
+def _names(function, skipped, count, otherwise):
+    """Returns the names of `count` parameters of the function, or numbered ones if it does not name that many."""
+    named = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    names = named[skipped:skipped + count]
+    return names if len(names) == count else [f"{otherwise}_{index}" for index in range(count)]
+
+
+def _program(module, batch, mode):
+    samples = torch.export.Dim("samples", min=1)
+    try:
+        return torch.export.export(module, batch, dynamic_shapes=[{0: samples}] * len(batch))
+    except Exception as error:
+        reason = str(error).strip().splitlines()[:3]
+        raise RuntimeError("\n".join([
+            f"lockstep.export: torch.export makes no program of {type(module).__name__} in {mode} for any number of samples:",
+            *reason])) from error

@@ -1,0 +1,126 @@
+"""lockstep.export() writes programs that `lockstep train` trains by every task, and says what it cannot export."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.export.pt2_archive._package import load_pt2
+
+from programs import lockstep
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "python"))
+from lockstep import export  # noqa: E402
+
+
+class Net(nn.Module):
+    """Draws random numbers by itself, and normalises by the batch in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+        self.line = nn.Linear(8, 1)
+
+    def forward(self, x):
+        noise = torch.randn_like(x) if self.training else 0
+        return self.line(self.norm(x) + noise)
+
+
+class Shift(nn.Module):
+    def forward(self, first, second):
+        return first - second
+
+
+def errors(result, price):
+    return {"loss": (result - price).square().mean(), "error": (result - price).abs().mean()}
+
+
+class ExportRoundTrip(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        torch.manual_seed(1)
+        self.x, self.price = torch.randn(64, 8), torch.randn(64, 1)
+        save_file({"train_x": self.x, "train_price": self.price, "test_x": self.x.clone(), "test_price": self.price.clone()},
+                  self.folder / "houses.safetensors")
+
+    def trained(self, net, *flags):
+        """Trains net.pt2 of the folder; loads the weights back and returns the summary."""
+        found = lockstep("train", "--model", self.folder / "net.pt2", "--data", f"tensors:{self.folder}/houses.safetensors",
+                         "--targets", "price", "--epochs", 3, "--batch-size", 16, "--progress", "none", "--json",
+                         "--output", self.folder / "run", *flags)
+        net.load_state_dict(load_file(self.folder / "run/model.safetensors"))
+        return found
+
+    def test_a_sample_is_enough_and_evaluations_are_those_of_python(self):
+        net = Net()
+        export(net, self.x[:1], self.folder / "net.pt2")
+        found = self.trained(net)
+        with torch.no_grad():
+            expected = nn.functional.mse_loss(net.eval()(self.x), self.price).item()
+        self.assertAlmostEqual(found["test_loss"], expected, places=5)
+        self.assertGreater(net.norm.running_mean.abs().max().item(), 0, "the program of evaluation was trained")
+
+    def test_a_loss_and_other_numbers(self):
+        net = Net()
+        export(net, (self.x, self.price), self.folder / "net.pt2", loss=errors)
+        found = self.trained(net, "--task", "program")
+        with torch.no_grad():
+            expected = errors(net.eval()(self.x), self.price)
+        self.assertAlmostEqual(found["test_loss"], expected["loss"].item(), places=5)
+        self.assertAlmostEqual(found["test_error"], expected["error"].item(), places=5)
+
+    def programs(self, *arguments, **options):
+        export(*arguments, self.folder / "net.pt2", **options)
+        return load_pt2(self.folder / "net.pt2").exported_programs
+
+    def test_tensors_have_the_names_of_forward_and_of_the_loss(self):
+        pair = (self.x, self.x), self.x
+        for loss, target in (nn.MSELoss(), "target"), (lambda *all: all[0].mean(), "target_0"), (nn.functional.l1_loss, "target"):
+            program = self.programs(Shift(), pair, loss=loss)["train"]
+            self.assertEqual(program.graph_signature.user_inputs, ("first", "second", target))
+        self.assertEqual(program.module()(self.x, self.x, self.x), {"loss": self.x.abs().mean()})
+
+    def test_modes_stay_and_what_is_frozen_is_so_in_the_program(self):
+        net = Net()
+        net.norm.eval()
+        frozen = self.programs(net, self.x)["train"].module()
+        self.assertEqual([part.training for part in net.modules()], [True, False, True])
+        frozen(self.x)
+        self.assertEqual(frozen.get_buffer("norm.running_mean").abs().max(), 0)
+        for program, moves in (("train", True), ("eval", False)):
+            module = self.programs(net.eval(), self.x)[program].module()
+            module(self.x)
+            self.assertEqual(module.get_buffer("norm.running_mean").abs().max() > 0, moves)
+        self.assertEqual(net.norm.running_mean.abs().max(), 0)
+
+    def test_what_cannot_be_exported_is_named(self):
+        class TwoRows(nn.Module):
+            def forward(self, x):
+                return x.view(2, -1)
+
+        hooked = Net()
+        hooked.register_forward_hook(lambda *_: None)
+        x, mean = self.x, torch.mean
+        for error, text, model, sample, options in (
+                (TypeError, "is a function, not a torch.nn.Module", errors, x, {}),
+                (TypeError, "input 1 of the sample is a int", Shift(), (x, 1), {}),
+                (ValueError, r"\[64, 8\], \[32, 8\]", Shift(), (x, x[:32]), {}),
+                (ValueError, r"\[0, 8\]", Net(), x[:0], {}),
+                (TypeError, "a pair of inputs and targets, not Tensor", Net(), x, {"loss": mean}),
+                (TypeError, "a pair of inputs and targets, not 3 things", Net(), (x, x, x), {"loss": mean}),
+                (TypeError, "the loss is a str", Net(), (x, x), {"loss": "mse"}),
+                (RuntimeError, "in training.*\n.*neither a tensor without dimensions", Net(), (x, x), {"loss": lambda y, t: y - t}),
+                (TypeError, "hooks", hooked, (x, x), {"loss": mean}),
+                (RuntimeError, "TwoRows in training for any number of samples:\n.*samples", TwoRows(), x, {})):
+            with self.assertRaisesRegex(error, "^lockstep.export: .*" + text):
+                export(model, sample, self.folder / "net.pt2", **options)
+            self.assertFalse((self.folder / "net.pt2").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

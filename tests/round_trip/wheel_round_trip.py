@@ -1,0 +1,106 @@
+"""The wheel of ./dev wheel in a fresh environment that has PyTorch alone: it installs, trains, builds and leaves nothing.
+
+The environment has links to this Python's packages, so nothing is downloaded.
+"""
+
+import json
+import os
+import sys
+import sysconfig
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SYSTEM = tuple(f"lib{name}." for name in ("c", "m", "dl", "rt", "pthread", "util", "resolv", "gcc_s", "stdc++"))
+OTHERS = ("pip", "lockstep", "__pycache__")
+FOLDER = tempfile.TemporaryDirectory()
+os.environ |= {"LOCKSTEP_BUILD": FOLDER.name, "LOCKSTEP_OUTSIDE": FOLDER.name}
+sys.path.append(str(ROOT / "tests/find_package"))
+import outside_test  # noqa: E402  builds projects of users
+from outside_test import output_of  # noqa: E402
+
+
+class Environment:
+    """A fresh one with the wheel in it."""
+
+    def __init__(self, name):
+        self.place = Path(FOLDER.name) / name
+        self.bin = self.place / "bin"
+        output_of(sys.executable, "-m", "venv", "--without-pip", self.place)
+        packages = Path(self.python("import sysconfig; print(sysconfig.get_path('purelib'))"))
+        for entry in Path(sysconfig.get_path("purelib")).iterdir():
+            if not entry.name.startswith(OTHERS):
+                (packages / entry.name).symlink_to(entry)
+        self.before = self.files()
+        wheels = list((ROOT / "dist").glob("lockstep_torch-*.whl"))
+        if len(wheels) != 1:
+            raise FileNotFoundError("one wheel is tested, that of ./dev wheel: " + str(wheels))
+        self.pip("install", "--no-index", wheels[0])
+
+    def files(self):
+        return {path.relative_to(self.place) for path in self.place.rglob("*")}
+
+    def python(self, code):
+        return output_of(self.bin / "python", "-c", code).strip()
+
+    def pip(self, *words):
+        output_of(sys.executable, "-m", "pip", "--python", self.bin / "python", "--disable-pip-version-check", *words)
+
+
+class WheelRoundTrip(outside_test.Outside):
+    @classmethod
+    def setUpClass(cls):
+        cls.addClassCleanup(FOLDER.cleanup)
+        cls.environment = Environment("environment")
+        cls.lockstep = cls.environment.bin / "lockstep"
+        cls.prefix = cls.environment.python("import lockstep; print(lockstep.cmake_prefix_path)")
+
+    def test_the_command_trains_and_starts_no_python(self):
+        self.assertEqual(self.lockstep.read_text().splitlines()[0], "#!/bin/sh")
+        link = Path(FOLDER.name) / "link"
+        link.symlink_to(self.lockstep)
+        run = outside_test.fresh("run")
+        output_of(link, "train", "--model", "mnist-small", "--data", "fashion-mnist", "--nproc-per-node", 2, "--epochs", 1,
+                  "--progress", "none", "--output", run)
+        with open(run / "summary.json", encoding="utf-8") as summary:
+            self.assertGreater(json.load(summary)["test_accuracy"], 0.7)
+        self.assertIn("data-parallel", output_of(link, "bench", "--list"))
+        output_of(link, "collectives", "--help")
+
+    def test_libraries_are_inside_but_for_those_of_torch_and_of_the_system(self):
+        programs = list(Path(self.prefix, "bin").iterdir())
+        self.assertEqual(len(programs), 4)
+        for program in programs:
+            for line in output_of("ldd", program).splitlines():
+                name, _, found = line.strip().partition(" => ")
+                if found and not name.startswith(SYSTEM):
+                    self.assertTrue(found.startswith(str(self.environment.place)), f"{program.name}: {line}")
+
+    def test_torch_distributed_finds_the_backend(self):
+        script = Path(FOLDER.name) / "script.py"
+        script.write_text("import torch, torch.distributed as dist\n"
+                          "dist.init_process_group('lockstep')\n"
+                          "total = torch.tensor([dist.get_rank() + 1.0])\n"
+                          "dist.all_reduce(total)\n"
+                          "print('total', total.item(), flush=True)\n"
+                          "dist.destroy_process_group()\n")
+        output = output_of(self.lockstep, "run", "--nproc-per-node", 2, "--", self.environment.bin / "python", script)
+        self.assertIn("total 3.0", output)
+
+    def test_users_build_against_it(self):
+        package = f"-DCMAKE_PREFIX_PATH={self.prefix}"
+        self.expect_plugin_trains(self.lockstep, package)
+        build = outside_test.configure("by-wheel", package)
+        self.assertRegex((build / "CMakeCache.txt").read_text(), f"LibTorch_CPU_LIBRARY:FILEPATH={self.environment.place}/.*")
+        self.expect_trains(self.lockstep, build, outside_test.unpacked_clothes("clothes"))
+
+    def test_nothing_is_left(self):
+        environment = Environment("left")
+        self.assertNotEqual(environment.files(), environment.before)
+        environment.pip("uninstall", "--yes", "lockstep-torch")
+        self.assertEqual(environment.files(), environment.before)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,41 @@
+# shellcheck shell=bash
+# What ./dev wheel does: packs what ./dev build makes as a wheel into dist/, by scikit-build-core as pyproject.toml says.
+
+wheel_folder=.deps/wheel
+
+# What the build system asks for, in a venv; a copy of the list inside says that it is complete. After that, no network.
+setup_wheel_builder() {
+  local requirements
+  mapfile -t requirements < <(grep '^requires = ' pyproject.toml | grep -o '"[^"]*"' | tr -d '"')
+  ! cmp --silent "$wheel_folder/requirements.txt" <(printf '%s\n' "${requirements[@]}") || return 0
+  rm -rf "$wheel_folder"
+  phase_step python "${LOCKSTEP_PYTHON:-python3}" -m venv "$wheel_folder"
+  phase_step scikit-build-core "$wheel_folder/bin/python" -m pip install --disable-pip-version-check --no-cache-dir \
+    --only-binary=:all: "${requirements[@]}"
+  printf '%s\n' "${requirements[@]}" >"$wheel_folder/requirements.txt"
+}
+
+# Packs what component_train and component_bench have built. It needs no newer glibc than was here, and pip refuses older ones.
+pack_wheel() {
+  local glibc python=$PWD/$wheel_folder/bin/python abi
+  glibc=$(getconf GNU_LIBC_VERSION)
+  glibc=${glibc#glibc }
+  phase_begin wheel
+  setup_wheel_builder
+  abi=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
+  rm -rf dist
+  PATH=$PWD/$wheel_folder/bin:$PATH phase_step wheel "$python" -m pip wheel --disable-pip-version-check \
+    --no-deps --no-build-isolation --config-settings "build-dir=$build_folder" \
+    --config-settings "cmake.define.Python_EXECUTABLE=$python" \
+    --config-settings "wheel.tags=$abi-$abi-manylinux_${glibc/./_}_$(uname -m)" --wheel-dir dist .
+  # It leaves its temporary prefix in the cache.
+  phase_step cache cmake -U 'SKBUILD*' -D LOCKSTEP_PYTHON=OFF -D CMAKE_INSTALL_PREFIX=/usr/local "$build_folder"
+  phase_end
+}
+
+dev_wheel() {
+  packages+=("${packages_for_wheel[@]}")
+  dev_build component_train component_bench
+  pack_wheel
+  ls dist/*.whl
+}
