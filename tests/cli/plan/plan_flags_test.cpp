@@ -7,7 +7,6 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/plan/model_profile.h"
-#include "lockstep/plan/model_profile.h"
 
 namespace lockstep::cli {
 namespace {
