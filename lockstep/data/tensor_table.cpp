@@ -348,15 +348,20 @@ std::int64_t largest_of(const TokenFile& file) {
 }
 
 std::int64_t largest_token(const TokenSet& set) {
+  constexpr std::int64_t kMost = (1 << 24) - 1;
   std::int64_t largest = 0;
   for (const auto& [part, files] : set.parts)
-    for (const TokenFile& file : files)
+    for (const TokenFile& file : files) {
       largest = std::max(largest, file.file->checked([&] { return largest_of(file); }));
+      if (largest > kMost)
+        throw DataError(concat(file.name, ": its largest token is ", largest,
+            ", which is no likely vocabulary's; give --num-classes"));
+    }
   return largest;
 }
 
 void set_vocabulary(TokenSet& set, SequenceKind kind, std::optional<std::int64_t> vocabulary) {
-  if (kind == SequenceKind::kText) vocabulary = kTextClasses;
+  if (kind == SequenceKind::kText && !vocabulary) vocabulary = kTextClasses;
   set.vocabulary = vocabulary ? *vocabulary : largest_token(set) + 1;
   if (!vocabulary)
     set.remarks.push_back(concat(

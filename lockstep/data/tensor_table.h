@@ -104,8 +104,9 @@ enum class SequenceKind { kTokens, kText };
 /// sequence is not read: a remark says how much. Paths and parts are those of open_tensors(); in
 /// folders only `.bin` and `.npy`, or `.txt`, are taken.
 ///
-/// Tokens are checked against the `vocabulary` when they are read, 0 is any. Without one it is the
-/// largest token and one: all files are read for it, and a remark says so.
+/// Tokens are checked against the `vocabulary` when they are read, 0 is any. Without one it is 256
+/// for texts, and otherwise the largest token and one, which must not be above 2^24: all files are
+/// read for it, and a remark says so.
 TensorTables open_sequences(const std::string& paths, SequenceKind kind, std::int64_t length,
     std::optional<std::int64_t> vocabulary = {});
 

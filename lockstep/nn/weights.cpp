@@ -39,7 +39,7 @@ std::string prefix_of(const TensorFile& file, const NamedTensors& state) {
   }
 }
 
-// What transformers saves of a net without its head lacks the child in which the head's net has it.
+// transformers saves a net without its head without the prefix `transformer.`.
 std::string lacking_prefix(
     const TensorFile& file, const std::string& prefix, const NamedTensors& state) {
   if (state.is_empty()) return "";
@@ -316,7 +316,8 @@ std::string remarks_text(const WeightsReport& report) {
   if (!report.lacking.empty()) text += concat("  put '", report.lacking, "' before every name\n");
   if (!report.constants.empty())
     text += concat("  left out ", report.constants.size(),
-        " tensors that the model computes, such as ", report.constants.front(), "\n");
+        report.constants.size() == 1 ? " tensor" : " tensors", " that the model computes, such as ",
+        report.constants.front(), "\n");
   for (const auto& tensor : report.kept)
     kept += concat("  kept the model's ", line_of(tensor), "\n");
   text += first_lines(kept);

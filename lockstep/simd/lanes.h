@@ -25,5 +25,22 @@ inline float maximum(Floats vector) {
   return most;
 }
 
+/// Returns the largest of some numbers, of which a NaN may be passed over.
+template <typename T>
+inline float largest(const T* numbers, std::int64_t count) {
+  Floats most = all(to_float(numbers[0]));
+  each_vector(count, [&](std::int64_t place, std::int64_t room) {
+    const Floats found = first_of(load(numbers + place, room), room, most);
+    most = found > most ? found : most;
+  });
+  return maximum(most);
+}
+
+template <typename T>
+inline void fill_zero(T* numbers, std::int64_t count) {
+  each_vector(count,
+      [&](std::int64_t place, std::int64_t room) { store(numbers + place, Floats{}, room); });
+}
+
 }  // namespace
 }  // namespace lockstep::simd

@@ -286,6 +286,24 @@ TEST(OpenSequences, OfTextHaveTheClassesOfBytes) {
   EXPECT_EQ(tables.classes, 256);
   EXPECT_EQ(tables.train.inputs[0].taken_as, SampleType::kInt64);
   EXPECT_THAT(row(tables.train.targets[0], 0), ElementsAre('b', 0xff));
+  const TensorTables told = open_sequences(path, SequenceKind::kText, 2, 100);
+  EXPECT_EQ(told.classes, 100);
+  EXPECT_EQ(told.train.targets[0].vocabulary, 100);
+}
+
+TEST(OpenSequences, TakeNoVocabularyFromATokenThatIsUnlikelyLarge) {
+  const TemporaryFolder folder;
+  const auto opened = [&](std::uint32_t token, std::optional<std::int64_t> vocabulary = {}) {
+    const std::vector<std::uint32_t> numbers{1, token, 3, 4};
+    const auto path =
+        folder.write("train.uint32.bin", lockstep::testing::bytes_of_numbers(numbers));
+    return open_sequences(path, SequenceKind::kTokens, 3, vocabulary).classes;
+  };
+  EXPECT_EQ(opened((1 << 24) - 1), 1 << 24);
+  EXPECT_EQ(opened(1 << 24, 50257), 50257);
+  EXPECT_THAT(message_of<DataError>([&] { opened(1 << 24); }),
+      ::testing::EndsWith("train.uint32.bin: its largest token is 16777216, which is no likely "
+                          "vocabulary's; give --num-classes"));
 }
 
 TEST(OpenSequences, RefusesFilesWithoutAny) {

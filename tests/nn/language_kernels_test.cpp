@@ -5,11 +5,13 @@
 #include <gtest/gtest.h>
 #include <limits>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "tests/nn/conv/reference.h"
 #include "tests/support/message_of.h"
 #include <ATen/Parallel.h>
+#include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -24,6 +26,7 @@
 #include "lockstep/nn/fused/rotary.h"
 #include "lockstep/nn/fused/swiglu.h"
 #include "lockstep/nn/kernels.h"
+#include "lockstep/nn/linear/linear.h"
 
 namespace lockstep::nn::fused {
 namespace {
@@ -61,6 +64,43 @@ void expect_agrees(const Function& own, const Function& of_libtorch, const Tenso
   const auto expected = torch::autograd::grad({wanted}, exact, {gradient.to(at::kDouble)});
   for (std::size_t i = 0; i < expected.size(); ++i)
     expect_close(gradients[i], expected[i], allowed);
+}
+
+// The gradient of one input alone is the same as beside the others.
+void expect_same_of_each_alone(const Function& own, const Tensors& drawn) {
+  const Tensors inputs = leaves(drawn, at::kFloat);
+  const auto all = torch::autograd::grad({own(inputs).square().sum()}, inputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Tensors frozen;
+    for (const Tensor& input : inputs) frozen.push_back(input.detach());
+    frozen[i].requires_grad_();
+    const auto alone = torch::autograd::grad({own(frozen).square().sum()}, {frozen[i]});
+    EXPECT_TRUE(at::equal(alone[0], all[i])) << i;
+  }
+}
+
+void expect_same_bits_for_any_threads(const std::function<Tensors()>& results) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const Tensors alone = results();
+  for (const int threads : {2, 3}) {
+    at::set_num_threads(threads);
+    const Tensors shared = results();
+    for (std::size_t i = 0; i < alone.size(); ++i)
+      EXPECT_TRUE(at::equal(alone[i], shared[i])) << threads << " threads, " << i;
+  }
+  at::set_num_threads(before);
+}
+
+// Output and gradients.
+void expect_same_bits_for_any_threads(const Function& own, const Tensors& drawn) {
+  const Tensors inputs = leaves(drawn, at::kFloat);
+  expect_same_bits_for_any_threads([&] {
+    const Tensor output = own(inputs);
+    Tensors results = torch::autograd::grad({output.square().sum()}, inputs);
+    results.push_back(output);
+    return results;
+  });
 }
 
 // The gradient of a gradient's square.
@@ -119,23 +159,19 @@ TEST(RmsNorm, ReadsRowsThatAreNotInOnePieceAndIsDifferentiableTwice) {
 }
 
 TEST(RmsNorm, HasTheSameBitsForAnyNumberOfThreads) {
-  const Tensors inputs = leaves({at::randn({500, 300}), at::randn({300})}, at::kFloat);
-  const Tensor gradient = at::randn({500, 300});
-  const auto results = [&](int threads) {
-    at::set_num_threads(threads);
-    return torch::autograd::grad(
-        {own_rms_norm(*rms_norm_kernels().back(), inputs[0], inputs[1], kEpsilon)}, inputs,
-        {gradient});
-  };
-  const int before = at::get_num_threads();
-  const auto alone = results(1), shared = results(2);
-  at::set_num_threads(before);
-  EXPECT_TRUE(at::equal(alone[0], shared[0]) && at::equal(alone[1], shared[1]));
+  expect_same_bits_for_any_threads(
+      rms_norm_by(*rms_norm_kernels().back()), {at::randn({500, 300}), at::randn({300})});
+}
+
+TEST(RmsNorm, HasTheGradientOfOneInputAlone) {
+  expect_same_of_each_alone(
+      rms_norm_by(*rms_norm_kernels().back()), {at::randn({5, 20}), at::randn({20})});
 }
 
 TEST(RmsNorm, IsCalledWithinAScopeAndOtherTypesAreLibTorchs) {
   EXPECT_FALSE(is_rms_norm_own(at::randn({4, 6}, at::kDouble), at::randn({6}, at::kDouble)));
   EXPECT_FALSE(is_rms_norm_own(at::randn({4, 6}), at::randn({4, 6})));
+  EXPECT_FALSE(is_rms_norm_own(at::randn({4, 6}), at::ones({})));
   const Tensors inputs = leaves({at::randn({4, 6}), at::randn({6})}, at::kFloat);
   const auto node = [&](Kernels who) {
     const KernelScope scope(who);
@@ -165,6 +201,7 @@ TEST(Swiglu, OfLargeGatesIsFiniteAndIsDifferentiableTwice) {
   const Function own = swiglu_by(*swiglu_kernels().back());
   expect_agrees(own, swiglu_of_libtorch, {at::linspace(-200, 200, 99), at::ones({99})});
   expect_same_twice(own, swiglu_of_libtorch, {at::randn({9}), at::randn({9})});
+  expect_same_of_each_alone(own, {at::randn({99}), at::randn({99})});
   EXPECT_FALSE(is_swiglu_own(at::randn({4}), at::randn({4}, at::kBFloat16)));
   EXPECT_FALSE(is_swiglu_own(at::randn({4, 6}).t(), at::randn({6, 4})));
 }
@@ -193,6 +230,16 @@ TEST(Rotary, AgreesWithDoublePrecisionOnDrawnShapes) {
           expect_agrees(rotary_by(kernel, turns), rotary_of_libtorch(turns),
               {at::randn({2, length, between(generator, 1, 4), 2 * half})}, type);
       });
+}
+
+TEST(Rotary, ReadsHeadsThatAreNotInOnePiece) {
+  const Tensor angles = at::randn({6, 8}), sines = angles.sin();
+  const Turns turns{angles.cos(), sines};
+  const auto transposed = [](const Function& function) {
+    return [=](const Tensors& all) { return function({all[0].transpose(1, 2)}); };
+  };
+  expect_agrees(transposed(rotary_by(*rotary_kernels().back(), turns)),
+      transposed(rotary_of_libtorch(turns)), {at::randn({2, 3, 6, 16})});
 }
 
 Function attention_by(const AttentionKernels& kernels) {
@@ -237,6 +284,58 @@ TEST(Attention, ReadsHeadsThatStandBetweenOthers) {
   };
   expect_agrees(of_parts(attention_by(attention_kernels().back())), of_parts(attention_of_libtorch),
       {at::randn({2, 40, 3, 2, 16})});
+}
+
+// LibTorch's own kernel is not.
+TEST(Attention, IsDifferentiableTwice) {
+  const auto of_operators = [](const Tensors& all) {
+    return std::get<0>(at::_scaled_dot_product_attention_math(
+        all[0], all[1], all[2], {}, 0, /*is_causal=*/true, {}, 0.3));
+  };
+  const Function own = attention_by(attention_kernels().back());
+  Tensors heads;
+  for (int i = 0; i < 3; ++i) heads.push_back(at::randn({1, 2, 5, 4}));
+  expect_same_twice(own, of_operators, heads);
+  const auto of_itself = [](const Function& attention) {
+    return [=](const Tensors& all) { return attention({all[0], all[0], all[0]}); };
+  };
+  expect_same_twice(of_itself(own), of_itself(of_operators), {heads[0]});
+}
+
+TEST(Attention, HasTheSameBitsForAnyNumberOfThreadsAndOfOneInputAlone) {
+  const Function own = attention_by(attention_kernels().back());
+  const Tensor keys = at::randn({2, 2, 100, 24});
+  const Tensors heads{at::randn({2, 6, 100, 24}), keys, at::randn(keys.sizes())};
+  expect_same_bits_for_any_threads(own, heads);
+  expect_same_of_each_alone(own, heads);
+}
+
+// The largest score then has the smallest weight.
+TEST(Attention, OfAScaleThatIsNotAboveZeroIsLibTorchs) {
+  const Tensor heads = at::randn({1, 2, 5, 4}).requires_grad_();
+  const KernelScope scope(Kernels::kOwn);
+  const auto node = [&](double scale) {
+    return at::scaled_dot_product_attention(heads, heads, heads, {}, 0, /*is_causal=*/true, scale)
+        .grad_fn()
+        ->name();
+  };
+  EXPECT_NE(node(0.5).find("OwnAttention"), std::string::npos);
+  for (const double scale : {-1.0, 0.0, std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_EQ(node(scale).find("OwnAttention"), std::string::npos) << scale;
+}
+
+TEST(Attention, IsFasterOfHeadsThatAreNotSmallAndKeepAllThreadsBusy) {
+  const int before = at::get_num_threads();
+  const auto is_faster = [](const Tensor& all) {
+    return is_attention_faster({.queries = all, .keys = all, .values = all, .scale = 1});
+  };
+  at::set_num_threads(4);
+  EXPECT_EQ(is_faster(at::zeros({2, 2, 32, 32})), linear::are_products_faster());
+  const std::vector<std::vector<std::int64_t>> others{
+      {1, 3, 32, 32}, {2, 2, 31, 32}, {2, 2, 32, 31}};
+  for (const auto& sizes : others)
+    EXPECT_FALSE(is_faster(at::zeros(sizes))) << at::IntArrayRef(sizes);
+  at::set_num_threads(before);
 }
 
 TEST(Attention, IsCalledWithinAScopeWhereItIsCausalAndHasNoDropout) {
@@ -290,6 +389,39 @@ TEST(CrossEntropy, TakesScoresOfAnySize) {
   EXPECT_LE(scores[0].abs().max().item<float>(), 1e-30);
   EXPECT_TRUE(losses[1].isnan().item<bool>());
   EXPECT_TRUE(scores[1].isnan().all().item<bool>());
+}
+
+// Beside 1000 a float has room for steps of 6e-5.
+TEST(CrossEntropy, OfLargeScoresWhoseLabelIsSureIsSmall) {
+  for (const CrossEntropyKernel* const kernel : cross_entropy_kernels()) {
+    for (const double smoothing : {0.0, 0.1}) {
+      Tensor scores = at::full({1, 40}, 990.0F);
+      scores[0][3] = 1000;
+      const Tensor labels = at::full({1}, 3, at::kLong);
+      const double wanted = at::cross_entropy_loss(
+          scores.to(at::kDouble), labels, {}, at::Reduction::None, -100, smoothing)
+                                .item<double>();
+      const Tensor loss = own_cross_entropy(*kernel, scores, labels, -100, smoothing);
+      EXPECT_NEAR(loss.item<double>() / wanted, 1, 1e-3) << kernel->name << " " << smoothing;
+    }
+  }
+}
+
+TEST(CrossEntropy, HasTheSameBitsForAnyNumberOfThreads) {
+  const Tensor scores = at::randn({70, 300}), labels = labels_of(70, 300);
+  expect_same_bits_for_any_threads([&] {
+    Tensor gradients = scores.clone();
+    const Tensor losses =
+        own_cross_entropy(*cross_entropy_kernels().back(), gradients, labels, -100, 0.1);
+    return Tensors{losses, gradients};
+  });
+}
+
+TEST(CrossEntropy, TellsAutogradThatScoresWereReplaced) {
+  const Tensor factor = at::ones({2, 5}).requires_grad_(), scores = at::zeros({2, 5});
+  const Tensor product = factor * scores;
+  own_cross_entropy(*cross_entropy_kernels().back(), scores, labels_of(2, 5), -100, 0);
+  EXPECT_THROW(product.sum().backward(), c10::Error);
 }
 
 TEST(CrossEntropy, RefusesALabelThatIsNoClass) {

@@ -83,6 +83,9 @@ TEST_F(TokenLoss, IsCrossEntropyOfTheProduct) {
 TEST_F(TokenLoss, IsTheSameInSeveralChunks) {
   make(131072, torch::kDouble);
   expect_close(chunked(0.1), whole(0.1), 1e-12);
+  make(131072, torch::kFloat);
+  const KernelScope scope(Kernels::kOwn);
+  expect_close(chunked(0.1), whole(0.1), 1e-5);
 }
 
 TEST_F(TokenLoss, OfShorterTypesKeepsItsSumsInFloat) {

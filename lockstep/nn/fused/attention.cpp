@@ -10,16 +10,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "lockstep/core/error.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/nn/fused/gradients_with_graph.h"
 #include "lockstep/nn/in_parallel.h"
 #include "lockstep/nn/kernels.h"
 #include "lockstep/nn/linear/linear.h"
@@ -63,10 +66,6 @@ struct Place {
 // Contiguous, so that panels of its columns are copied by rows.
 at::Tensor with_tokens_last(const at::Tensor& all, const Place& place) {
   return all.select(0, place.sequence).select(0, place.head).t().contiguous();
-}
-
-MatrixView view_of(const at::Tensor& matrix) {
-  return {matrix.const_data_ptr<float>(), matrix.stride(0), matrix.stride(1)};
 }
 
 /// The products and weights of a thread.
@@ -133,7 +132,7 @@ class Worker {
       const at::Tensor& of_keys, float* products) const {
     const std::int64_t keys = block.queries.end;
     multiply({.left = vectors.from(block.queries.begin).view(),
-        .right = view_of(of_keys),
+        .right = linear::view_of(of_keys),
         .rows = keys - block.queries.begin,
         .columns = keys,
         .inner = of_keys.size(0),
@@ -202,12 +201,19 @@ at::Tensor outputs_of(const AttentionKernels& kernels, const Inputs& inputs) {
   return outputs;
 }
 
+/// The inputs whose gradients are asked for.
+struct Wanted {
+  bool queries, keys, values;
+};
+
 /// Gradients of queries, keys and values.
-variable_list gradients_of(
-    const AttentionKernels& kernels, const Inputs& inputs, const at::Tensor& of_outputs) {
-  auto of_queries = results_like(inputs.queries), of_keys = results_like(inputs.keys, true),
-       of_values = results_like(inputs.values, true);
-  const std::int64_t size = of_queries.size(3);
+variable_list gradients_of(const AttentionKernels& kernels, const Inputs& inputs,
+    const at::Tensor& of_outputs, const Wanted& wanted) {
+  at::Tensor of_queries, of_keys, of_values;
+  if (wanted.queries) of_queries = results_like(inputs.queries);
+  if (wanted.keys) of_keys = results_like(inputs.keys, true);
+  if (wanted.values) of_values = results_like(inputs.values, true);
+  const std::int64_t size = inputs.queries.size(3);
   inputs.each_key_head(kernels, [&](const Place& place, const Worker& worker) {
     const at::Tensor keys = with_tokens_last(inputs.keys, place),
                      values = with_tokens_last(inputs.values, place);
@@ -215,11 +221,15 @@ variable_list gradients_of(
       const auto output_gradients = query.read(of_outputs),
                  all_queries = query.read(inputs.queries);
       const auto block = worker.weights(queries, all_queries, keys);
+      if (wanted.values)
+        worker.to_keys(block, block.weights, output_gradients, size, place.write(of_values));
+      if (!wanted.queries && !wanted.keys) return;
       worker.score_gradients(block, output_gradients, values);
-      worker.to_keys(block, block.weights, output_gradients, size, place.write(of_values));
-      worker.to_keys(block, block.gradients, all_queries, size, place.write(of_keys));
-      worker.to_queries(
-          block, block.gradients, place.read(inputs.keys), size, query.write(of_queries));
+      if (wanted.keys)
+        worker.to_keys(block, block.gradients, all_queries, size, place.write(of_keys));
+      if (wanted.queries)
+        worker.to_queries(
+            block, block.gradients, place.read(inputs.keys), size, query.write(of_queries));
     });
   });
   return {of_queries, of_keys, of_values};
@@ -241,21 +251,35 @@ class OwnAttention : public torch::autograd::Function<OwnAttention> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    check(!at::GradMode::is_enabled(), "attention: has no second derivative");
     const auto saved = context->get_saved_variables();
+    const double scale = context->saved_data["scale"].toDouble();
     const auto& kernels =
         *reinterpret_cast<const AttentionKernels*>(context->saved_data["kernels"].toInt());
-    const auto scale = static_cast<float>(context->saved_data["scale"].toDouble());
-    auto results = gradients_of(
-        kernels, {saved[0], saved[1], saved[2], scale}, with_contiguous_vectors(gradients[0]));
+    const Inputs inputs{saved[0], saved[1], saved[2], static_cast<float>(scale)};
+    const Wanted wanted{
+        context->needs_input_grad(0), context->needs_input_grad(1), context->needs_input_grad(2)};
+    auto results = at::GradMode::is_enabled() ? of_libtorch(*context, saved, gradients[0], scale)
+                                              : gradients_of(kernels, inputs,
+                                                    with_contiguous_vectors(gradients[0]), wanted);
     results.resize(5);
     return results;
+  }
+
+ private:
+  static variable_list of_libtorch(const AutogradContext& context, const variable_list& saved,
+      const at::Tensor& gradient, double scale) {
+    const auto output = [&](const variable_list& inputs) {
+      return std::get<0>(at::_scaled_dot_product_attention_math(inputs[0], inputs[1], inputs[2],
+          /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true, /*dropout_mask=*/{}, scale,
+          /*enable_gqa=*/true));
+    };
+    return gradients_with_graph(context, saved, output, gradient);
   }
 };
 
 bool has_vectors(const at::Tensor& all) {
-  return all.dim() == 4 && all.scalar_type() == at::kFloat && all.numel() > 0 &&
-         all.stride(3) == 1 && is_readable(all);
+  return is_readable(all) && all.dim() == 4 && all.scalar_type() == at::kFloat && all.numel() > 0 &&
+         all.stride(3) == 1;
 }
 
 }  // namespace
@@ -269,9 +293,17 @@ std::span<const AttentionKernels> attention_kernels() {
 bool is_attention_own(const AttentionCall& call) {
   const at::Tensor &queries = call.queries, &keys = call.keys;
   return has_vectors(queries) && has_vectors(keys) && has_vectors(call.values) &&
+         call.scale > 0 &&  // the largest score has the largest weight
          keys.sizes() == call.values.sizes() && keys.size(0) == queries.size(0) &&
          queries.size(1) % keys.size(1) == 0 && keys.size(2) == queries.size(2) &&
          keys.size(3) == queries.size(3);
+}
+
+bool is_attention_faster(const AttentionCall& call) {
+  const at::Tensor& keys = call.keys;
+  constexpr std::int64_t kFewest = 32;  // as of is_linear_faster()
+  return linear::are_products_faster() && std::min(keys.size(2), keys.size(3)) >= kFewest &&
+         keys.size(0) * keys.size(1) >= at::get_num_threads();
 }
 
 at::Tensor own_attention(const AttentionKernels& kernels, const AttentionCall& call) {
@@ -283,17 +315,17 @@ at::Tensor dispatched_attention(const at::Tensor& queries, const at::Tensor& key
     std::optional<double> scale, bool may_share_heads) {
   const Kernels who = kernels_in_use();
   const bool is_plain = is_causal && dropout == 0 && !(mask && mask->defined());
-  const AttentionCall call{.queries = queries,
-      .keys = keys,
-      .values = values,
-      .scale = scale.value_or(1 / std::sqrt(static_cast<double>(queries.size(-1))))};
-  const bool is_ours = who != Kernels::kLibTorch && is_plain && is_attention_own(call) &&
-                       (may_share_heads || queries.size(1) == keys.size(1)) &&
-                       (who == Kernels::kOwn || linear::are_products_faster());
-  if (!is_ours)
-    return at::native::scaled_dot_product_attention(
-        queries, keys, values, mask, dropout, is_causal, scale, may_share_heads);
-  return own_attention(attention_kernels().back(), call);
+  if (who != Kernels::kLibTorch && is_plain && has_vectors(queries)) {
+    const AttentionCall call{.queries = queries,
+        .keys = keys,
+        .values = values,
+        .scale = scale.value_or(1 / std::sqrt(static_cast<double>(queries.size(3))))};
+    if (is_attention_own(call) && (may_share_heads || queries.size(1) == keys.size(1)) &&
+        (who == Kernels::kOwn || is_attention_faster(call)))
+      return own_attention(attention_kernels().back(), call);
+  }
+  return at::native::scaled_dot_product_attention(
+      queries, keys, values, mask, dropout, is_causal, scale, may_share_heads);
 }
 
 }  // namespace lockstep::nn::fused

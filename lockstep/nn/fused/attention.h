@@ -13,7 +13,7 @@ namespace lockstep::nn::fused {
 /// Queries [N, heads, T, size], and keys and values [N, as many or a divisor of them, T, size].
 struct AttentionCall {
   const at::Tensor &queries, &keys, &values;
-  double scale;  ///< of the scores
+  double scale;  ///< of the scores, above 0
 };
 
 /// The kernels of one instruction set.
@@ -25,11 +25,16 @@ struct AttentionKernels {
 /// Returns the kernels that may run, the fastest last.
 std::span<const AttentionKernels> attention_kernels();
 
-/// Returns whether the kernels can compute it: not empty, fp32 on the CPU, each vector contiguous.
+/// Returns whether the kernels can compute it: not empty, fp32 on the CPU, each vector contiguous,
+/// and the scale above 0.
 bool is_attention_own(const AttentionCall& call);
 
-/// Computes causal attention, with the same bits for any number of threads; differentiable once, as
-/// LibTorch's.
+/// Returns whether the kernels are also faster: if products are, of heads and sequences that are
+/// not small, and of as many heads of keys as there are threads.
+bool is_attention_faster(const AttentionCall& call);
+
+/// Computes causal attention, with the same bits for any number of threads. A backward that is to
+/// be differentiated again is LibTorch's.
 at::Tensor own_attention(const AttentionKernels& kernels, const AttentionCall& call);
 
 /// LibTorch's scaled_dot_product_attention on the CPU, by the kernels where kernels_in_use() says

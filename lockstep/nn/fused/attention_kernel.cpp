@@ -6,28 +6,13 @@
 namespace lockstep::nn::fused {
 namespace {
 
-using simd::all;
 using simd::each_vector;
 using simd::Floats;
 using simd::load;
 using simd::store;
 
-inline void clear(float* numbers, std::int64_t count) {
-  each_vector(count,
-      [&](std::int64_t place, std::int64_t room) { store(numbers + place, Floats{}, room); });
-}
-
-inline float largest(const float* numbers, std::int64_t count) {
-  Floats most = all(numbers[0]);
-  each_vector(count, [&](std::int64_t place, std::int64_t room) {
-    const Floats found = simd::first_of(load(numbers + place, room), room, most);
-    most = found > most ? found : most;
-  });
-  return simd::maximum(most);
-}
-
 inline void softmax_row(float* scores, std::int64_t count, float scale) {
-  const float most = largest(scores, count) * scale;
+  const float most = simd::largest(scores, count) * scale;
   Floats sum = {};
   each_vector(count, [&](std::int64_t place, std::int64_t room) {
     const Floats power = simd::exponential(load(scores + place, room) * scale - most);
@@ -57,7 +42,7 @@ inline void attention_softmax(const AttentionBlock& block) {
   for (std::int64_t query = block.queries.begin; query < block.queries.end; ++query) {
     float* const row = block.weights + (query - block.queries.begin) * keys;
     softmax_row(row, query + 1, block.scale);
-    clear(row + query + 1, keys - query - 1);
+    simd::fill_zero(row + query + 1, keys - query - 1);
   }
 }
 
@@ -66,7 +51,7 @@ inline void attention_backward(const AttentionBlock& block) {
   for (std::int64_t query = block.queries.begin; query < block.queries.end; ++query) {
     const std::int64_t first = (query - block.queries.begin) * keys;
     backward_row(block.weights + first, block.gradients + first, query + 1, block.scale);
-    clear(block.gradients + first + query + 1, keys - query - 1);
+    simd::fill_zero(block.gradients + first + query + 1, keys - query - 1);
   }
 }
 

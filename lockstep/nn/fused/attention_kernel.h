@@ -10,7 +10,7 @@ namespace lockstep::nn::fused {
 /// keys up to its own place.
 struct AttentionBlock {
   Range queries;
-  float scale;
+  float scale;       ///< above 0
   float* weights;    ///< [queries, queries.end], scores at first
   float* gradients;  ///< of the weights, same sizes; of the scores at last
 };

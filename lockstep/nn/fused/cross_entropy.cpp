@@ -41,6 +41,7 @@ at::Tensor own_cross_entropy(const CrossEntropyKernel& kernel, const at::Tensor&
       " rows of scores need as many int64 labels, not ", known.scalar_type(), " ", known.sizes());
   const auto* const first = known.const_data_ptr<std::int64_t>();
   check_labels({first, static_cast<std::size_t>(rows)}, ignored, classes);
+  scores.unsafeGetTensorImpl()->bump_version();  // a backward that saved them must not go on
   at::Tensor losses = at::empty({rows}, scores.options().dtype(at::kFloat));
   const bool is_float = scores.scalar_type() == at::kFloat;
   const CrossEntropyJob job{.element = is_float ? Element::kFloat : Element::kBFloat16,

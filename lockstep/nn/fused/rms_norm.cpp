@@ -6,10 +6,10 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/rms_norm_compositeimplicitautograd_dispatch.h>
-#include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/device/gradient_places.h"
+#include "lockstep/nn/fused/gradients_with_graph.h"
 #include "lockstep/nn/in_parallel.h"
 #include "lockstep/nn/kernels.h"
 #include "lockstep/simd/instructions.h"
@@ -73,17 +73,13 @@ class OwnRmsNorm : public torch::autograd::Function<OwnRmsNorm> {
  private:
   static variable_list of_libtorch(
       AutogradContext* context, const variable_list& saved, const at::Tensor& gradient) {
-    const auto output = at::compositeimplicitautograd::rms_norm_symint(
-        saved[0], saved[1].sym_sizes(), saved[1], context->saved_data["epsilon"].toDouble());
-    variable_list wanted, results(4);
-    for (const std::size_t i : {0U, 1U})
-      if (context->needs_input_grad(i)) wanted.push_back(saved[i]);
-    auto found = torch::autograd::grad({output}, wanted, {gradient}, true, /*create_graph=*/true);
-    for (std::size_t i = 2; i-- > 0;) {
-      if (!context->needs_input_grad(i)) continue;
-      results[i] = std::move(found.back());
-      found.pop_back();
-    }
+    const double epsilon = context->saved_data["epsilon"].toDouble();
+    const auto output = [&](const variable_list& inputs) {
+      return at::compositeimplicitautograd::rms_norm_symint(
+          inputs[0], inputs[1].sym_sizes(), inputs[1], epsilon);
+    };
+    auto results = gradients_with_graph(*context, {saved[0], saved[1]}, output, gradient);
+    results.resize(4);
     return results;
   }
 };
@@ -97,9 +93,9 @@ std::span<const RmsNormKernel* const> rms_norm_kernels() {
 }
 
 bool is_rms_norm_own(const at::Tensor& input, const at::Tensor& weight) {
-  return input.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat &&
-         input.numel() > 0 && input.dim() > 0 && input.size(-1) == weight.size(0) &&
-         weight.dim() == 1 && weight.is_contiguous() && is_readable(input) && is_readable(weight);
+  return is_readable(input) && is_readable(weight) && input.dim() > 0 && weight.dim() == 1 &&
+         input.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat &&
+         input.numel() > 0 && input.size(-1) == weight.size(0) && weight.is_contiguous();
 }
 
 at::Tensor own_rms_norm(const RmsNormKernel& kernel, const at::Tensor& input,

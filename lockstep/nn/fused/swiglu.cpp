@@ -47,11 +47,13 @@ class OwnSwiglu : public torch::autograd::Function<OwnSwiglu> {
     const auto& kernel =
         *reinterpret_cast<const SwigluKernel*>(context->saved_data["kernel"].toInt());
     const auto given = gradients[0].contiguous();
-    auto of_gates = at::empty_like(gates), of_values = at::empty_like(values);
+    at::Tensor of_gates, of_values;
+    if (context->needs_input_grad(0)) of_gates = at::empty_like(gates);
+    if (context->needs_input_grad(1)) of_values = at::empty_like(values);
     SwigluJob job = job_of(gates, values);
     job.gradients = given.const_data_ptr();
-    job.gate_gradients = of_gates.mutable_data_ptr();
-    job.value_gradients = of_values.mutable_data_ptr();
+    job.gate_gradients = of_gates.defined() ? of_gates.mutable_data_ptr() : nullptr;
+    job.value_gradients = of_values.defined() ? of_values.mutable_data_ptr() : nullptr;
     in_parallel(gates.numel(), [&](Range range) { kernel.backward(job, range); });
     return {of_gates, of_values, {}};
   }

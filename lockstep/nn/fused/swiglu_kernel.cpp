@@ -34,9 +34,10 @@ inline void gate_gradients(const SwigluJob& job, Range range) {
     const std::int64_t place = range.begin + i;
     const Floats gate = load(gates + place, room), open = sigmoid(gate);
     const Floats gradient = load(gradients + place, room) * open;
-    store(of_values + place, gradient * gate, room);
-    store(of_gates + place, gradient * load(values + place, room) * (1.0F + gate * (1.0F - open)),
-        room);
+    if (of_values != nullptr) store(of_values + place, gradient * gate, room);
+    if (of_gates != nullptr)
+      store(of_gates + place, gradient * load(values + place, room) * (1.0F + gate * (1.0F - open)),
+          room);
   });
 }
 

@@ -11,8 +11,8 @@ struct SwigluJob {
   Element element;
   const void *gates, *values;
   void* outputs;
-  const void* gradients;  ///< of the outputs
-  void *gate_gradients, *value_gradients;
+  const void* gradients;                   ///< of the outputs
+  void *gate_gradients, *value_gradients;  ///< nullptr: not asked for
 };
 
 /// One build of SwiGLU's product.

@@ -24,10 +24,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-MatrixView view_of(const at::Tensor& matrix) {
-  return {matrix.const_data_ptr<float>(), matrix.stride(0), matrix.stride(1)};
-}
-
 MatrixView transposed(const MatrixView& view) {
   return {view.data, view.column_stride, view.row_stride};
 }
@@ -131,6 +127,10 @@ class OwnLinear : public torch::autograd::Function<OwnLinear> {
 };
 
 }  // namespace
+
+MatrixView view_of(const at::Tensor& matrix) {
+  return {matrix.const_data_ptr<float>(), matrix.stride(0), matrix.stride(1)};
+}
 
 std::span<const GemmKernel* const> gemm_kernels() {
   static const GemmKernel* const kBuilds[] = {&gemm_plain(), &gemm_avx2(), &gemm_avx512()};

@@ -12,6 +12,9 @@ namespace lockstep::nn::linear {
 /// Returns the kernels that may run, the fastest last.
 std::span<const GemmKernel* const> gemm_kernels();
 
+/// Returns a matrix [rows, columns] in fp32 on the CPU as kernels read it.
+MatrixView view_of(const at::Tensor& matrix);
+
 /// The arguments of a call of LibTorch's linear.
 struct LinearCall {
   const at::Tensor& input;   ///< [..., K]

@@ -25,8 +25,9 @@ std::optional<std::int64_t> vocabulary_of_weights(const std::string& path) {
 }
 
 // Where neither flag nor weights say it the data does; an exported net has one that is not known.
+// Bytes have their own: weights of another are of other tokens.
 std::optional<std::int64_t> vocabulary_of(const TrainOptions& options) {
-  if (options.classes) return options.classes;
+  if (options.classes || options.data.name == "text") return options.classes;
   if (nn::is_exported(options.model)) return 0;
   const bool is_ours = nn::net_needs(options.model).context > 0;
   return is_ours && !options.pretrained.empty() ? vocabulary_of_weights(options.pretrained)

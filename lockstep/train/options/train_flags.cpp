@@ -267,7 +267,8 @@ Group spreading_group() {
               &Options::cudnn_benchmark)
               .unless_usual(),
           flag("--kernels", "WHOSE",
-              "whose kernels compute convolutions and batch norm on the CPU: {}; auto: the faster",
+              "whose kernels compute layers on the CPU, such as convolutions, norms and attention: "
+              "{}; auto: the faster",
               &Options::kernels)
               .written_by(written_kernels),
           flag_on("--keep-denormals",

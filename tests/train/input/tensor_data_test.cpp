@@ -126,6 +126,8 @@ TEST(TensorData, OfTokensNeedsALength) {
   EXPECT_EQ(sets.train->classes(), 256);
   EXPECT_EQ(sets.train->targets().front().sizes, std::vector<std::int64_t>{8});
   EXPECT_THAT(sets.remark, HasSubstr("3 of 100 tokens of the part train"));
+  options.classes = 100;
+  EXPECT_EQ(load_datasets(options).train->classes(), 100);
 }
 
 TEST(TensorData, OfTokensHasTheVocabularyOfFlagWeightsOrData) {
