@@ -125,7 +125,7 @@ TEST(PlanFlags, RefuseWhatContradictsOrIsUnknown) {
   EXPECT_THAT(of_devices({"--price", "T4=1,A100=2,L4=1"}), HasSubstr("does not name L4"));
   EXPECT_THAT(of_devices({"--price", "T4=1,T4=2"}), HasSubstr("twice"));
   EXPECT_THAT(of_devices({"--price", "T4=0"}), HasSubstr("above 0"));
-  EXPECT_THAT(of_devices({"--price", "1,2"}), HasSubstr("twice"));
+  EXPECT_THAT(of_devices({"--price", "1,2"}), HasSubstr("DEVICE=NUMBER for each"));
   EXPECT_THAT(of_devices({"--price", "T4=1,2"}), HasSubstr("DEVICE=NUMBER for each"));
   EXPECT_THAT(of_devices({"--budget", "5"}), HasSubstr("needs a --price"));
   EXPECT_THAT(of_devices({"--currency", "EUR"}), HasSubstr("that of a --price"));
