@@ -13,6 +13,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "lockstep/comm/backend.h"
+#include "lockstep/comm/call_limit.h"
 #include "lockstep/comm/host/backoff.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
@@ -172,8 +173,8 @@ bool Engine::advance_messages() {
 
 Work Engine::begin(Collective collective) {
   const std::lock_guard lock(mutex_);
-  auto job =
-      std::make_shared<Job>(Job{.collective = std::move(collective), .number = ++collectives_});
+  auto job = std::make_shared<Job>(
+      Job{.collective = std::move(collective), .number = ++collectives_, .limit = limit()});
   job->at_once = job->collective.at_once(region_->size());
   job->complete = failure_ != nullptr;
   job->error = failure_;
@@ -185,9 +186,14 @@ Work Engine::begin(Collective collective) {
 Work Engine::post(const torch::Tensor& tensor, int peer, int tag, bool outgoing) {
   const std::lock_guard lock(mutex_);
   auto message = post_.add(tensor, peer, tag, outgoing);
+  message->limit = limit();
   if (failure_) post_.fail(failure_);
   poll();
   return Work(std::make_shared<Ticket<Message>>(shared_from_this(), message));
+}
+
+std::chrono::milliseconds Engine::limit() const {
+  return CallLimit::of_this_thread().value_or(timeout());
 }
 
 bool Engine::advance() {
@@ -454,7 +460,7 @@ std::string Engine::lost(int rank) const {
 }
 
 // The first collective under way is the one that holds up all others.
-void Engine::inspect(const Job&, std::chrono::milliseconds waited) const {
+void Engine::inspect(const Job& asked, std::chrono::milliseconds waited) const {
   const Job& job = *jobs_.front();
   std::vector<std::string> late;
   for (const int rank : missing()) {
@@ -468,8 +474,8 @@ void Engine::inspect(const Job&, std::chrono::milliseconds waited) const {
     late.push_back(
         concat("rank ", rank, " (last seen in ", name_of(kind), " #", slot.collective.load(), ")"));
   }
-  if (waited < timeout() || late.empty()) return;
-  throw TimeoutError(concat(job.describe(), " on rank ", rank_, ": waited ", timeout().count(),
+  if (waited < asked.limit || late.empty()) return;
+  throw TimeoutError(concat(job.describe(), " on rank ", rank_, ": waited ", asked.limit.count(),
       " ms for ", joined(late)));
 }
 
@@ -488,9 +494,9 @@ std::string Engine::lost_sender(const Message& message) const {
 void Engine::inspect(const Message& message, std::chrono::milliseconds waited) const {
   const std::string how = lost_sender(message);
   if (!how.empty()) throw CommError(concat(message.describe(), ": ", how));
-  if (waited < timeout()) return;
+  if (waited < message.limit) return;
   throw TimeoutError(
-      concat(message.describe(), " on rank ", rank_, ": waited ", timeout().count(), " ms"));
+      concat(message.describe(), " on rank ", rank_, ": waited ", message.limit.count(), " ms"));
 }
 
 }  // namespace lockstep::host

@@ -85,6 +85,7 @@ class PeerWatch {
 struct Job {
   Collective collective;
   std::uint64_t number = 0;
+  std::chrono::milliseconds limit = {};  ///< of a wait for it
   bool at_once = false;          ///< small: all staged, and nobody waits for the others to finish
   bool staged = false;           ///< this rank's memory is seen through its staging buffers
   bool written_by_root = false;  ///< a part of this rank's result of a broadcast
@@ -165,6 +166,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void abort(const std::string& reason) { region_->abort(reason); }
   AddressSpace& space() { return *space_; }
   std::chrono::milliseconds timeout() const { return timeout_.load(); }
+  /// Of the calls that begin from now on and have no limit of their own.
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
  private:
@@ -172,6 +174,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   class Ticket;
 
   Work post(const torch::Tensor& tensor, int peer, int tag, bool outgoing);
+  std::chrono::milliseconds limit() const;
 
   // All below are called with the mutex held.
   void poll();
@@ -193,7 +196,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool all_arrived(std::uint64_t round) const;
   bool all_finished(std::uint64_t round);
 
-  void inspect(const Job& job, std::chrono::milliseconds waited) const;
+  void inspect(const Job& asked, std::chrono::milliseconds waited) const;
   void inspect(const Message& message, std::chrono::milliseconds waited) const;
   std::vector<int> missing() const;
   std::string lost(int rank) const;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -21,6 +22,7 @@ struct Message {
   bool outgoing = false;
   bool is_aside = false;  ///< nobody awaited it when it came
   std::size_t moved = 0;  ///< bytes
+  std::chrono::milliseconds limit = {};  ///< of a wait for it
   bool complete = false;
   std::exception_ptr error = nullptr;
 
