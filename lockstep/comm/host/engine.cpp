@@ -86,6 +86,28 @@ class Asking {
 
 }  // namespace
 
+/// Holds the mutex. What has ended meanwhile is released after it: the last owner of a tensor may
+/// wait for a lock whose holder waits for the mutex, such as that of Python's interpreter.
+class Engine::Lock {
+ public:
+  template <typename... How>
+  explicit Lock(Engine& engine, How... how) : engine_(engine), lock_(engine.mutex_, how...) {}
+  ~Lock() {
+    if (!lock_) return;
+    const auto jobs = std::exchange(engine_.ended_, {});
+    const auto messages = engine_.post_.take_ended();
+    lock_.unlock();
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+  explicit operator bool() const { return lock_.owns_lock(); }
+
+ private:
+  Engine& engine_;
+  std::unique_lock<std::mutex> lock_;
+};
+
 /// A handle of a job or a message: polls and waits through the engine.
 template <typename Target>
 class Engine::Ticket : public Work::State {
@@ -95,7 +117,7 @@ class Engine::Ticket : public Work::State {
 
   bool poll() override {
     engine_->rank_engines_->poll_others(*engine_);
-    const std::lock_guard lock(engine_->mutex_);
+    const Lock lock(*engine_);
     engine_->poll();
     if (!target_->complete && asking_.ask()) engine_->look(*target_, asking_.asked());
     return target_->complete;
@@ -161,18 +183,18 @@ void Engine::join(std::shared_ptr<RankEngines> engines) {
 }
 
 void Engine::poll_if_free() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
+  const Lock lock(*this, std::try_to_lock);
   if (lock) poll();
 }
 
 bool Engine::advance_messages() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   poll();
   return failure_ == nullptr && !post_.idle();
 }
 
 Work Engine::begin(Collective collective) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   auto job = std::make_shared<Job>(
       Job{.collective = std::move(collective), .number = ++collectives_, .limit = limit()});
   job->at_once = job->collective.at_once(region_->size());
@@ -184,7 +206,7 @@ Work Engine::begin(Collective collective) {
 }
 
 Work Engine::post(const torch::Tensor& tensor, int peer, int tag, bool outgoing) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   auto message = post_.add(tensor, peer, tag, outgoing);
   message->limit = limit();
   if (failure_) post_.fail(failure_);
@@ -198,7 +220,9 @@ std::chrono::milliseconds Engine::limit() const {
 
 bool Engine::advance() {
   while (!jobs_.empty() && step(*jobs_.front())) {
-    if (jobs_.front()->complete) jobs_.pop_front();
+    if (!jobs_.front()->complete) continue;
+    ended_.push_back(std::move(jobs_.front()));
+    jobs_.pop_front();
   }
   post_.poll();
   return !jobs_.empty() || !post_.idle();

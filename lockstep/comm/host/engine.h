@@ -172,6 +172,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
  private:
   template <typename Target>
   class Ticket;
+  class Lock;
 
   Work post(const torch::Tensor& tensor, int peer, int tag, bool outgoing);
   std::chrono::milliseconds limit() const;
@@ -221,6 +222,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::uint64_t all_finished_ = 0;  ///< as far as this rank knows
   std::uint64_t collectives_ = 0;
   std::deque<std::shared_ptr<Job>> jobs_;
+  std::vector<std::shared_ptr<Job>> ended_;
   Post post_;
 };
 

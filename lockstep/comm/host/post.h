@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/types.h>
@@ -45,6 +46,9 @@ class Post {
   /// Moves what can be moved without waiting. Throws InvalidArgument if a letter does not fit.
   void poll();
 
+  /// Returns what has ended since the last call.
+  std::vector<std::shared_ptr<Message>> take_ended() { return std::exchange(ended_, {}); }
+
   bool idle() const;
   /// Ends every message with this error and returns their tensors.
   std::vector<torch::Tensor> fail(const std::exception_ptr& error);
@@ -66,6 +70,7 @@ class Post {
   Queue awaited_;                                   ///< recvs that no message has met yet
   std::vector<std::shared_ptr<Message>> arriving_;  ///< from each rank; null if none is
   Queue aside_;                                     ///< came whole, and nobody has asked for them
+  std::vector<std::shared_ptr<Message>> ended_;
 };
 
 }  // namespace lockstep::host
