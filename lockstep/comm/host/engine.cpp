@@ -253,6 +253,8 @@ void Engine::fail(const std::exception_ptr& error) {
     job->complete = true;
     const auto& own = job->collective.tensors;
     tensors.insert(tensors.end(), own.begin(), own.end());
+    space_->retire(job->collective.input);
+    space_->retire(job->collective.output);
   }
   jobs_.clear();
   region_->keep(std::move(tensors));

@@ -42,6 +42,9 @@ class AddressSpace {
   virtual torch::Tensor empty(
       std::int64_t elements, const torch::TensorOptions& options, const ExchangeText& exchange) = 0;
 
+  /// Never lets another tensor have this memory, which ranks of a failed collective may still use.
+  virtual void retire(const void*) {}
+
   /// Makes a tensor that expose() can name without the other ranks.
   virtual torch::Tensor allocate(std::int64_t elements, const torch::TensorOptions& options) {
     return torch::empty({elements}, options);

@@ -21,8 +21,8 @@ struct Message {
   int peer = 0;  ///< kAnyRank until the sender is known
   int tag = 0;
   bool outgoing = false;
-  bool is_aside = false;  ///< nobody awaited it when it came
-  std::size_t moved = 0;  ///< bytes
+  bool is_aside = false;                 ///< nobody awaited it when it came
+  std::size_t moved = 0;                 ///< bytes
   std::chrono::milliseconds limit = {};  ///< of a wait for it
   bool complete = false;
   std::exception_ptr error = nullptr;
