@@ -93,8 +93,12 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/lockstep" DESTINATION ${CMAKE_INSTALL_I
   PATTERN "lockstep/report" EXCLUDE
   PATTERN "lockstep/formats/fetch" EXCLUDE PATTERN "lockstep/data/check" EXCLUDE PATTERN "lockstep/data/download" EXCLUDE)
 
-# The folder with include/ and lib/ that this build used: the first guess of whoever uses the install.
-get_filename_component(_lockstep_torch_dir "${LibTorch_INCLUDE_DIR}" DIRECTORY)
+# The folder with include/ and lib/ that this build used: the first guess of whoever uses the install. A wheel has torch beside it.
+cmake_path(GET LibTorch_INCLUDE_DIR PARENT_PATH _lockstep_torch_dir)
+set(_lockstep_torch_dir "\"${_lockstep_torch_dir}\"")
+if(SKBUILD)
+  set(_lockstep_torch_dir "")
+endif()
 configure_package_config_file(
   "${PROJECT_SOURCE_DIR}/cmake/LockstepConfig.cmake.in" "${PROJECT_BINARY_DIR}/LockstepConfig.cmake"
   INSTALL_DESTINATION ${_lockstep_package})

@@ -15,6 +15,11 @@ setup_wheel_builder() {
   printf '%s\n' "${requirements[@]}" >"$wheel_folder/requirements.txt"
 }
 
+# pip leaves its temporary prefix in the cache, and the extension switched as the wheel needs it: after a failure, too.
+reset_wheel_cache() {
+  cmake -U 'SKBUILD*' -D LOCKSTEP_PYTHON=OFF -D CMAKE_INSTALL_PREFIX=/usr/local "$build_folder"
+}
+
 # Packs what component_train and component_bench have built. It needs no newer glibc than was here, and pip refuses older ones.
 pack_wheel() {
   local glibc python=$PWD/$wheel_folder/bin/python abi
@@ -23,13 +28,14 @@ pack_wheel() {
   phase_begin wheel
   setup_wheel_builder
   abi=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
-  rm -rf dist
-  PATH=$PWD/$wheel_folder/bin:$PATH phase_step wheel "$python" -m pip wheel --disable-pip-version-check \
+  rm -f dist/lockstep_torch-*.whl
+  trap 'phase_unwatch; reset_wheel_cache >/dev/null' EXIT
+  CMAKE_BUILD_PARALLEL_LEVEL=$(build_jobs) PATH=$PWD/$wheel_folder/bin:$PATH phase_step wheel "$python" -m pip wheel --disable-pip-version-check \
     --no-deps --no-build-isolation --config-settings "build-dir=$build_folder" \
     --config-settings "cmake.define.Python_EXECUTABLE=$python" \
     --config-settings "wheel.tags=$abi-$abi-manylinux_${glibc/./_}_$(uname -m)" --wheel-dir dist .
-  # It leaves its temporary prefix in the cache.
-  phase_step cache cmake -U 'SKBUILD*' -D LOCKSTEP_PYTHON=OFF -D CMAKE_INSTALL_PREFIX=/usr/local "$build_folder"
+  phase_step cache reset_wheel_cache
+  trap phase_unwatch EXIT
   phase_end
 }
 

@@ -61,6 +61,9 @@ class Backend {
   virtual int size() const { return size_; }
   /// Returns whether tensors on this device can be passed.
   virtual bool carries(torch::Device device) const { return device.is_cpu(); }
+  /// Lets a recv take the next message that has its tag, as in Python's PyTorch, where it would
+  /// take the next one of all. To be called before there are messages.
+  virtual void match_tags() {}
   /// Returns whether a message may be received from kAnyRank.
   virtual bool receives_from_any() const { return false; }
   /// Returns whether the bits of a sum are those of the ranks' values in order, wherever in a

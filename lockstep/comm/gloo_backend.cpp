@@ -14,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "lockstep/comm/call_limit.h"
 #include "lockstep/comm/gloo_loop.h"
 #include "lockstep/comm/host/collective.h"
 #include "lockstep/comm/reduce/reduce_kernel.h"
@@ -236,6 +237,7 @@ class GlooBackend : public Backend, public std::enable_shared_from_this<GlooBack
     return reason_;
   }
   milliseconds timeout() const override { return options_.timeout; }
+  milliseconds limit() const { return CallLimit::of_this_thread().value_or(options_.timeout); }
   void set_timeout(milliseconds timeout) override;
 
  protected:
@@ -323,6 +325,7 @@ C10dCall GlooBackend::c10d_call(const char* what, const CollectiveCall& call, Fi
   const std::string reason = abort_reason();
   if (!reason.empty()) throw CommError(concat(what, ": ", reason));
   loop_.adapt();
+  group_.setTimeout(limit());
   try {
     return {what, start(call), weak_from_this(), std::move(finish)};
   } catch (const std::exception& error) {
@@ -384,7 +387,7 @@ Work GlooBackend::begin_in_order(const char* what, const CollectiveCall& call, F
 
 Work GlooBackend::begin(const CollectiveCall& call) {
   if (call.is_message())
-    return Work(std::make_shared<MessageWork>(c10d_call(call.name(), call), timeout()));
+    return Work(std::make_shared<MessageWork>(c10d_call(call.name(), call), limit()));
   if (call.kind == Operation::kReduceScatter) {
     const torch::Tensor rows = rows_like(call.output, size_);
     return begin_in_order(call.name(),

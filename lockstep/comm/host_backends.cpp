@@ -62,6 +62,8 @@ class SymmetricMemory : public host::AddressSpace {
   torch::Tensor empty(std::int64_t elements, const torch::TensorOptions& options,
       const host::ExchangeText& exchange) override;
   torch::Tensor allocate(std::int64_t elements, const torch::TensorOptions& options) override;
+  // What all make together serves one tensor in any case.
+  void retire(const void* memory) override { own_->retire(memory); }
 
  private:
   struct Segment {

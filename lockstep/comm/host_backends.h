@@ -25,6 +25,7 @@ namespace host {
 class HostBackend : public Backend {
  public:
   bool sums_in_rank_order() const override { return true; }
+  void match_tags() override { engine_->match_tags(); }
   bool receives_from_any() const override { return engine_->matches_tags(); }
   torch::Tensor allocate(std::int64_t elements, const torch::TensorOptions& options) override {
     return engine_->space().allocate(elements, options);
@@ -32,10 +33,6 @@ class HostBackend : public Backend {
   void abort(const std::string& reason) override { engine_->abort(reason); }
   std::chrono::milliseconds timeout() const override { return engine_->timeout(); }
   void set_timeout(std::chrono::milliseconds timeout) override { engine_->set_timeout(timeout); }
-
-  /// Lets a recv take the next message that has its tag, of kAnyRank too, as in Python's PyTorch.
-  /// To be called before there are messages.
-  void match_tags() { engine_->match_tags(); }
 
   /// Moves what it can of this rank's messages; returns whether some are still under way.
   bool advance_messages() { return engine_->advance_messages(); }

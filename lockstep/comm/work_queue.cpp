@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "lockstep/comm/call_limit.h"
 #include "lockstep/core/error.h"
 
 namespace lockstep {
@@ -12,6 +13,7 @@ class WorkQueue::Call : public PromisedWork {
 
   /// Returns what it has thrown. The tensors that it owns are released before it ends.
   std::exception_ptr run(const std::function<void(const std::string&)>& on_failure) {
+    const CallLimit limit(limit_);
     std::exception_ptr failure;
     try {
       std::exchange(run_, nullptr)();
@@ -27,6 +29,7 @@ class WorkQueue::Call : public PromisedWork {
 
  private:
   std::function<void()> run_;
+  std::optional<CallLimit::Milliseconds> limit_ = CallLimit::of_this_thread();
 };
 
 WorkQueue::~WorkQueue() {

@@ -46,7 +46,8 @@ class WorkQueue {
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
-  /// Adds a call; waiting for it throws what it throws.
+  /// Adds a call, which gets the limit of the calls of this thread; waiting for it throws what it
+  /// throws.
   Work add(std::function<void()> run);
 
   /// Returns whether all calls have ended.

@@ -1,13 +1,14 @@
 #include "backend.h"
 
 #include <algorithm>
-#include <limits>
+#include <thread>
 #include <utility>
 
 #include "pieces.h"
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "lockstep/comm/backend.h"
+#include "lockstep/comm/call_limit.h"
 #include "lockstep/comm/gloo_backend.h"
 #include "lockstep/comm/hierarchy/hierarchical_backend.h"
 #include "lockstep/comm/host_backends.h"
@@ -24,7 +25,10 @@ using Tensors = C10dBackend::Tensors;
 
 constexpr std::chrono::microseconds kFirstPause(50), kLongestPause(1000);
 
-ReduceOp op_of(const c10d::ReduceOp& op) {
+// A complex number is reduced as two real ones.
+ReduceOp op_of(const c10d::ReduceOp& op, const at::Tensor& tensor) {
+  check(!tensor.is_complex() || op.op_ == c10d::ReduceOp::SUM || op.op_ == c10d::ReduceOp::AVG,
+      "complex numbers can be reduced by SUM and AVG alone");
   switch (op.op_) {
     case c10d::ReduceOp::SUM:
       return ReduceOp::kSum;
@@ -68,18 +72,26 @@ void wait_for_all(std::vector<Work> works) {
   for (Work& work : works) work.wait();
 }
 
-/// Returns the fewest and the most elements of a part of any rank.
+at::Tensor counts_of(const Tensors& tensors) {
+  std::vector<std::int64_t> counts;
+  for (const at::Tensor& tensor : tensors) counts.push_back(tensor.numel());
+  return torch::tensor(counts, on_host(at::kLong));
+}
+
+/// Returns the fewest and the most elements of a part of any rank. What a rank gives must be what
+/// the other one takes.
 std::pair<std::int64_t, std::int64_t> range_of_parts(
-    const ProcessGroup& group, const Tensors& one, const Tensors& other) {
-  std::int64_t fewest = std::numeric_limits<std::int64_t>::max(), most = 0;
-  for (const Tensors* parts : {&one, &other})
-    for (const at::Tensor& part : *parts) {
-      fewest = std::min(fewest, part.numel());
-      most = std::max(most, part.numel());
-    }
-  const at::Tensor range = torch::tensor({-fewest, most}, on_host(at::kLong));
-  group.all_reduce(range, ReduceOp::kMax).wait();
-  return {-range[0].item<std::int64_t>(), range[1].item<std::int64_t>()};
+    const ProcessGroup& group, const Tensors& outputs, const Tensors& inputs) {
+  const at::Tensor own = at::stack({counts_of(inputs), counts_of(outputs)});
+  const at::Tensor all = at::empty({group.size(), 2, group.size()}, own.options());
+  group.all_gather(all, own).wait();
+  const auto counts = all.accessor<std::int64_t, 3>();
+  for (int from = 0; from < group.size(); ++from)
+    for (int to = 0; to < group.size(); ++to)
+      check(counts[from][0][to] == counts[to][1][from], "all_to_all: rank ", from, " gives rank ",
+          to, " ", counts[from][0][to], " elements, but rank ", to, " takes ", counts[to][1][from],
+          " from it");
+  return {all.min().item<std::int64_t>(), all.max().item<std::int64_t>()};
 }
 
 // Parts of different sizes are exchanged as if all were as long as the longest.
@@ -88,6 +100,11 @@ void all_to_all(const ProcessGroup& group, const Tensors& outputs, const Tensors
   check(outputs.size() == size && inputs.size() == size,
       "all_to_all: a tensor for each rank and from each is needed: ", inputs.size(), " and ",
       outputs.size(), " for ", size, " ranks");
+  for (const Tensors* tensors : {&outputs, &inputs})
+    for (const at::Tensor& tensor : *tensors)
+      check(tensor.scalar_type() == inputs.front().scalar_type(),
+          "all_to_all: the tensors must be of one type: ", c10::toString(tensor.scalar_type()),
+          " and ", c10::toString(inputs.front().scalar_type()));
   const auto [fewest, most] = range_of_parts(group, outputs, inputs);
   if (fewest == most) {
     const Pieces to("all_to_all", outputs), from("all_to_all", inputs);
@@ -96,17 +113,17 @@ void all_to_all(const ProcessGroup& group, const Tensors& outputs, const Tensors
     return to.spread();
   }
   const auto rows = [&, longest = most](const at::Tensor& like) {
-    return torch::empty({group.size(), longest}, as_real(like).options());
+    return torch::empty({group.size(), longest}, like.options());
   };
   const at::Tensor from = rows(inputs.front()), to = rows(outputs.front());
   const auto part = [](const at::Tensor& all, std::size_t rank, const at::Tensor& tensor) {
     return all[static_cast<std::int64_t>(rank)].narrow(0, 0, tensor.numel()).view(tensor.sizes());
   };
   for (std::size_t rank = 0; rank < size; ++rank)
-    part(from, rank, as_real(inputs[rank])).copy_(as_real(inputs[rank]));
-  group.all_to_all(to, from).wait();
+    part(from, rank, inputs[rank]).copy_(inputs[rank]);
+  group.all_to_all(as_real(to), as_real(from)).wait();
   for (std::size_t rank = 0; rank < size; ++rank)
-    as_real(outputs[rank].detach()).copy_(part(to, rank, as_real(outputs[rank])));
+    outputs[rank].detach().copy_(part(to, rank, outputs[rank]));
 }
 
 // Groups may be made again at the same place of a store.
@@ -122,7 +139,7 @@ std::shared_ptr<lockstep::Backend> meet(
   const auto hosts = exchange_texts(store, "hosts", rank, size, host_identity(), timeout);
   auto backend = make_hierarchical_backend(
       store, rank, hosts, {.hostname = address_outwards(), .timeout = timeout});
-  if (auto* const memory = dynamic_cast<host::HostBackend*>(backend.get())) memory->match_tags();
+  backend->match_tags();
   backend->barrier().wait();  // before there are messages
   return backend;
 }
@@ -150,19 +167,12 @@ C10dBackend::C10dBackend(std::shared_ptr<lockstep::Backend> backend, Millisecond
       memory_(dynamic_cast<host::HostBackend*>(backend_.get())),
       options_(c10::make_intrusive<Options>("lockstep", timeout)),
       messages_([this, pause = kFirstPause]() mutable -> ProgressThread::Pause {
-        if (!memory_->advance_messages()) {
-          pause = kFirstPause;
-          return std::nullopt;
-        }
+        if (has_new_message_.exchange(false)) pause = kFirstPause;
+        if (!memory_->advance_messages()) return std::nullopt;
         return std::exchange(pause, std::min(2 * pause, kLongestPause));
       }) {
   backend_->set_timeout(timeout);
   init();
-}
-
-C10dBackend::~C10dBackend() {
-  if (!queue_.is_idle())
-    backend_->abort(concat("rank ", rank_, " left the group with unfinished work"));
 }
 
 void C10dBackend::setTimeout(Milliseconds timeout) {
@@ -190,21 +200,30 @@ namespace {
 /// A collective to be carried out. If nobody does, since its group was closed, its work fails.
 class Task {
  public:
-  Task(c10::intrusive_ptr<CollectiveWork> work, std::function<void()> body)
-      : work_(std::move(work)), body_(std::move(body)) {}
+  Task(c10::intrusive_ptr<CollectiveWork> work, std::function<void()> body,
+      std::shared_ptr<std::atomic<int>> unfinished)
+      : work_(std::move(work)), body_(std::move(body)), unfinished_(std::move(unfinished)) {
+    ++*unfinished_;
+  }
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
   ~Task() {
     if (body_)
-      work_->end(
-          for_python("lockstep", std::make_exception_ptr(CommError("the group was closed"))));
+      end(for_python("lockstep", std::make_exception_ptr(CommError("the group was closed"))));
   }
 
-  void run() { work_->carry_out(std::exchange(body_, nullptr)); }
+  void run() { end(work_->carry_out(std::exchange(body_, nullptr))); }
 
  private:
+  // Whoever has waited may close the group at once.
+  void end(const std::exception_ptr& failure) {
+    --*unfinished_;
+    work_->end(failure);
+  }
+
   c10::intrusive_ptr<CollectiveWork> work_;
   std::function<void()> body_;
+  std::shared_ptr<std::atomic<int>> unfinished_;
 };
 
 /// The group in whose thread this is; null elsewhere. What a callback of a future calls there comes
@@ -213,7 +232,13 @@ thread_local const C10dBackend* of_this_thread = nullptr;
 
 }  // namespace
 
-// The limit of a call counts while it is carried out; there is one at a time.
+// A callback may be the last to let the group go: its thread cannot wait for its own end.
+C10dBackend::~C10dBackend() {
+  if (*unfinished_ > 0)
+    backend_->abort(concat("rank ", rank_, " left the group with unfinished work"));
+  if (of_this_thread == this) std::thread([queue = std::move(queue_)] {}).detach();
+}
+
 template <typename CallOptions>
 C10dBackend::WorkPtr C10dBackend::start(
     Call call, const CallOptions& options, std::function<void()> body) {
@@ -225,16 +250,13 @@ C10dBackend::WorkPtr C10dBackend::start(
           .number = ++number_,
           .inputs = std::move(call.inputs),
           .results = std::move(call.results)});
-  const Milliseconds limit =
-      options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout;
-  const auto task = std::make_shared<Task>(work, [this, limit, body = std::move(body)] {
-    backend_->set_timeout(limit);
-    body();
-  });
-  if (of_this_thread == this || (!options.asyncOp && queue_.is_idle())) {
+  const auto task = std::make_shared<Task>(work, std::move(body), unfinished_);
+  const CallLimit limit(
+      options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout);
+  if (of_this_thread == this || (!options.asyncOp && queue_->is_idle())) {
     task->run();
   } else {
-    static_cast<void>(queue_.add([this, task] {
+    static_cast<void>(queue_->add([this, task] {
       of_this_thread = this;
       task->run();
     }));
@@ -246,8 +268,8 @@ C10dBackend::WorkPtr C10dBackend::broadcast(
     Tensors& tensors, const c10d::BroadcastOptions& options) {
   const at::Tensor tensor = only("broadcast", tensors);
   return start({OpType::BROADCAST, "lockstep:broadcast", tensors, tensors}, options,
-      [this, tensor, root = static_cast<int>(options.rootRank)] {
-        group_.broadcast(as_real(tensor), root).wait();
+      [group = group_, tensor, root = static_cast<int>(options.rootRank)] {
+        group.broadcast(as_real(tensor), root).wait();
       });
 }
 
@@ -255,18 +277,18 @@ C10dBackend::WorkPtr C10dBackend::allreduce(
     Tensors& tensors, const c10d::AllreduceOptions& options) {
   const at::Tensor tensor = only("all_reduce", tensors);
   return start({OpType::ALLREDUCE, "lockstep:all_reduce", tensors, tensors}, options,
-      [this, tensor, op = options.reduceOp] {
-        group_.all_reduce(as_real(tensor), op_of(op)).wait();
+      [group = group_, tensor, op = options.reduceOp] {
+        group.all_reduce(as_real(tensor), op_of(op, tensor)).wait();
       });
 }
 
 C10dBackend::WorkPtr C10dBackend::allreduce_coalesced(
     Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
   return start({OpType::ALLREDUCE_COALESCED, "lockstep:all_reduce", tensors, tensors}, options,
-      [this, tensors, op = options.reduceOp] {
+      [group = group_, tensors, op = options.reduceOp] {
         std::vector<Work> works;
         for (const at::Tensor& tensor : tensors)
-          works.push_back(group_.all_reduce(as_real(tensor), op_of(op)));
+          works.push_back(group.all_reduce(as_real(tensor), op_of(op, tensor)));
         wait_for_all(std::move(works));
       });
 }
@@ -274,8 +296,8 @@ C10dBackend::WorkPtr C10dBackend::allreduce_coalesced(
 C10dBackend::WorkPtr C10dBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const at::Tensor tensor = only("reduce", tensors);
   return start({OpType::REDUCE, "lockstep:reduce", tensors, tensors}, options,
-      [this, tensor, op = options.reduceOp, root = static_cast<int>(options.rootRank)] {
-        group_.reduce(as_real(tensor), root, op_of(op)).wait();
+      [group = group_, tensor, op = options.reduceOp, root = static_cast<int>(options.rootRank)] {
+        group.reduce(as_real(tensor), root, op_of(op, tensor)).wait();
       });
 }
 
@@ -296,19 +318,19 @@ C10dBackend::WorkPtr C10dBackend::allgather(
   const at::Tensor input = only("all_gather", inputs);
   const Tensors list = only_list("all_gather", outputs);
   return start({OpType::ALLGATHER, "lockstep:all_gather", inputs, list}, options,
-      [this, list, input] { gather_into_list(group_, list, input); });
+      [group = group_, list, input] { gather_into_list(group, list, input); });
 }
 
 C10dBackend::WorkPtr C10dBackend::allgather_coalesced(
     std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   return start({OpType::ALLGATHER_COALESCED, "lockstep:all_gather", inputs, joined_lists(outputs)},
-      options, [this, outputs, inputs] {
-        check(!outputs.empty() && outputs.size() == static_cast<std::size_t>(size_),
+      options, [group = group_, outputs, inputs] {
+        check(!outputs.empty() && outputs.size() == static_cast<std::size_t>(group.size()),
             "all_gather_coalesced: a list of outputs for each rank is needed");
         for (std::size_t i = 0; i < inputs.size(); ++i) {
           Tensors list;
           for (const Tensors& of_rank : outputs) list.push_back(of_rank.at(i));
-          gather_into_list(group_, list, inputs[i]);
+          gather_into_list(group, list, inputs[i]);
         }
       });
 }
@@ -316,7 +338,9 @@ C10dBackend::WorkPtr C10dBackend::allgather_coalesced(
 C10dBackend::WorkPtr C10dBackend::_allgather_base(
     at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
   return start({OpType::_ALLGATHER_BASE, "lockstep:_all_gather_base", {input}, {output}}, options,
-      [this, output, input] { group_.all_gather(as_real(output), as_real(input)).wait(); });
+      [group = group_, output, input] {
+        group.all_gather(as_real(output), as_real(input)).wait();
+      });
 }
 
 C10dBackend::WorkPtr C10dBackend::allgather_into_tensor_coalesced(
@@ -324,10 +348,10 @@ C10dBackend::WorkPtr C10dBackend::allgather_into_tensor_coalesced(
   check(outputs.size() == inputs.size(),
       "all_gather_into_tensor: an output for each input is needed");
   return start({OpType::ALLGATHER_INTO_TENSOR_COALESCED, "lockstep:all_gather", inputs, outputs},
-      options, [this, outputs, inputs] {
+      options, [group = group_, outputs, inputs] {
         std::vector<Work> works;
         for (std::size_t i = 0; i < inputs.size(); ++i)
-          works.push_back(group_.all_gather(as_real(outputs[i]), as_real(inputs[i])));
+          works.push_back(group.all_gather(as_real(outputs[i]), as_real(inputs[i])));
         wait_for_all(std::move(works));
       });
 }
@@ -338,10 +362,10 @@ C10dBackend::WorkPtr C10dBackend::gather(
   const bool is_root = rank_ == options.rootRank;
   const Tensors list = is_root ? only_list("gather", outputs) : Tensors();
   return start({OpType::GATHER, "lockstep:gather", inputs, list}, options,
-      [this, list, input, root = static_cast<int>(options.rootRank)] {
-        if (rank_ != root) return group_.gather({}, as_real(input), root).wait();
+      [group = group_, list, input, root = static_cast<int>(options.rootRank)] {
+        if (group.rank() != root) return group.gather({}, as_real(input), root).wait();
         const Pieces to("gather", list);
-        group_.gather(to.whole(), as_real(input), root).wait();
+        group.gather(to.whole(), as_real(input), root).wait();
         to.spread();
       });
 }
@@ -352,11 +376,11 @@ C10dBackend::WorkPtr C10dBackend::scatter(
   const bool is_root = rank_ == options.rootRank;
   const Tensors list = is_root ? only_list("scatter", inputs) : Tensors();
   return start({OpType::SCATTER, "lockstep:scatter", list, outputs}, options,
-      [this, list, output, root = static_cast<int>(options.rootRank)] {
-        if (rank_ != root) return group_.scatter(as_real(output), {}, root).wait();
+      [group = group_, list, output, root = static_cast<int>(options.rootRank)] {
+        if (group.rank() != root) return group.scatter(as_real(output), {}, root).wait();
         const Pieces from("scatter", list);
         from.gather();
-        group_.scatter(as_real(output), from.whole(), root).wait();
+        group.scatter(as_real(output), from.whole(), root).wait();
       });
 }
 
@@ -365,18 +389,18 @@ C10dBackend::WorkPtr C10dBackend::reduce_scatter(
   const at::Tensor output = only("reduce_scatter", outputs);
   const Tensors list = only_list("reduce_scatter", inputs);
   return start({OpType::REDUCE_SCATTER, "lockstep:reduce_scatter", list, outputs}, options,
-      [this, list, output, op = options.reduceOp] {
+      [group = group_, list, output, op = options.reduceOp] {
         const Pieces from("reduce_scatter", list);
         from.gather();
-        group_.reduce_scatter(as_real(output), from.whole(), op_of(op)).wait();
+        group.reduce_scatter(as_real(output), from.whole(), op_of(op, output)).wait();
       });
 }
 
 C10dBackend::WorkPtr C10dBackend::_reduce_scatter_base(
     at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
   return start({OpType::_REDUCE_SCATTER_BASE, "lockstep:_reduce_scatter_base", {input}, {output}},
-      options, [this, output, input, op = options.reduceOp] {
-        group_.reduce_scatter(as_real(output), as_real(input), op_of(op)).wait();
+      options, [group = group_, output, input, op = options.reduceOp] {
+        group.reduce_scatter(as_real(output), as_real(input), op_of(op, output)).wait();
       });
 }
 
@@ -386,11 +410,11 @@ C10dBackend::WorkPtr C10dBackend::reduce_scatter_tensor_coalesced(
       outputs.size() == inputs.size(), "reduce_scatter_tensor: an output for each input is needed");
   return start(
       {OpType::REDUCE_SCATTER_TENSOR_COALESCED, "lockstep:reduce_scatter", inputs, outputs},
-      options, [this, outputs, inputs, op = options.reduceOp] {
+      options, [group = group_, outputs, inputs, op = options.reduceOp] {
         std::vector<Work> works;
         for (std::size_t i = 0; i < inputs.size(); ++i)
           works.push_back(
-              group_.reduce_scatter(as_real(outputs[i]), as_real(inputs[i]), op_of(op)));
+              group.reduce_scatter(as_real(outputs[i]), as_real(inputs[i]), op_of(op, outputs[i])));
         wait_for_all(std::move(works));
       });
 }
@@ -399,20 +423,21 @@ C10dBackend::WorkPtr C10dBackend::alltoall_base(at::Tensor& output, at::Tensor& 
     std::vector<std::int64_t>& output_splits, std::vector<std::int64_t>& input_splits,
     const c10d::AllToAllOptions& options) {
   return start({OpType::ALLTOALL_BASE, "lockstep:all_to_all", {input}, {output}}, options,
-      [this, output, input, output_splits, input_splits] {
-        all_to_all(
-            group_, parts_of(output, output_splits, size_), parts_of(input, input_splits, size_));
+      [group = group_, output, input, output_splits, input_splits] {
+        all_to_all(group, parts_of(output, output_splits, group.size()),
+            parts_of(input, input_splits, group.size()));
       });
 }
 
 C10dBackend::WorkPtr C10dBackend::alltoall(
     Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) {
   return start({OpType::ALLTOALL, "lockstep:all_to_all", inputs, outputs}, options,
-      [this, outputs, inputs] { all_to_all(group_, outputs, inputs); });
+      [group = group_, outputs, inputs] { all_to_all(group, outputs, inputs); });
 }
 
 C10dBackend::WorkPtr C10dBackend::barrier(const c10d::BarrierOptions& options) {
-  return start({OpType::BARRIER, "lockstep:barrier"}, options, [this] { group_.barrier().wait(); });
+  return start(
+      {OpType::BARRIER, "lockstep:barrier"}, options, [group = group_] { group.barrier().wait(); });
 }
 
 void C10dBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
@@ -432,7 +457,10 @@ C10dBackend::WorkPtr C10dBackend::start_message(
   } catch (...) {
     std::rethrow_exception(for_python(what, std::current_exception()));
   }
-  if (memory_ != nullptr) messages_.wake();
+  if (memory_ != nullptr) {
+    has_new_message_ = true;
+    messages_.wake();
+  }
   return c10::make_intrusive<MessageWork>(rank_, type, what, std::move(work), tensors);
 }
 

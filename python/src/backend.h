@@ -91,6 +91,7 @@ class C10dBackend final : public c10d::Backend {
  private:
   struct Call;
 
+  /// Bodies must not refer to this object, which may be gone when the last of them is carried out.
   template <typename CallOptions>
   WorkPtr start(Call call, const CallOptions& options, std::function<void()> body);
   WorkPtr start_message(c10d::OpType type, const Tensors& tensors, int peer, int tag);
@@ -100,9 +101,12 @@ class C10dBackend final : public c10d::Backend {
   host::HostBackend* memory_;  ///< null where messages need nobody to move them
   c10::intrusive_ptr<Options> options_;
   std::atomic<std::uint64_t> number_ = 0;
+  std::shared_ptr<std::atomic<int>> unfinished_ = std::make_shared<std::atomic<int>>(0);
+  std::atomic<bool> has_new_message_ = false;
   /// Moves messages while this rank does something else.
   ProgressThread messages_;
-  WorkQueue queue_{[](const std::string&) {}};  // ends first
+  std::unique_ptr<WorkQueue> queue_ =
+      std::make_unique<WorkQueue>([](const std::string&) {});  // ends first
 };
 
 }  // namespace lockstep::python

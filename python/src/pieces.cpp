@@ -13,7 +13,8 @@ bool lie_in_a_row(const std::vector<at::Tensor>& tensors) {
   const at::Tensor& first = tensors.front();
   std::int64_t offset = first.storage_offset();
   return std::ranges::all_of(tensors, [&](const at::Tensor& tensor) {
-    const bool follows = tensor.is_contiguous() && tensor.storage().is_alias_of(first.storage()) &&
+    const bool follows = tensor.is_contiguous() && !tensor.is_neg() &&
+                         tensor.storage().is_alias_of(first.storage()) &&
                          tensor.storage_offset() == offset;
     offset += tensor.numel();
     return follows;
@@ -22,7 +23,10 @@ bool lie_in_a_row(const std::vector<at::Tensor>& tensors) {
 
 // In LibTorch a large copy would have threads of its own in each thread that calls it.
 void copy_values(const at::Tensor& to, const at::Tensor& from) {
-  if (to.is_contiguous() && from.is_contiguous() && !from.is_neg()) {
+  const auto is_plain = [](const at::Tensor& tensor) {
+    return tensor.is_contiguous() && !tensor.is_neg();
+  };
+  if (is_plain(to) && is_plain(from)) {
     if (from.numel() > 0) std::memcpy(to.data_ptr(), from.data_ptr(), from.nbytes());
   } else {
     to.view(from.sizes()).copy_(from);

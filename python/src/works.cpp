@@ -11,7 +11,7 @@
 namespace lockstep::python {
 namespace {
 
-constexpr c10::SourceLocation kHere{"lockstep", __FILE__, 0};
+constexpr c10::SourceLocation kHere{"lockstep", "works.cpp", 0};
 
 std::string shapes_of(const std::vector<at::Tensor>& tensors) {
   constexpr std::size_t kMost = 4;
@@ -59,16 +59,14 @@ CollectiveWork::CollectiveWork(Call call)
 }
 
 // Whoever waits may count on its tensors having no other owner.
-void CollectiveWork::carry_out(std::function<void()> body) {
-  std::exception_ptr failure;
+std::exception_ptr CollectiveWork::carry_out(std::function<void()> body) {
   try {
     const at::NoGradGuard no_gradients;
-    body();
+    std::exchange(body, nullptr)();
   } catch (...) {
-    failure = for_python(call_.describe(), std::current_exception());
+    return for_python(call_.describe(), std::current_exception());
   }
-  body = nullptr;
-  end(failure);
+  return nullptr;
 }
 
 void CollectiveWork::end(const std::exception_ptr& failure) {
@@ -95,20 +93,18 @@ void MessageWork::end() {
   } catch (...) {
     failure = for_python(what_, std::current_exception());
   }
-  has_ended_ = true;
+  sender_ = work_.sender();
   finish(failure);
+  has_ended_ = true;
 }
 
 bool MessageWork::isCompleted() {
-  const std::lock_guard lock(moving_);
-  if (!has_ended_ && work_.done()) end();
+  const std::unique_lock lock(moving_, std::try_to_lock);
+  if (lock && !has_ended_ && work_.done()) end();
   return has_ended_;
 }
 
-bool MessageWork::isSuccess() const {
-  const std::lock_guard lock(moving_);
-  return has_ended_ && exception() == nullptr;
-}
+bool MessageWork::isSuccess() const { return has_ended_ && exception() == nullptr; }
 
 bool MessageWork::wait(std::chrono::milliseconds timeout) {
   const auto deadline = std::chrono::steady_clock::now() + timeout;
@@ -124,9 +120,6 @@ bool MessageWork::wait(std::chrono::milliseconds timeout) {
   return true;
 }
 
-int MessageWork::sourceRank() const {
-  const std::lock_guard lock(moving_);
-  return work_.sender();
-}
+int MessageWork::sourceRank() const { return has_ended_ ? sender_ : -1; }
 
 }  // namespace lockstep::python

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <exception>
@@ -37,8 +38,8 @@ class CollectiveWork final : public c10d::Work {
 
   explicit CollectiveWork(Call call);
 
-  /// Does what there is to do, and ends this work with it.
-  void carry_out(std::function<void()> body);
+  /// Does what there is to do; returns its failure, with which this work is to be ended.
+  std::exception_ptr carry_out(std::function<void()> body);
   /// Ends it with a failure; null is success.
   void end(const std::exception_ptr& failure);
 
@@ -57,6 +58,7 @@ class MessageWork final : public c10d::Work {
   MessageWork(int rank, c10d::OpType type, std::string what, lockstep::Work work,
       const std::vector<at::Tensor>& inputs);
 
+  /// Does not wait for whoever does, since the caller may hold Python's interpreter.
   bool isCompleted() override;
   bool isSuccess() const override;
   bool wait(std::chrono::milliseconds timeout) override;
@@ -66,9 +68,10 @@ class MessageWork final : public c10d::Work {
   void end();
 
   std::string what_;
-  mutable std::recursive_mutex moving_;
+  std::mutex moving_;  ///< held as long as somebody waits
   lockstep::Work work_;
-  bool has_ended_ = false;
+  int sender_ = -1;
+  std::atomic<bool> has_ended_ = false;
 };
 
 }  // namespace lockstep::python

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "group_factory.h"
@@ -18,6 +19,7 @@
 #include "lockstep/comm/hierarchy/chunks.h"
 #include "lockstep/comm/hierarchy/hierarchical_backend.h"
 #include "lockstep/comm/process_group.h"
+#include "lockstep/comm/store.h"
 #include "lockstep/comm/work_queue.h"
 #include "lockstep/core/error.h"
 #include "lockstep/core/progress_thread.h"
@@ -143,6 +145,30 @@ TEST(Hierarchical, MessagesWithinAHostGoOnWhileARankWaitsForAnother) {
     sent.wait();
     group.barrier().wait();
   });
+}
+
+TEST(Hierarchical, NeighboursMayMatchTags) {
+  const Store store = memory_store();
+  const auto exchange = [&store](int rank) {
+    const auto backend = make_hierarchical_backend(store, rank, {"a", "a", "b"},
+        {.hostname = "127.0.0.1", .timeout = std::chrono::minutes(1)});
+    backend->match_tags();
+    const ProcessGroup group(backend);
+    group.barrier().wait();
+    torch::Tensor number = torch::zeros({1});
+    for (const int tag : {5, 6})
+      if (rank == 0) group.send(torch::full({1}, static_cast<float>(tag)), 1, tag).wait();
+    for (const int tag : {6, 5}) {
+      if (rank != 1) continue;
+      Work work = group.recv(number, 0, tag);
+      work.wait();
+      EXPECT_EQ(number.item<float>(), static_cast<float>(tag));
+      EXPECT_EQ(work.sender(), 0);
+    }
+    group.barrier().wait();
+  };
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < 3; ++rank) threads.emplace_back(exchange, rank);
 }
 
 TEST(Hierarchical, AnAbortReachesAllHostsAndTheNeighboursHearWhy) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <memory>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -88,6 +89,26 @@ TEST(TaggedMessages, OfAnotherSizeAreRefused) {
   });
 }
 
+// As Python's deleter waits for the interpreter, whose holder may wait for the group's messages.
+TEST(TaggedMessages, AreReleasedWhereTheirDeleterMayUseTheGroup) {
+  run_tagged(2, [](ShmBackend& backend, const ProcessGroup& group) {
+    if (group.rank() == 1) {
+      group.barrier().wait();
+      return group.send(row_of(1, 7), 0, 5).wait();
+    }
+    int number = 0;
+    bool is_released = false;
+    const auto release = [&](void*) {
+      backend.advance_messages();
+      is_released = true;
+    };
+    static_cast<void>(group.recv(torch::from_blob(&number, {1}, release, torch::kInt), 1, 5));
+    group.barrier().wait();
+    while (!is_released) backend.advance_messages();
+    EXPECT_EQ(number, 7);
+  });
+}
+
 TEST(TaggedMessages, AreNotReceivedFromAnyRankElsewhere) {
   run_ranks(2, [](const ProcessGroup& group) {
     EXPECT_THAT(message_of<InvalidArgument>([&] { received(group, 1, kAnyRank, 0); }),
@@ -108,6 +129,18 @@ TEST(OwnSegments, AreReducedInPlace) {
       EXPECT_TRUE(own.equal(torch::full({100'000}, 2, torch::kFloat)));
     }
   });
+}
+
+// A rank that is slow to notice may still read or write it.
+TEST(OwnSegments, OfAFailedCollectiveAreNotUsedAgain) {
+  const void* place = nullptr;
+  run_tagged(2, [&](ShmBackend& backend, const ProcessGroup& group) {
+    if (group.rank() == 1) return group.abort("enough");
+    const torch::Tensor own = backend.allocate(100'000, torch::kFloat);
+    place = own.data_ptr();
+    EXPECT_THROW(group.all_reduce(own).wait(), CommError);
+  });
+  EXPECT_NE(host::OwnSegments::of_this_process()->allocate(400'000).get(), place);
 }
 
 }  // namespace
@@ -134,12 +167,25 @@ TEST(OwnSegments, AreSeenByOthersAndUsedAgain) {
 
 TEST(OwnSegments, KeepNoMoreThanWasInUse) {
   const auto own = std::make_shared<OwnSegments>();
-  std::byte* const place = own->allocate(10'000).get();
-  EXPECT_TRUE(own->expose(place, 1).has_value());
+  const auto exposure = *own->expose(own->allocate(10'000).get(), 1);
   const auto larger = own->allocate(30'000);
-  EXPECT_TRUE(own->expose(place, 1).has_value());
-  own->allocate(1'000);
-  EXPECT_FALSE(own->expose(place, 1).has_value());
+  EXPECT_ANY_THROW(OthersSegments({::getpid()}).resolve(0, exposure));
+  std::byte* const other = own->allocate(10'000).get();
+  own->allocate(10'000);
+  EXPECT_TRUE(own->expose(other, 1).has_value());
+}
+
+TEST(OwnSegments, AreNotTouchedByAForkedProcess) {
+  const auto own = std::make_shared<OwnSegments>();
+  auto memory = own->allocate(10'000);
+  std::byte* const place = memory.get();
+  const pid_t child = ::fork();
+  memory.reset();
+  if (child == 0) ::_exit(own->allocate(10'000).get() == place ? 1 : 0);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(own->allocate(10'000).get(), place);
 }
 
 TEST(OwnSegments, ThatHaveGoneAreNotOpened) {

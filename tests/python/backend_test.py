@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -38,7 +39,7 @@ def ranks(size):
     return add
 
 
-def run_rank(rank, names, folder, failures):
+def run_rank(rank, names, folder):
     torch.set_num_threads(1)
     for name, test, size in TESTS:
         if name not in names or rank >= size:
@@ -49,7 +50,8 @@ def run_rank(rank, names, folder, failures):
             if rank == 0:
                 print("ok  ", name, flush=True)
         except BaseException:
-            failures.put(f"{name}, rank {rank}: {traceback.format_exc()}")
+            with open(f"{folder}/failures-{rank}", "a") as failures:
+                print(f"{name}, rank {rank}: {traceback.format_exc()}", file=failures)
         finally:
             if dist.is_initialized():
                 dist.destroy_process_group()
@@ -90,6 +92,12 @@ def test_every_type(rank, size):
     same(number, torch.tensor([6 + 12j]))
     dist.broadcast(number.fill_(rank * 1j), 2)
     same(number, torch.tensor([2j]))
+    dist.all_reduce(number, dist.ReduceOp.AVG)
+    options = dist.AllreduceOptions()
+    for options.reduceOp in (dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX, dist.ReduceOp.BAND):
+        text = message_of(ValueError, lambda: dist.group.WORLD.allreduce([number], options).wait())
+        assert "by SUM and AVG alone" in text, text
+    same(number, torch.tensor([2j]))
 
 
 @ranks(3)
@@ -121,12 +129,25 @@ def test_lists_and_parts(rank, size):
     gotten = [torch.empty(other + 1) for other in range(size)]
     dist.all_to_all(gotten, [torch.full((rank + 1,), float(rank))] * size)
     same(torch.cat(gotten), rows[:, 0].contiguous())
+    gotten = [torch.empty(other + 1, dtype=torch.complex64) for other in range(size)]
+    dist.group.WORLD.alltoall(gotten, [torch.full((rank + 1,), rank + 1j).conj()] * size).wait()
+    same(torch.cat(gotten), rows[:, 0] - 1j)
     with dist._coalescing_manager(async_ops=True) as manager:
         sums = [torch.full((3,), float(rank)), torch.full((5,), 1.0)]
         for tensor in sums:
             dist.all_reduce(tensor)
     manager.wait()
     same(torch.cat(sums), torch.full((8,), 3.0))
+
+
+@ranks(3)
+def test_parts_that_do_not_match_are_refused(rank, size):
+    given = [1, 1, 3] if rank == 0 else [1, 1, 1]
+    text = message_of(ValueError, lambda: dist.all_to_all_single(torch.empty(3), torch.ones(sum(given)), [1, 1, 1], given))
+    assert "rank 0 gives rank 2 3 elements, but rank 2 takes 1 from it" in text, text
+    types = [torch.ones(1), torch.ones(1), torch.ones(1, dtype=torch.int32)]
+    assert "of one type: Int and Float" in message_of(ValueError, lambda: dist.group.WORLD.alltoall([torch.empty(1)] * 3, types).wait())
+    dist.barrier()
 
 
 @ranks(2)
@@ -140,6 +161,12 @@ def test_layouts(rank, size):
     leaf = torch.nn.Parameter(torch.ones(2))
     dist.all_reduce(leaf)
     same(leaf.data, torch.full((2,), 2.0))
+    negative = [torch._neg_view(torch.zeros(2)) for _ in range(size)]
+    dist.all_gather(negative, torch.full((2,), rank + 1.0))
+    same(torch.cat(negative), torch.tensor([1.0, 1, 2, 2]))
+    together = torch._neg_view(torch.zeros(4))
+    dist.all_gather(list(together.split(2)), torch.full((2,), rank + 1.0))
+    same(together, torch.tensor([1.0, 1, 2, 2]))
 
 
 @ranks(2)
@@ -176,6 +203,78 @@ def test_a_callback_calls_its_group(rank, size):
 
     dist.all_reduce(tensor, async_op=True).get_future().then(again).wait()
     same(tensor, torch.full((100_000,), 8.0))
+
+
+@ranks(2)
+def test_a_group_ends_in_its_callback(rank, size):
+    groups = [dist.new_group([0, 1])]
+
+    def close(future):
+        dist.destroy_process_group(groups.pop())
+
+    if rank == 1:
+        dist.barrier()  # what comes now is not done before the other has its callback
+    work = dist.all_reduce(torch.ones(10), group=groups[0], async_op=True)
+    closed = work.get_future().then(close)
+    if rank == 0:
+        dist.barrier()
+    closed.wait()
+    dist.barrier()
+
+
+@ranks(2)
+def test_a_clean_end_aborts_nobody(rank, size):
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})  # threads are interrupted at any place
+    for _ in range(50):
+        group = dist.new_group([0, 1])
+        outputs = [torch.empty(100_000) for _ in range(size)]
+        dist.all_gather(outputs, torch.full((100_000,), float(rank)), group=group, async_op=True).wait()
+        dist.destroy_process_group(group)
+        del group
+        same(torch.stack(outputs), torch.arange(2.0)[:, None].expand(2, 100_000))
+    os.sched_setaffinity(0, cores)
+
+
+@ranks(2)
+def test_the_limit_of_a_collective_is_its_own(rank, size):
+    options = dist.AllreduceOptions()
+    options.timeout = timedelta(seconds=2)
+    number = torch.zeros(1)
+    other = dist.new_group([0, 1])
+    before = dist.irecv(number, 1, tag=1) if rank == 0 else None
+    dist.barrier()
+    dist.group.WORLD.allreduce([torch.ones(1)], options).wait()
+    if rank == 0:
+        before.wait()
+        dist.recv(number, 1, tag=2)
+        text = message_of(dist.DistBackendError, lambda: other.allreduce([number], options).wait())
+        assert "waited 2000 ms for rank 1" in text, text
+    else:
+        for tag in (1, 2):
+            time.sleep(2.5)
+            dist.send(torch.ones(1), 0, tag=tag)
+    dist.barrier()
+
+
+@ranks(2)
+def test_who_asks_does_not_wait_for_who_waits(rank, size):
+    group = dist.new_group([0, 1], timeout=timedelta(seconds=20))
+    if rank == 0:
+        number = torch.zeros(1)
+        work = dist.irecv(number, 1, group=group)
+        waiter = threading.Thread(target=work.wait)
+        waiter.start()
+        for _ in range(20):
+            assert not work.is_completed()
+            time.sleep(0.01)
+        dist.barrier()  # only now the other sends
+        waiter.join()
+        assert work.is_completed() and work.is_success()
+        same(number, torch.ones(1))
+    else:
+        dist.barrier()
+        dist.send(torch.ones(1), 0, group=group)
 
 
 @ranks(3)
@@ -220,10 +319,11 @@ def test_groups(rank, size):
     dist.all_reduce(tensor, group=half)
     same(tensor, torch.tensor([2.0 if rank == 1 else 4.0]))
     for _ in range(3):  # made and closed at the same place of the store
-        alone = dist.new_group([rank], use_local_synchronization=True)
+        again = dist.new_group([0, 1, 2], use_local_synchronization=True)
         tensor = torch.tensor([5.0])
-        dist.all_reduce(tensor, group=alone)
-        same(tensor, torch.tensor([5.0]))
+        dist.all_reduce(tensor, group=again)
+        same(tensor, torch.tensor([15.0]))
+        dist.destroy_process_group(again)
     both = [dist.new_group(list(range(size))) for _ in range(2)]
     tensors = [torch.full((100_000,), 1.0), torch.full((100_000,), 2.0)]
     order = (0, 1) if rank == 0 else (1, 0)  # groups go on without each other
@@ -321,6 +421,10 @@ def test_a_closed_group(rank, size):
     dist.barrier()
 
 
+def threads_of_this_process():
+    return len(os.listdir("/proc/self/task"))
+
+
 def memory_files():
     links = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{name}")]
     return sorted(link for link in links if "memfd:lockstep" in link)
@@ -334,10 +438,17 @@ def test_nothing_is_left(rank, size):
     assert memory_files() == [link for link in memory_files() if "lockstep-own" in link]
     names = set(os.listdir("/dev/shm"))
     assert not [name for name in names if "lockstep" in name]
-    threads = threading.active_count()
-    del backend
+    threads = threads_of_this_process()
+    message = dist.isend(tensor, 1) if rank == 0 else dist.irecv(tensor, 0)
+    dist.all_reduce(tensor, async_op=True).wait()
+    message.wait()
+    assert threads_of_this_process() == threads + 2  # of collectives and of messages
+    del backend, message
     dist.destroy_process_group()
-    assert threading.active_count() == threads
+    deadline = time.monotonic() + 30
+    while threads_of_this_process() > threads and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert threads_of_this_process() == threads
     maps = open("/proc/self/maps").read()
     assert not [line for line in maps.splitlines() if "memfd:lockstep" in line and "lockstep-own" not in line], maps
 
@@ -398,21 +509,19 @@ def main():
     if not names:
         sys.exit(f"no test has {pattern} in its name")
     spawn = multiprocessing.get_context("spawn")
-    failures = spawn.SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
-        processes = [spawn.Process(target=run_rank, args=(rank, names, folder, failures)) for rank in range(PROCESSES)]
+        processes = [spawn.Process(target=run_rank, args=(rank, names, folder)) for rank in range(PROCESSES)]
         for process in processes:
             process.start()
         for process in processes:
             process.join()
+        failures = "".join(path.read_text() for path in sorted(Path(folder).glob("failures-*")))
     codes = [process.exitcode for process in processes]
     killed = [-signal.SIGKILL if rank == 1 and KILLING in names else 0 for rank in range(PROCESSES)]
     if codes != killed:
         print(f"the processes ended with {codes}, not {killed}")
-    failed = not failures.empty() or codes != killed
-    while not failures.empty():
-        print(failures.get())
-    return failed
+    print(failures, end="")
+    return bool(failures) or codes != killed
 
 
 if __name__ == "__main__":

@@ -71,8 +71,11 @@ class WheelRoundTrip(outside_test.Outside):
     def test_libraries_are_inside_but_for_those_of_torch_and_of_the_system(self):
         programs = list(Path(self.prefix, "bin").iterdir())
         self.assertEqual(len(programs), 4)
-        for program in programs:
-            for line in output_of("ldd", program).splitlines():
+        [extension] = Path(self.prefix).glob("_backend*.so")
+        torch = self.environment.python("import torch; print(torch.__path__[0])")
+        loaded = ("env", f"LD_LIBRARY_PATH={torch}/lib")  # torch is loaded before the extension
+        for program, surroundings in [(program, ()) for program in programs] + [(extension, loaded)]:
+            for line in output_of(*surroundings, "ldd", program).splitlines():
                 name, _, found = line.strip().partition(" => ")
                 if found and not name.startswith(SYSTEM):
                     self.assertTrue(found.startswith(str(self.environment.place)), f"{program.name}: {line}")
@@ -87,6 +90,9 @@ class WheelRoundTrip(outside_test.Outside):
                           "dist.destroy_process_group()\n")
         output = output_of(self.lockstep, "run", "--nproc-per-node", 2, "--", self.environment.bin / "python", script)
         self.assertIn("total 3.0", output)
+
+    def test_the_backend_passes_its_tests(self):
+        output_of(self.environment.bin / "python", ROOT / "tests/python/backend_test.py")
 
     def test_users_build_against_it(self):
         package = f"-DCMAKE_PREFIX_PATH={self.prefix}"

@@ -311,6 +311,7 @@ class GuardedMessage : public Work::State {
       : message_(std::move(message)), group_(std::move(group)) {}
 
   bool poll() override { return message_.done(); }
+  int sender() const override { return message_.sender(); }
 
   void wait() override {
     try {
@@ -336,6 +337,7 @@ class HierarchicalBackend final : public Backend,
   }
 
   std::string name() const override { return "hierarchical"; }
+  void match_tags() override { levels_.within->match_tags(); }  // between nodes it is always so
   // Within a node it is always so; between more than two, Gloo goes round.
   bool sums_in_rank_order() const override { return levels_.nodes.count() <= 2; }
   // The sum of a node may be beyond 16 bits where that of all is not. Where nodes have as many

@@ -13,6 +13,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "lockstep/comm/backend.h"
+#include "lockstep/comm/call_limit.h"
 #include "lockstep/comm/host/backoff.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
@@ -85,6 +86,28 @@ class Asking {
 
 }  // namespace
 
+/// Holds the mutex. What has ended meanwhile is released after it: the last owner of a tensor may
+/// wait for a lock whose holder waits for the mutex, such as that of Python's interpreter.
+class Engine::Lock {
+ public:
+  template <typename... How>
+  explicit Lock(Engine& engine, How... how) : engine_(engine), lock_(engine.mutex_, how...) {}
+  ~Lock() {
+    if (!lock_) return;
+    const auto jobs = std::exchange(engine_.ended_, {});
+    const auto messages = engine_.post_.take_ended();
+    lock_.unlock();
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+  explicit operator bool() const { return lock_.owns_lock(); }
+
+ private:
+  Engine& engine_;
+  std::unique_lock<std::mutex> lock_;
+};
+
 /// A handle of a job or a message: polls and waits through the engine.
 template <typename Target>
 class Engine::Ticket : public Work::State {
@@ -94,7 +117,7 @@ class Engine::Ticket : public Work::State {
 
   bool poll() override {
     engine_->rank_engines_->poll_others(*engine_);
-    const std::lock_guard lock(engine_->mutex_);
+    const Lock lock(*engine_);
     engine_->poll();
     if (!target_->complete && asking_.ask()) engine_->look(*target_, asking_.asked());
     return target_->complete;
@@ -160,20 +183,20 @@ void Engine::join(std::shared_ptr<RankEngines> engines) {
 }
 
 void Engine::poll_if_free() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
+  const Lock lock(*this, std::try_to_lock);
   if (lock) poll();
 }
 
 bool Engine::advance_messages() {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   poll();
   return failure_ == nullptr && !post_.idle();
 }
 
 Work Engine::begin(Collective collective) {
-  const std::lock_guard lock(mutex_);
-  auto job =
-      std::make_shared<Job>(Job{.collective = std::move(collective), .number = ++collectives_});
+  const Lock lock(*this);
+  auto job = std::make_shared<Job>(
+      Job{.collective = std::move(collective), .number = ++collectives_, .limit = limit()});
   job->at_once = job->collective.at_once(region_->size());
   job->complete = failure_ != nullptr;
   job->error = failure_;
@@ -183,16 +206,23 @@ Work Engine::begin(Collective collective) {
 }
 
 Work Engine::post(const torch::Tensor& tensor, int peer, int tag, bool outgoing) {
-  const std::lock_guard lock(mutex_);
+  const Lock lock(*this);
   auto message = post_.add(tensor, peer, tag, outgoing);
+  message->limit = limit();
   if (failure_) post_.fail(failure_);
   poll();
   return Work(std::make_shared<Ticket<Message>>(shared_from_this(), message));
 }
 
+std::chrono::milliseconds Engine::limit() const {
+  return CallLimit::of_this_thread().value_or(timeout());
+}
+
 bool Engine::advance() {
   while (!jobs_.empty() && step(*jobs_.front())) {
-    if (jobs_.front()->complete) jobs_.pop_front();
+    if (!jobs_.front()->complete) continue;
+    ended_.push_back(std::move(jobs_.front()));
+    jobs_.pop_front();
   }
   post_.poll();
   return !jobs_.empty() || !post_.idle();
@@ -223,6 +253,8 @@ void Engine::fail(const std::exception_ptr& error) {
     job->complete = true;
     const auto& own = job->collective.tensors;
     tensors.insert(tensors.end(), own.begin(), own.end());
+    space_->retire(job->collective.input);
+    space_->retire(job->collective.output);
   }
   jobs_.clear();
   region_->keep(std::move(tensors));
@@ -454,7 +486,7 @@ std::string Engine::lost(int rank) const {
 }
 
 // The first collective under way is the one that holds up all others.
-void Engine::inspect(const Job&, std::chrono::milliseconds waited) const {
+void Engine::inspect(const Job& asked, std::chrono::milliseconds waited) const {
   const Job& job = *jobs_.front();
   std::vector<std::string> late;
   for (const int rank : missing()) {
@@ -468,8 +500,8 @@ void Engine::inspect(const Job&, std::chrono::milliseconds waited) const {
     late.push_back(
         concat("rank ", rank, " (last seen in ", name_of(kind), " #", slot.collective.load(), ")"));
   }
-  if (waited < timeout() || late.empty()) return;
-  throw TimeoutError(concat(job.describe(), " on rank ", rank_, ": waited ", timeout().count(),
+  if (waited < asked.limit || late.empty()) return;
+  throw TimeoutError(concat(job.describe(), " on rank ", rank_, ": waited ", asked.limit.count(),
       " ms for ", joined(late)));
 }
 
@@ -488,9 +520,9 @@ std::string Engine::lost_sender(const Message& message) const {
 void Engine::inspect(const Message& message, std::chrono::milliseconds waited) const {
   const std::string how = lost_sender(message);
   if (!how.empty()) throw CommError(concat(message.describe(), ": ", how));
-  if (waited < timeout()) return;
+  if (waited < message.limit) return;
   throw TimeoutError(
-      concat(message.describe(), " on rank ", rank_, ": waited ", timeout().count(), " ms"));
+      concat(message.describe(), " on rank ", rank_, ": waited ", message.limit.count(), " ms"));
 }
 
 }  // namespace lockstep::host

@@ -42,6 +42,9 @@ class AddressSpace {
   virtual torch::Tensor empty(
       std::int64_t elements, const torch::TensorOptions& options, const ExchangeText& exchange) = 0;
 
+  /// Never lets another tensor have this memory, which ranks of a failed collective may still use.
+  virtual void retire(const void*) {}
+
   /// Makes a tensor that expose() can name without the other ranks.
   virtual torch::Tensor allocate(std::int64_t elements, const torch::TensorOptions& options) {
     return torch::empty({elements}, options);
@@ -85,6 +88,7 @@ class PeerWatch {
 struct Job {
   Collective collective;
   std::uint64_t number = 0;
+  std::chrono::milliseconds limit = {};  ///< of a wait for it
   bool at_once = false;          ///< small: all staged, and nobody waits for the others to finish
   bool staged = false;           ///< this rank's memory is seen through its staging buffers
   bool written_by_root = false;  ///< a part of this rank's result of a broadcast
@@ -165,13 +169,16 @@ class Engine : public std::enable_shared_from_this<Engine> {
   void abort(const std::string& reason) { region_->abort(reason); }
   AddressSpace& space() { return *space_; }
   std::chrono::milliseconds timeout() const { return timeout_.load(); }
+  /// Of the calls that begin from now on and have no limit of their own.
   void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
 
  private:
   template <typename Target>
   class Ticket;
+  class Lock;
 
   Work post(const torch::Tensor& tensor, int peer, int tag, bool outgoing);
+  std::chrono::milliseconds limit() const;
 
   // All below are called with the mutex held.
   void poll();
@@ -193,7 +200,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   bool all_arrived(std::uint64_t round) const;
   bool all_finished(std::uint64_t round);
 
-  void inspect(const Job& job, std::chrono::milliseconds waited) const;
+  void inspect(const Job& asked, std::chrono::milliseconds waited) const;
   void inspect(const Message& message, std::chrono::milliseconds waited) const;
   std::vector<int> missing() const;
   std::string lost(int rank) const;
@@ -218,6 +225,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::uint64_t all_finished_ = 0;  ///< as far as this rank knows
   std::uint64_t collectives_ = 0;
   std::deque<std::shared_ptr<Job>> jobs_;
+  std::vector<std::shared_ptr<Job>> ended_;
   Post post_;
 };
 

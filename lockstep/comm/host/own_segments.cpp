@@ -34,20 +34,23 @@ std::shared_ptr<OwnSegments> OwnSegments::of_this_process() {
   return own.second;
 }
 
-std::size_t OwnSegments::bytes_that_are(bool free) const {
+std::size_t OwnSegments::bytes_used() const {
   std::size_t sum = 0;
-  for (const Segment& segment : segments_) sum += segment.is_free == free ? segment.bytes : 0;
+  for (const Segment& segment : segments_) sum += segment.is_free ? 0 : segment.bytes;
   return sum;
 }
 
-// The smallest that will do, and is not half empty; or a new one.
-OwnSegments::Segment& OwnSegments::take(std::size_t bytes) {
+// The smallest that will do, and is not half empty.
+OwnSegments::Segment* OwnSegments::find_free(std::size_t bytes) {
   Segment* best = nullptr;
   for (Segment& segment : segments_) {
     const bool will_do = segment.is_free && bytes <= segment.bytes && segment.bytes <= 2 * bytes;
     if (will_do && (best == nullptr || segment.bytes < best->bytes)) best = &segment;
   }
-  if (best != nullptr) return *best;
+  return best;
+}
+
+OwnSegments::Segment& OwnSegments::make(std::size_t bytes) {
   const std::uint64_t id = next_id();
   MemoryFile file = make_memory_file(bytes, label_of(id));
   Mapping mapping = Mapping::shared(file.descriptor, bytes);
@@ -57,32 +60,53 @@ OwnSegments::Segment& OwnSegments::take(std::size_t bytes) {
 
 std::shared_ptr<std::byte> OwnSegments::allocate(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
-  Segment& segment = take(whole_pages(bytes));
-  segment.is_free = false;
-  most_used_ = std::max(most_used_, bytes_that_are(false));
-  return {segment.mapping.data(),
-      [owner = shared_from_this(), id = segment.id](std::byte*) { owner->give_back(id); }};
+  bytes = whole_pages(bytes);
+  Segment* segment = find_free(bytes);
+  const std::size_t used = bytes_used() + (segment != nullptr ? segment->bytes : bytes);
+  most_used_ = std::max(most_used_, used);
+  if (segment == nullptr) {
+    trim(most_used_ - bytes);
+    segment = &make(bytes);
+  }
+  segment->is_free = false;
+  return {segment->mapping.data(),
+      [owner = shared_from_this(), id = segment->id](std::byte*) { owner->give_back(id); }};
 }
 
+// In a process that fork() has made, what is freed is its parent's, and the mutex may be held.
 void OwnSegments::give_back(std::uint64_t id) {
+  if (::getpid() != process_) return;
   const std::lock_guard lock(mutex_);
-  std::ranges::find(segments_, id, &Segment::id)->is_free = true;
-  while (bytes_that_are(false) + bytes_that_are(true) > most_used_) {
+  const auto segment = std::ranges::find(segments_, id, &Segment::id);
+  segment->is_free = !segment->is_retired;
+}
+
+void OwnSegments::trim(std::size_t most) {
+  std::size_t kept = 0;
+  for (const Segment& segment : segments_) kept += segment.bytes;
+  while (kept > most) {
     const auto oldest = std::ranges::find(segments_, true, &Segment::is_free);
+    if (oldest == segments_.end()) return;
     if (::ftruncate(oldest->file.descriptor.get(), 0) != 0) return;  // it stays, for later use
+    kept -= oldest->bytes;
     segments_.erase(oldest);
   }
+}
+
+void OwnSegments::retire(const void* memory) {
+  const std::lock_guard lock(mutex_);
+  for (Segment& segment : segments_)
+    if (segment.has(static_cast<const std::byte*>(memory), 1)) segment.is_retired = true;
 }
 
 std::optional<Exposure> OwnSegments::expose(const void* memory, std::size_t bytes) const {
   const auto* start = static_cast<const std::byte*>(memory);
   const std::lock_guard lock(mutex_);
   for (const Segment& segment : segments_) {
-    const std::byte* base = segment.mapping.data();
-    if (start < base || start + bytes > base + segment.bytes) continue;
+    if (!segment.has(start, bytes)) continue;
     const auto descriptor = static_cast<std::uint64_t>(segment.file.descriptor.get());
     return Exposure{Exposure::kOwn | segment.id << kDescriptorBits | descriptor,
-        static_cast<std::uint64_t>(start - base)};
+        static_cast<std::uint64_t>(start - segment.mapping.data())};
   }
   return std::nullopt;
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -18,7 +19,8 @@ namespace lockstep::host {
 /// A segment is a memory file that stays open: an exposure has its number and its descriptor, by
 /// which the others open it through this process. Fresh pages cost more than a collective, so what
 /// no tensor uses any more serves the next one of about that size. As much stays as was ever in use
-/// at once; the file of what goes is made empty, since the others may have it mapped.
+/// at once; the file of what goes is made empty, since the others may have it mapped. What was in a
+/// collective that failed stays as it is: a rank that is slow to notice may still use it.
 class OwnSegments : public std::enable_shared_from_this<OwnSegments> {
  public:
   /// Returns those of this process, for all of its groups. A process that fork() has made has its
@@ -27,6 +29,9 @@ class OwnSegments : public std::enable_shared_from_this<OwnSegments> {
 
   /// Returns memory of at least this size, which goes back with the last copy of the pointer.
   std::shared_ptr<std::byte> allocate(std::size_t bytes);
+
+  /// Takes the segment of this memory, if it is of here, out of use for ever.
+  void retire(const void* memory);
 
   /// Names the memory for the other ranks; nothing if it is not of here.
   std::optional<Exposure> expose(const void* memory, std::size_t bytes) const;
@@ -38,12 +43,20 @@ class OwnSegments : public std::enable_shared_from_this<OwnSegments> {
     MemoryFile file;
     Mapping mapping;
     bool is_free;
+    bool is_retired = false;
+
+    bool has(const std::byte* start, std::size_t length) const {
+      return start >= mapping.data() && start + length <= mapping.data() + bytes;
+    }
   };
 
-  Segment& take(std::size_t bytes);
+  Segment* find_free(std::size_t bytes);
+  Segment& make(std::size_t bytes);
   void give_back(std::uint64_t id);
-  std::size_t bytes_that_are(bool free) const;
+  void trim(std::size_t most);
+  std::size_t bytes_used() const;
 
+  const pid_t process_ = ::getpid();
   mutable std::mutex mutex_;
   std::vector<Segment> segments_;
   std::size_t most_used_ = 0;  ///< bytes

@@ -51,8 +51,11 @@ std::shared_ptr<Message> Post::add(const torch::Tensor& tensor, int peer, int ta
 
 void Post::poll() {
   for (Queue& queue : outgoing_) {
-    while (!queue.empty() && write_letter(*queue.front()))
-      if (queue.front()->complete) queue.pop_front();
+    while (!queue.empty() && write_letter(*queue.front())) {
+      if (!queue.front()->complete) continue;
+      ended_.push_back(std::move(queue.front()));
+      queue.pop_front();
+    }
   }
   if (!awaited_.empty())
     for (const auto& aside : std::exchange(aside_, {})) hand_over(aside);
@@ -117,6 +120,7 @@ void Post::hand_over(const std::shared_ptr<Message>& aside) {
   if (!message) return aside_.push_back(aside);
   if (from.numel() > 0) std::memcpy(message->tensor.data_ptr(), from.data_ptr(), from.nbytes());
   message->complete = true;
+  ended_.push_back(message);
 }
 
 bool Post::read_letter(int peer) {
@@ -141,7 +145,7 @@ bool Post::read_letter(int peer) {
   if (unread == Mailbox::kSlots) region_.alarm(peer).ring();  // it may wait for room
   if (message.complete) {
     const auto whole = std::exchange(arriving, nullptr);
-    if (whole->is_aside) hand_over(whole);
+    whole->is_aside ? hand_over(whole) : ended_.push_back(whole);
   }
   return true;
 }

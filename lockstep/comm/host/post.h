@@ -1,10 +1,12 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/types.h>
@@ -19,8 +21,9 @@ struct Message {
   int peer = 0;  ///< kAnyRank until the sender is known
   int tag = 0;
   bool outgoing = false;
-  bool is_aside = false;  ///< nobody awaited it when it came
-  std::size_t moved = 0;  ///< bytes
+  bool is_aside = false;                 ///< nobody awaited it when it came
+  std::size_t moved = 0;                 ///< bytes
+  std::chrono::milliseconds limit = {};  ///< of a wait for it
   bool complete = false;
   std::exception_ptr error = nullptr;
 
@@ -43,6 +46,9 @@ class Post {
   /// Moves what can be moved without waiting. Throws InvalidArgument if a letter does not fit.
   void poll();
 
+  /// Returns what has ended since the last call.
+  std::vector<std::shared_ptr<Message>> take_ended() { return std::exchange(ended_, {}); }
+
   bool idle() const;
   /// Ends every message with this error and returns their tensors.
   std::vector<torch::Tensor> fail(const std::exception_ptr& error);
@@ -64,6 +70,7 @@ class Post {
   Queue awaited_;                                   ///< recvs that no message has met yet
   std::vector<std::shared_ptr<Message>> arriving_;  ///< from each rank; null if none is
   Queue aside_;                                     ///< came whole, and nobody has asked for them
+  std::vector<std::shared_ptr<Message>> ended_;
 };
 
 }  // namespace lockstep::host
