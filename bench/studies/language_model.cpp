@@ -1,7 +1,7 @@
 #include "bench/studies/language_model.h"
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 #include <optional>
 #include <span>
 
@@ -151,18 +151,28 @@ std::string memory_text(const Cells& cells) {
 }
 
 // Ways that train alike come to the same loss, up to rounding.
+bool are_alike(double loss, double other) { return std::abs(loss - other) <= 0.01 * other; }
+
+// All that came to their end are compared with the first, which is one place's if that has any. A
+// loss that is no number is like none.
 std::string losses_text(const Cells& cells) {
-  double least = std::numeric_limits<double>::infinity(), most = -least;
+  std::vector<double> losses;
+  std::vector<std::string> ways, others;
   for (const Cell& cell : cells) {
-    const auto loss = cell.median(kLoss);
-    if (!loss || cell.length != cells.back().length) continue;
-    least = std::min(least, *loss);
-    most = std::max(most, *loss);
+    if (!cell.median(kRate) || cell.length != cells.back().length) continue;
+    const double loss = or_nan(cell.median(kLoss));
+    ways.push_back(concat(std::isnan(loss) ? "no number" : decimals<3>(loss), " by ", cell.way));
+    if (!losses.empty() && !are_alike(loss, losses.front())) others.push_back(ways.back());
+    losses.push_back(loss);
   }
-  if (least > most) return "";
+  if (losses.empty()) return "";
+  std::string text = concat("After ", cells.back().steps, " steps of these the loss is ");
+  if (losses.size() == 1) return concat(text, ways.front(), ".");
+  if (!others.empty())
+    return concat(text, ways.front(), ", but ", joined(others), ", which is not the same.");
+  const auto [least, most] = std::ranges::minmax(losses);
   const std::string low = decimals<3>(least), high = decimals<3>(most);
-  return concat("After ", cells.back().steps, " steps of these the loss is ",
-      low == high ? low : concat(low, " to ", high), ", whatever the way.");
+  return concat(text, low == high ? low : concat(low, " to ", high), ", whatever the way.");
 }
 
 page::Conclusion conclusion(const Cells& cells) {

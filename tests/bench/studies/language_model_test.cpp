@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <iterator>
+#include <limits>
 
 #include "tests/bench/studies/fixtures.h"
 #include "tests/bench/studies/made_samples.h"
@@ -98,17 +99,19 @@ TEST_F(LanguageModelValues, AreTokensMemoryOfARankAndTheLastLoss) {
 }
 
 // One place makes 1000 tokens a second with sequences of 64, 800 with 256.
-std::vector<Sample> made(const Study& study) {
+std::vector<Sample> made(const Study& study, const std::map<std::string, double>& losses = {}) {
   const std::map<std::string, double> factors{
       {"serial", 1}, {"ddp", 1.8}, {"fsdp", 1.5}, {"pp", 0.9}};
   std::vector<Sample> samples;
   for (int round = 1; round <= 3; ++round)
     for (const StudyCell& cell : study.cells) {
       const double factor = factors.at(cell.settings.at(0).value);
+      const auto loss = losses.find(cell.settings.at(0).value);
+      if (!losses.empty() && loss == losses.end()) continue;
       const double rate = cell.settings.at(2).value == "64" ? 1000 : 800;
       samples.push_back(testing::made_sample("language-model", cell, round,
           {{kRate, rate * factor * (1 + 0.01 * round)}, {kRankMemory, factor * (100 << 20)},
-              {kLoss, 2.5 + factor / 1000}}));
+              {kLoss, losses.empty() ? 2.5 + factor / 1000 : loss->second}}));
     }
   return samples;
 }
@@ -127,6 +130,21 @@ TEST(LanguageModel, ReportsRatesMemoryAndLosses) {
   ASSERT_EQ(section.figures.size(), 2U);
   EXPECT_EQ(section.figures[0].x.categories, (std::vector<std::string>{"64", "256"}));
   EXPECT_NEAR(section.figures[1].series.at(1).points.at(0).y, 180, 1e-9);
+}
+
+TEST(LanguageModel, NamesTheWaysWhoseLossIsAnother) {
+  const auto of = [](const std::map<std::string, double>& losses) {
+    return text_of(report_of(quick(), made(quick(), losses)));
+  };
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_THAT(of({{"serial", 2.5}, {"ddp", kNan}, {"fsdp", 2.51}, {"pp", 2.6}}),
+      HasSubstr("the loss is 2.500 by serial, but no number by ddp, 2.600 by pp, which is not the "
+                "same."));
+  EXPECT_THAT(of({{"serial", kNan}, {"ddp", 2.5}}),
+      HasSubstr("the loss is no number by serial, but 2.500 by ddp, which"));
+  const std::string alone = of({{"ddp", 2.5}});
+  EXPECT_THAT(alone, HasSubstr("After 9 steps of these the loss is 2.500 by ddp."));
+  EXPECT_EQ(alone.find("whatever"), std::string::npos);
 }
 
 TEST(LanguageModel, ClaimsNothingFromTheOversubscribed) {
