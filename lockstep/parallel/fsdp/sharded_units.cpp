@@ -163,6 +163,7 @@ ShardedUnits::ShardedUnits(const torch::nn::Module& module, const Units& units, 
   if (options.sync_batch_norm()) norm_group_ = group_.split(0, group_.rank());
   make_flats(module, units);
   attach();
+  follow_stream();  // on which the parts have come
 }
 
 ShardedUnits::~ShardedUnits() = default;
