@@ -57,7 +57,7 @@ TEST_F(StartWeightsTest, OfShardedLanguageModelsAreTheSame) {
     options.parallel = way;
     std::string hash;
     run_ranks(ranks, [&](const ProcessGroup& world) {
-      const Layout layout = plan_layout_in(options, ranks, /*ranks_are_threads=*/true);
+      const Layout layout = plan_layout_in(options, ranks, /*of_threads=*/true);
       const auto replica = make_replica(options, layout, form, make_rank_groups(world, layout), {});
       const std::string own = replica->parameters_hash();
       if (world.rank() == 0) hash = own;
