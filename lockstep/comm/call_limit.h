@@ -13,15 +13,15 @@ class CallLimit {
   using Milliseconds = std::chrono::milliseconds;
 
   /// Nothing: the group's timeout holds.
-  explicit CallLimit(std::optional<Milliseconds> limit) : before_(std::exchange(current_, limit)) {}
-  ~CallLimit() { current_ = before_; }
+  explicit CallLimit(std::optional<Milliseconds> limit) : before_(std::exchange(current, limit)) {}
+  ~CallLimit() { current = before_; }
   CallLimit(const CallLimit&) = delete;
   CallLimit& operator=(const CallLimit&) = delete;
 
-  static std::optional<Milliseconds> of_this_thread() { return current_; }
+  static std::optional<Milliseconds> of_this_thread() { return current; }
 
  private:
-  inline static thread_local std::optional<Milliseconds> current_;
+  inline static thread_local std::optional<Milliseconds> current;
 
   std::optional<Milliseconds> before_;
 };
