@@ -50,22 +50,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from catalogue import make_net
+
 torch.set_flush_denormal(True)  # as Lockstep does; without it long trainings of small nets are slower
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 torch.backends.cudnn.benchmark = True
 CHANNELS = 1 if arguments.net.startswith("mnist") else 3
-
-
-def make_net(name, classes):
-    if name.startswith("mnist"):
-        return mnist.channels_last(mnist.make_net(name[len("mnist-"):], classes))
-    import torchvision
-
-    net = getattr(torchvision.models, name.removesuffix("-cifar"))(num_classes=classes)
-    if name == "resnet18-cifar":
-        net.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
-        net.maxpool = nn.Identity()
-    return net.to(memory_format=torch.channels_last)
 
 
 class Plain:
