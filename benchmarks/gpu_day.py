@@ -8,7 +8,10 @@ precisions beside PyTorch eager, then compiled where time is left; a measured pr
 cost; the throughput study's quick grid. Each part has a share of the time. What was not reached or failed is listed, with the reason.
 
 Lockstep trains from `--data mock:constant`, or tokens, which lie on the device as the peer's batches do; the rate is that of the steps after
-the first sixth. --device cpu with --tiny is a rehearsal: the same parts with small work.
+the first sixth. --tiny is a rehearsal: the same parts with small work, ours on any device, such as the emulated one, the peer on the CPU:
+
+    ./dev build emulated_lockstep && cp build/release/bin/lockstep-bench build/release/emulated/
+    benchmarks/gpu_day.py --lockstep build/release/emulated/lockstep --device auto --tiny --peer-python python3 --output /tmp/day
 """
 
 import json
@@ -96,7 +99,8 @@ class Peer:
     """The process of peers/gpu_day.py."""
 
     def __init__(self, arguments):
-        self.process = subprocess.Popen([arguments.peer_python, str(PEER), arguments.device], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        device = "cuda" if arguments.device == "cuda" else "cpu"
+        self.process = subprocess.Popen([arguments.peer_python, str(PEER), device], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.about = self.read(60)
 
     def read(self, seconds):
@@ -183,15 +187,15 @@ def predictions(day, net, until):
     device = ["--", "--device", day.arguments.device, "--image-size", net.image_size, "--num-classes", net.classes]
     with tempfile.TemporaryDirectory() as folder:
         profile = Path(folder, "profile.json")
-        day.run([day.arguments.lockstep, "plan", "--measure", "--model", net.name, "--places", 1, "--ways", "serial", "--measure-rounds", 1,
-                 "--measure-batches", ",".join(map(str, measured)), "--batch", net.batch, "--save", profile, *device], until)
+        day.run([day.arguments.lockstep, "plan", "--model", net.name, "--batch", net.batch, "--places", 1, "--ways", "serial", "--measure-rounds", 1,
+                 "--measure-batches", ",".join(map(str, measured)), "--save", profile, *device], until)
         rows = []
         for batch in asked:
             printed = day.run([day.arguments.lockstep, "plan", "--profile", profile, "--batch", batch, "--places", 1, "--ways", "serial", "--json"],
                               until, 1)
             told = json.loads(printed.strip().splitlines()[-1])["choices"][0]
             rate = our_rate(day, Net(net.name, net.image_size, batch, net.steps, net.classes), "", until)
-            rows.append({"batch": batch, "predicted_ms": 1e3 * told["seconds"], "measured_ms": 1e3 * batch / rate})
+            rows.append({"batch": batch, "predicted_ms": 1e3 * told["step_seconds"], "measured_ms": 1e3 * batch / rate})
         return rows
 
 
@@ -203,7 +207,7 @@ def snapshots(day, net, until):
         for name, flags in {"without": [], "with": ["--snapshot-interval", f"{net.steps // 6}steps"]}.items():
             day.run([*command, *flags, "--output", f"{folder}/{name}"], until)
             seconds[name] = seconds_of_step(f"{folder}/{name}")
-        return {"net": net.name, "step_ms": 1e3 * seconds["without"], "stall_ms": 1e3 * (seconds["with"] - seconds["without"]) * (net.steps // 6)}
+        return {"net": net.name, "steps": net.steps // 6, **{f"{name}_ms": 1e3 * value for name, value in seconds.items()}}
 
 
 def study(day, until):
@@ -245,7 +249,8 @@ def report(day):
         lines += ["", "## Predictions", "", *prediction_lines(found["predictions"])]
     if "snapshots" in found:
         of = found["snapshots"]
-        lines += ["", "## Snapshots", "", f"A snapshot of {of['net']} takes {of['stall_ms']:.3g} ms from the training, of which a step takes {of['step_ms']:.3g}."]
+        lines += ["", "## Snapshots", "", f"A step of {of['net']} takes {of['without_ms']:.4g} ms, and {of['with_ms']:.4g} with a snapshot every "
+                  f"{of['steps']} steps."]
     if "study" in found:
         lines += ["", f"The [throughput study]({found['study']}/report.md)."]
     if day["missing"]:
