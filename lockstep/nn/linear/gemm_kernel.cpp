@@ -7,9 +7,9 @@
 // The right matrix is cut into panels, two vectors wide and at most kMostInner deep. A panel is
 // copied to contiguous memory and stays in the second-level cache, while strips of the left matrix
 // are multiplied by it in turn. A strip has as many rows as the registers can hold sums of. Its
-// elements are broadcast one by one, so either order of the left matrix will do. Its rows are
-// copied only where their distance would map all of them to the same few sets of the first-level
-// cache.
+// elements are broadcast one by one, so either order of the left matrix will do. Strips are copied
+// where the elements for one step would lie far apart: of columns, and of rows whose distance maps
+// all of them to the same few sets of the first-level cache.
 //
 // A task computes the columns of one panel, over the whole depth, for a part of the rows. Sums are
 // always added up in the order of the depth, so they do not depend on the tasks.
@@ -83,16 +83,18 @@ inline void copy_panel(const Gemm& gemm, Range depths, std::int64_t column, floa
 }
 
 // Rows that are a multiple of half a page apart share a few sets of the cache, which hold only some
-// of them.
-inline bool must_copy(const MatrixView& left) {
-  constexpr std::int64_t kHalfPage = 512;
-  return left.column_stride == 1 && left.row_stride % kHalfPage == 0;
+// of them. Of a column a strip has a few elements, and the next column is far away; for a few
+// panels a copy takes longer than it saves.
+inline bool must_copy(const Gemm& gemm) {
+  constexpr std::int64_t kHalfPage = 512, kFewPanels = 2 * kPanel;
+  const MatrixView& left = gemm.left;
+  return left.column_stride == 1 ? left.row_stride % kHalfPage == 0 : gemm.columns > kFewPanels;
 }
 
 // Strips are stored by whole vectors, so the last one may write up to a vector beyond its end.
 inline std::int64_t scratch_of(const Gemm& gemm) {
   const std::int64_t strips = least(gemm.inner, kMostInner) * least(gemm.rows, kMostRows);
-  return kPanelFloats + (must_copy(gemm.left) ? strips + kLanes : 0);
+  return kPanelFloats + (must_copy(gemm) ? strips + kLanes : 0);
 }
 
 // Copies rows of the left matrix as [inner][rows]. The lanes of a vector that are no rows are
@@ -100,6 +102,14 @@ inline std::int64_t scratch_of(const Gemm& gemm) {
 inline void copy_strip(const Gemm& gemm, Range rows, Range depths, float* to) {
   const std::int64_t count = rows.end - rows.begin, inner = depths.end - depths.begin;
   const float* const from = at(gemm.left, rows.begin, depths.begin);
+  if (gemm.left.column_stride != 1) {
+    const std::int64_t room = gemm.rows - rows.begin, next = gemm.left.column_stride;
+    if (room >= kLanes)
+      for (std::int64_t i = 0; i < inner; ++i) store(to + i * count, load(from + i * next));
+    else
+      for (std::int64_t i = 0; i < inner; ++i) store(to + i * count, load(from + i * next, room));
+    return;
+  }
   std::int64_t i = 0;
   for (; i + kLanes <= inner; i += kLanes) {
     Floats lines[kLanes];
@@ -233,7 +243,7 @@ inline std::int64_t gemm_tasks(const Gemm& gemm) {
 inline void multiply_panels(const Gemm& gemm, Range rows, Range panels, float* scratch) {
   const std::int64_t steps = parts_of(gemm.inner, kMostInner);
   float *const panel = scratch, *const strips = scratch + kPanelFloats;
-  const bool copies = must_copy(gemm.left);
+  const bool copies = must_copy(gemm);
   for (std::int64_t step = 0; step < steps; ++step) {
     const Block block{gemm, rows, part_of(gemm.inner, steps, step), copies ? strips : nullptr};
     if (copies) block.copy_to(strips);

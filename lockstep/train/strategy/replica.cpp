@@ -353,6 +353,7 @@ ShardedReplica::ShardedReplica(const TrainOptions& options, const RankGroups& gr
       net_(prepared.model),
       sharded_(sharded_net(
           on_device(prepared.model, options, device), prepared, groups.replicas, options)) {
+  nn::sum_losses(*net_, kIgnoredTarget, options.smoothing);
   const auto named = net_->named_parameters();
   for (ParameterPart& part : sharded_.all_parts())
     parts_.emplace(named[part.name].unsafeGetTensorImpl(), std::move(part));
@@ -388,7 +389,7 @@ torch::Tensor ShardedReplica::forward_and_backward(
   const torch::Tensor value = [&] {
     const nn::Autocast shorter = autocast();
     const SpanScope span(Activity::kForward, "forward");
-    return loss(sharded_(task()->inputs(batch)), task()->target(batch));
+    return loss(sharded_(task()->measured_inputs(batch)), task()->target(batch));
   }();
   const SpanScope span(Activity::kBackward, "backward");
   value.backward();

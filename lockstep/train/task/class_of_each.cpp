@@ -52,6 +52,8 @@ Findings ClassOfEach::measure(const torch::Tensor& scores, const torch::Tensor& 
 }
 
 torch::Tensor Tokens::loss(const torch::Tensor& scores, const torch::Tensor& target) const {
+  const bool is_sum = gives_losses_ && scores.dim() == 0;
+  if (is_sum) return scores / static_cast<double>(target.numel());
   const auto factors = nn::score_factors(scores);
   if (!factors) return ClassOfEach::loss(scores, target);
   const torch::Tensor sum =

@@ -37,8 +37,9 @@ class ClassOfEach : public Task {
 
 /// The next token at each place: scores [N, length, vocabulary] and targets [N, length]; or [N,
 /// vocabulary] and [N]. Measures the perplexity, and where a token is a byte the bits for each. A
-/// net that `gives_losses` is measured by those of with_next_tokens(), Note [Scores in chunks].
-class Tokens final : public ClassOfEach {
+/// net that `gives_losses` is measured by those of with_next_tokens(), Note [Scores in chunks], and
+/// may give their sum in training.
+class Tokens : public ClassOfEach {
  public:
   explicit Tokens(double smoothing = 0, bool are_bytes = false, bool gives_losses = false)
       : ClassOfEach(smoothing), are_bytes_(are_bytes), gives_losses_(gives_losses) {}

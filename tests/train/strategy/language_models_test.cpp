@@ -39,7 +39,7 @@ struct LanguageWay {
   ScheduleKind schedule = ScheduleKind::k1F1B;
   Checkpoint checkpoint = Checkpoint::kNever;
   std::string checkpoint_layers = {};
-  bool defers_scores = true;
+  bool defers_scores = true, has_whole_scores = false;
   Reshard reshard = Reshard::kAfterForward;
   int steps = 4;
   torch::ScalarType type = torch::kDouble;
@@ -54,17 +54,15 @@ const std::vector<LanguageWay> kLanguageWays{{.name = "in_chunks"},
         .checkpoint = Checkpoint::kAlways,
         .checkpoint_layers = "*.*.[0-9]"},
     {.name = "ddp", .parallel = Parallel::kDdp, .ranks = 2},
-    {.name = "fsdp", .parallel = Parallel::kFsdp, .ranks = 2, .defers_scores = false, .steps = 20},
+    {.name = "fsdp", .parallel = Parallel::kFsdp, .ranks = 2, .steps = 20},
     {.name = "fsdp_of_four_recomputed",
         .parallel = Parallel::kFsdp,
         .ranks = 4,
         .checkpoint = Checkpoint::kAlways,
-        .defers_scores = false,
         .steps = 20},
     {.name = "fsdp_of_eight_kept",
         .parallel = Parallel::kFsdp,
         .ranks = 8,
-        .defers_scores = false,
         .reshard = Reshard::kNever,
         .steps = 20},
     {.name = "dp", .parallel = Parallel::kDp, .defers_scores = false},
@@ -84,7 +82,8 @@ const std::vector<LanguageWay> kLanguageWays{{.name = "in_chunks"},
         .parallel = Parallel::kPp,
         .ranks = 2,
         .balance = {3},
-        .checkpoint = Checkpoint::kAlways}};
+        .checkpoint = Checkpoint::kAlways,
+        .has_whole_scores = true}};  // where it computes the loss first
 
 struct Outcome {
   std::vector<double> losses;  // of the steps, then of an evaluation
@@ -130,9 +129,21 @@ nn::Model model_of(const std::string& name, torch::ScalarType type = torch::kDou
   return model;
 }
 
+/// Tokens whose scores are never whole in training.
+class TokensInChunks final : public Tokens {
+ public:
+  using Tokens::Tokens;
+  Tensor loss(const Tensor& output, const Tensor& target) const override {
+    EXPECT_LT(output.numel(), kWords);
+    return Tokens::loss(output, target);
+  }
+};
+
 // In one process the loss is that of scores.
 TaskPointer task_of(const LanguageWay& way) {
   const bool is_expected = way.name == kOneProcess.name;
+  if (way.defers_scores && !way.has_whole_scores)
+    return std::make_shared<TokensInChunks>(0, /*are_bytes=*/false, /*gives_losses=*/true);
   return std::make_shared<Tokens>(0, /*are_bytes=*/false, /*gives_losses=*/!is_expected);
 }
 

@@ -40,7 +40,7 @@ void check_below(const torch::Tensor& tokens, std::int64_t vocabulary, const cha
 
 torch::nn::AnyModule token_layer(const char* net, std::int64_t vocabulary, std::int64_t context) {
   return layer_of([=](const torch::Tensor& given) {
-    const bool has_next = has_next_tokens(given) && !torch::GradMode::is_enabled();
+    const bool has_next = has_next_tokens(given);
     check((given.dim() == 2 || has_next) && given.size(1) > 0 &&
               at::isIntegralType(given.scalar_type(), /*includeBool=*/false),
         net, ": takes tokens [N, T], whole numbers, not ", given.scalar_type(), " ", given.sizes());
@@ -64,7 +64,11 @@ Flow TokenEmbeddingImpl::forward(const torch::Tensor& given) {
 }
 
 torch::Tensor TiedScoresImpl::forward(const Flow& flow) {
-  if (flow.size() > 2) return token_losses({flow.at(0), flow.at(1)}, flow.at(2));
+  const bool has_next = flow.size() > 2;
+  if (has_next && summed_ && is_training())
+    return chunked_cross_entropy(
+        {flow.at(0), flow.at(1)}, flow.at(2), summed_->first, summed_->second);
+  if (has_next) return token_losses({flow.at(0), flow.at(1)}, flow.at(2));
   const bool is_step = is_training() && torch::GradMode::is_enabled();
   if (is_deferred_ && is_step) return deferred_scores(flow.at(0), flow.at(1));
   return at::linear(flow.at(0), flow.at(1));

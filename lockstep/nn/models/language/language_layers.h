@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -34,7 +35,7 @@ inline Flow with_hidden(Flow flow, torch::Tensor hidden) {
 }
 
 /// Makes the first layer: checks that tokens are whole numbers [N, T] below `vocabulary`, T at most
-/// `context`, and makes them int64; or, where no gradients are wanted, those of with_next_tokens().
+/// `context`, and makes them int64; or those of with_next_tokens().
 /// The message of the InvalidArgument begins with the net's name.
 torch::nn::AnyModule token_layer(const char* net, std::int64_t vocabulary, std::int64_t context);
 
@@ -53,7 +54,7 @@ class TokenEmbeddingImpl final : public CloneByArguments<TokenEmbeddingImpl> {
 };
 
 /// The last layer: hidden states times the embedding's weight, scores [N, T, vocabulary]; with the
-/// next tokens their losses, [N, T].
+/// next tokens their losses, [N, T], or the sum of these.
 class TiedScoresImpl final : public CloneByArguments<TiedScoresImpl> {
  public:
   torch::Tensor forward(const Flow& flow);
@@ -62,8 +63,12 @@ class TiedScoresImpl final : public CloneByArguments<TiedScoresImpl> {
   /// Lets it give deferred_scores() in training, where gradients are wanted. A clone does not.
   void defer() { is_deferred_ = true; }
 
+  /// Lets it give chunked_cross_entropy() in training, where it has the next tokens.
+  void sum_losses(std::int64_t ignored, double smoothing) { summed_ = {ignored, smoothing}; }
+
  private:
   bool is_deferred_ = false;
+  std::optional<std::pair<std::int64_t, double>> summed_;  // what is ignored, and the smoothing
 };
 
 /// Returns what each token gathers of those before it and of itself: queries [N, T, heads, size],

@@ -41,9 +41,9 @@ struct DeferredScores : torch::autograd::Function<DeferredScores> {
   }
 };
 
-// Some 32 MB of scores in float; few rows are slow to multiply.
+// Some 64 MB of scores in float. The weight is read for each chunk: few rows are slow to multiply.
 std::int64_t rows_of_chunk(std::int64_t vocabulary) {
-  constexpr std::int64_t kNumbers = 1 << 23, kLeast = 64;
+  constexpr std::int64_t kNumbers = 1 << 24, kLeast = 64;
   return std::max(kLeast, kNumbers / vocabulary);
 }
 
@@ -95,7 +95,7 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
     const c10::impl::ExcludeDispatchKeyGuard as_it_is(c10::autocast_dispatch_keyset);
     const Tensor rows = hidden.flatten(0, 1), labels = tokens.flatten(), factor = weight.to(type);
     const Tensor of_rows = at::empty(rows.sizes(), rows.options());
-    const Tensor of_weight = at::zeros(weight.sizes(), weight.options());
+    const Tensor of_weight = at::zeros(weight.sizes(), weight.options().dtype(summed));
     Tensor sum = at::zeros({}, rows.options().dtype(summed));
     const std::int64_t step = rows_of_chunk(weight.size(0));
     for (std::int64_t first = 0; first < rows.size(0); first += step) {
@@ -110,7 +110,8 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
       of_rows.slice(0, first, first + step).copy_(at::linear(shorter, factor.t()));
       linear::add_product(of_weight, shorter.t(), chunk);
     }
-    context->saved_data["gradients"] = variable_list{of_rows.view(hidden.sizes()), of_weight};
+    context->saved_data["gradients"] =
+        variable_list{of_rows.view(hidden.sizes()), of_weight.to(weight.scalar_type())};
     return sum;
   }
 
@@ -142,6 +143,11 @@ std::optional<ScoreFactors> score_factors(const Tensor& scores) {
 void defer_scores(const torch::nn::Module& module) {
   for (const auto& each : module.modules(/*include_self=*/false))
     if (auto* const scores = each->as<TiedScoresImpl>()) scores->defer();
+}
+
+void sum_losses(const torch::nn::Module& module, std::int64_t ignored, double smoothing) {
+  for (const auto& each : module.modules(/*include_self=*/false))
+    if (auto* const scores = each->as<TiedScoresImpl>()) scores->sum_losses(ignored, smoothing);
 }
 
 Tensor with_next_tokens(const Tensor& tokens, const Tensor& next) {

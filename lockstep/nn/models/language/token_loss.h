@@ -25,7 +25,8 @@ struct ScoreFactors {
 ///
 /// Without gradients there is no graph to hand factors on, and the loss of each token is all that
 /// is asked for. So evaluations give the net the next tokens, too, and the last layer gives losses:
-/// the same in every way of spreading.
+/// the same in every way of spreading. So does training where the parameters are sharded, since the
+/// weight is whole only while that layer computes.
 torch::Tensor deferred_scores(const torch::Tensor& hidden, const torch::Tensor& weight);
 
 /// Returns the factors of scores that are not computed; nothing for others.
@@ -35,8 +36,12 @@ std::optional<ScoreFactors> score_factors(const torch::Tensor& scores);
 /// Whoever takes its output must ask score_factors().
 void defer_scores(const torch::nn::Module& module);
 
-/// Returns tokens [N, T] with the next ones, [N, T, 2]: given these, without gradients, a language
-/// model gives token_losses() and no scores.
+/// Lets the language models of a module give chunked_cross_entropy() in training, where they are
+/// given with_next_tokens().
+void sum_losses(const torch::nn::Module& module, std::int64_t ignored, double smoothing);
+
+/// Returns tokens [N, T] with the next ones, [N, T, 2]: given these, a language model gives
+/// token_losses() and no scores.
 torch::Tensor with_next_tokens(const torch::Tensor& tokens, const torch::Tensor& next);
 
 /// Returns the cross entropy of each token [N, T], at least in float; 0 of those that are -100.
