@@ -933,6 +933,41 @@ TEST(FullySharded, LeavesAGradientThatACallerKeeps) {
   });
 }
 
+// A rank that has ended goes on with a loss of 0: its part is gathered and stepped to the end.
+TEST(FullySharded, TrainsOnUnequalNumbersOfBatchesAsJoinDoes) {
+  constexpr int kBatches[] = {4, 2, 5};
+  for (const int ranks : {2, 3}) {
+    testing::run_ranks(ranks, [&](const ProcessGroup& group) {
+      Pair pair(group);
+      const int own = kBatches[group.rank()];
+      const auto value_of = [&](auto& model, int step) {
+        return model(input_of(group, std::min(step, own - 1))).square().sum();
+      };
+      DistributedDataParallel<Sequential> replicated(pair.serial, group);
+      const auto optimizer = sgd(pair.serial->parameters()),
+                 of_parts = sgd(pair.model.parameters());
+      replicated.join([&] {
+        for (int step = 0; step < own; ++step) {
+          optimizer->zero_grad();
+          value_of(replicated, step).backward();
+          optimizer->step();
+        }
+      });
+      const torch::Tensor most = testing::here(torch::tensor({own}));
+      group.all_reduce(most, ReduceOp::kMax).wait();
+      for (int step = 0; step < most.item<int>(); ++step) {
+        of_parts->zero_grad();
+        (value_of(pair.model, step) * (step < own ? 1 : 0)).backward();
+        of_parts->step();
+      }
+      const auto whole = pair.model.whole();
+      const auto expected = pair.serial->named_parameters();
+      for (const auto& parameter : pair.net->named_parameters())
+        expect_close(parameter.value(), expected[parameter.key()], 1e-12, parameter.key());
+    });
+  }
+}
+
 TEST(FullySharded, GivesGradientsOfInputsToTheirCaller) {
   testing::run_ranks(2, [](const ProcessGroup& group) {
     Pair pair(group);
