@@ -128,7 +128,8 @@ class FullyShardedDataParallel {
   void join_forward() { units_->join_forward(*module_); }
 
   /// Makes all parameters whole while the returned value lives, to save them or, with
-  /// `keeps_changes`, to load others, on every rank the same. A collective; takes the memory of the
+  /// `keeps_changes`, to load others, on every rank the same: then this is not called meanwhile
+  /// (InvalidArgument), though the module itself may be. A collective; takes the memory of the
   /// whole model.
   ///
   ///     { const auto whole = model.whole(); lockstep::nn::save_weights(*model, file); }

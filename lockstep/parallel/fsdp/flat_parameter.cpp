@@ -289,7 +289,6 @@ void FlatParameter::release() {
 }
 
 void FlatParameter::keep_part_of_whole() {
-  if (lent_.scalar_type() != type_of(options_)) return;  // of a forward since, not the masters
   const torch::NoGradGuard no_gradients;
   shard_.copy_(own_shard_of(lent_));
 }

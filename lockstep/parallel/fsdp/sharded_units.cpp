@@ -398,6 +398,7 @@ std::unique_ptr<OperatorRulesOn> ShardedUnits::gathered_casts() const {
 // Backward.
 
 void ShardedUnits::begin_pass() {
+  check_keeps_no_changes();
   in_pass_ = true;
   current_.reset();
   reduced_.assign(flats_.size(), false);
@@ -520,22 +521,31 @@ void ShardedUnits::reduce_accumulated() {
   was_synchronised_ = true;
 }
 
-void ShardedUnits::gather_all() {
+// They would be lost with the memory.
+void ShardedUnits::check_keeps_no_changes() const {
+  check(!keeps_changes_,
+      "FullyShardedDataParallel: a forward, backward or whole() inside of whole(true) would lose "
+      "what was changed; end that scope first, or call the module itself without gradients");
+}
+
+void ShardedUnits::gather_all(bool keeps_changes) {
   follow_stream();
   release_all();
   for (const Flat& flat : flats_) flat->begin_gather();
   for (const Flat& flat : flats_) flat->finish_gather();
+  keeps_changes_ = keeps_changes;
 }
 
-void ShardedUnits::release_all(bool changed) {
-  for (const Flat& flat : flats_) {
-    if (changed && flat->is_whole()) flat->keep_part_of_whole();
-    flat->release();
-  }
+void ShardedUnits::release_all() {
+  check_keeps_no_changes();
+  for (const Flat& flat : flats_) flat->release();
 }
 
 void ShardedUnits::end_whole(bool changed) {
-  release_all(changed);
+  for (const Flat& flat : flats_)
+    if (changed && flat->is_whole()) flat->keep_part_of_whole();
+  keeps_changes_ = false;
+  release_all();
   pools_.parameters.clear();
 }
 

@@ -132,12 +132,10 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   /// Averages what has accumulated without, as a backward would that adds nothing. A collective.
   void reduce_accumulated();
 
-  /// Makes all parameters whole. A collective.
-  void gather_all();
-  /// Releases them; this rank's parts take over what was changed if `changed`.
-  void release_all(bool changed = false);
-
-  /// Does so and frees the memory of whole ones.
+  /// Makes all parameters whole, to be changed if `keeps_changes`: then nothing else gathers or
+  /// releases them before end_whole(). A collective.
+  void gather_all(bool keeps_changes);
+  /// Frees their memory; this rank's parts take over what was changed if `changed`.
   void end_whole(bool changed);
 
   /// Gives the module whole parameters of its own and ends the sharding: what is left here is of no
@@ -168,6 +166,8 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   void attach();
   void hold(std::optional<std::size_t> now, std::optional<std::size_t> next);
   bool uses(std::size_t unit, std::size_t flat) const;
+  void release_all();
+  void check_keeps_no_changes() const;
   void lend_to_later(std::size_t unit, const std::vector<torch::Tensor>& outputs);
   torch::Tensor handed_on(const torch::Tensor& output);
   void check_parts_unchanged(std::size_t unit) const;
@@ -199,6 +199,7 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   std::vector<std::pair<std::size_t, std::size_t>> order_;  // flat and index of each parameter
   std::mutex mutex_;  // parameters on devices have their hooks run by other threads
   bool is_unwrapped_ = false;
+  bool keeps_changes_ = false;  // of parameters that are whole
   bool synchronised_ = true;
   bool was_synchronised_ = true;  // no gradients of a forward before wait to be added to
 
@@ -227,7 +228,7 @@ class [[nodiscard]] WholeParameters {
   /// A collective. The ranks' parts take over what was changed meanwhile if `keeps_changes`.
   WholeParameters(std::shared_ptr<ShardedUnits> units, bool keeps_changes)
       : units_(std::move(units)), keeps_changes_(keeps_changes) {
-    units_->gather_all();
+    units_->gather_all(keeps_changes);
   }
   ~WholeParameters() {
     if (units_) units_->end_whole(keeps_changes_);

@@ -1054,6 +1054,28 @@ TEST(FullySharded, LoadsAndGivesWholeParameters) {
   });
 }
 
+TEST(FullySharded, RefusesWhatWouldLoseChangesOfWholeParameters) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Pair pair(group);
+    const torch::Tensor input = input_of(group, 1);
+    const auto refusal = HasSubstr("inside of whole(true) would lose what was changed");
+    {
+      const auto whole = pair.model.whole(/*keeps_changes=*/true);
+      {
+        const torch::NoGradGuard no_gradients;
+        for (auto& parameter : pair.net->parameters()) parameter.mul_(2);
+        for (auto& parameter : pair.serial->parameters()) parameter.mul_(2);
+        EXPECT_TRUE(torch::equal(pair.net->forward(input), pair.serial->forward(input)));
+      }
+      EXPECT_THAT(message_of<InvalidArgument>([&] { pair.model(input); }), refusal);
+      EXPECT_THAT(message_of<InvalidArgument>([&] { auto other = pair.model.whole(); }), refusal);
+      EXPECT_THAT(
+          message_of<InvalidArgument>([&] { pair.net->forward(input).sum().backward(); }), refusal);
+    }
+    EXPECT_TRUE(torch::equal(pair.model(input), pair.serial->forward(input)));
+  });
+}
+
 // Types in which parameters and gradients travel.
 
 /// A net under autocast: layers that it casts, and some that it does not. None is used twice: how
