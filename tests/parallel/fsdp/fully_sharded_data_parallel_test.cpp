@@ -661,6 +661,19 @@ TEST(FullySharded, KeepsWhatBackwardReadsBesideAnEmbedding) {
   });
 }
 
+/// An embedding, or a product that is one.
+struct WordsImpl : torch::nn::Module {
+  explicit WordsImpl(bool multiplies) : multiplies(multiplies) {
+    weight = register_parameter("weight", torch::empty({16, 8}));
+  }
+  torch::Tensor forward(const torch::Tensor& input) {
+    return multiplies ? torch::matmul(input, weight) : torch::embedding(weight, input.argmax(1));
+  }
+  bool multiplies;
+  torch::Tensor weight;
+};
+TORCH_MODULE(Words);
+
 // Not only when backward comes to the unit that has it: its whole gradient would wait until then.
 TEST(FullySharded, AveragesAHandedOnGradientBeforeTheUnitsBetween) {
   constexpr std::int64_t kWords = 512, kWidth = 64, kWeight = kWords * kWidth * 8;
@@ -930,6 +943,36 @@ TEST(FullySharded, LeavesAGradientThatACallerKeeps) {
     pair.serial->forward(input_of(group, 2)).square().sum().backward();
     EXPECT_TRUE(torch::equal(kept, before));
     pair.expect_gradients(group);
+  });
+}
+
+// Of a weight that fills its shards. Who has its gradient's memory may differ between ranks; how
+// they average it must not.
+TEST(FullySharded, AveragesAGradientWhoseMemoryOneRankKeeps) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Sequential net = filled(Sequential(Words(true))), serial = filled(Sequential(Words(true)));
+    Sharded model(net, group, small_units());
+    std::vector<torch::Tensor> kept, before;
+    net->parameters().front().register_hook([&](const torch::Tensor& gradient) {
+      if (group.rank() == 0) return;
+      kept.push_back(gradient.detach());
+      before.push_back(gradient.clone());
+    });
+    for (int pass = 0; pass < 2; ++pass) {
+      const auto input = testing::here(
+          torch::arange(32, torch::kDouble).add(pass + 7 * group.rank()).sin().view({2, 16}));
+      model(input).square().sum().backward();
+      serial->forward(input).square().sum().backward();
+    }
+    const torch::Tensor average = serial->parameters().front().grad().clone();
+    group.all_reduce(average, ReduceOp::kMean).wait();
+    const ParameterPart part = model.parts().front();
+    EXPECT_EQ(2 * part.tensor.numel(), average.numel());
+    expect_close(part.tensor.grad().flatten(),
+        average.flatten().narrow(0, part.begin, part.tensor.numel()), 1e-12, part.name);
+    EXPECT_EQ(kept.size(), group.rank() == 0 ? 0U : 2U);
+    for (std::size_t pass = 0; pass < kept.size(); ++pass)
+      EXPECT_TRUE(torch::equal(kept[pass], before[pass]));
   });
 }
 
