@@ -66,9 +66,10 @@ struct ShardingReport {
 /// computes and the one that comes next. FullyShardedDataParallel without the module's type.
 ///
 /// Note [Whole units]
-/// `hold(now, next)` is all there is: what neither uses is released, what they use is gathered, and
-/// for the first it is waited for. Forward calls it before each unit, and so does backward, from a
-/// hook on the unit's outputs.
+/// `hold(now, next)` is all there is: what neither reads is released, what they read is gathered,
+/// and for the first it is waited for. Forward calls it before each unit, and so does backward,
+/// from a hook on the unit's outputs. Backward reads all of a unit but embeddings, which take the
+/// numbers of their rows, and nothing of one that it does not reach.
 ///
 ///     forward   hold(0,1) | hold(1,2) | hold(2,-)     backward   hold(2,1) | hold(1,0) | hold(0,-)
 ///
@@ -163,11 +164,18 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   class HandedOn;
   using Flat = std::unique_ptr<FlatParameter>;
 
+  /// A unit's forward, as its backward must know it.
+  struct Computed {
+    std::size_t unit;
+    std::optional<at::ScalarType> cast;
+    std::vector<std::size_t> read;         // flats, by its backward
+    std::vector<std::size_t> read_before;  // by that of the unit before
+  };
+
   void make_flats(const torch::nn::Module& module, const Units& units);
   void initialise(const NamedTensors& parameters) const;
   void attach();
-  void hold(std::optional<std::size_t> now, std::optional<std::size_t> next);
-  bool uses(std::size_t unit, std::size_t flat) const;
+  void hold(const std::vector<std::size_t>& now, const std::vector<std::size_t>& next);
   void release_all();
   void check_keeps_no_changes() const;
   void lend_to_later(std::size_t unit, const std::vector<torch::Tensor>& outputs);
@@ -176,9 +184,8 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
 
   void follow_stream();
   void begin_pass();
-  bool has_all_of(std::size_t unit, const std::vector<std::size_t>& unread) const;
-  void enter_backward(
-      std::size_t unit, std::optional<at::ScalarType> cast, const std::vector<std::size_t>& unread);
+  void enter_backward(const Computed& forward);
+  void release_unread(const Computed& forward);
   void leave_backward();
   void on_gradient(std::size_t flat, std::size_t index, torch::Tensor alone = {});
   void reduce(std::size_t flat);
@@ -212,6 +219,7 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
 
   // Of the forward under way.
   std::vector<const void*> entered_;         // where the gradients of a unit's inputs go
+  std::vector<std::size_t> read_before_;     // by the backward of the unit that was left last
   std::vector<std::int64_t> seen_versions_;  // of each flat's parts
   bool expects_backward_ = false;
 

@@ -674,6 +674,36 @@ struct WordsImpl : torch::nn::Module {
 };
 TORCH_MODULE(Words);
 
+/// Four units, of which some are frozen.
+Sequential make_words_net(bool multiplies, std::size_t frozen) {
+  Sequential net(Words(multiplies), Linear(8, 8), Linear(8, 8), Linear(8, 3));
+  for (std::size_t unit = 0; unit < frozen; ++unit)
+    for (auto& parameter : net->ptr(unit)->parameters()) parameter.set_requires_grad(false);
+  return filled(net);
+}
+
+TEST(FullySharded, GathersForBackwardWhatItReads) {
+  torch::manual_seed(16);
+  const Batch batch = make_batch(12, 16, 3);
+  const auto expect_gathers = [&](bool multiplies, std::size_t frozen, std::int64_t gathers) {
+    const ::testing::ScopedTrace trace(
+        __FILE__, __LINE__, concat("multiplies ", multiplies, ", frozen ", frozen));
+    const Trained alone = train_alone(make_words_net(multiplies, frozen),
+        testing::here(batch.input), testing::here(batch.target), sgd);
+    testing::run_ranks(2, [&](const ProcessGroup& group) {
+      Sharded model(make_words_net(multiplies, frozen), group, small_units());
+      model(share_here(batch.input, group)).sum().backward();
+      EXPECT_EQ(model.report().gathers, gathers);
+      expect_as(train_sharded(make_words_net(multiplies, frozen), group, small_units(), batch.input,
+                    batch.target, sgd),
+          alone, 1e-12);
+    });
+  };
+  expect_gathers(/*multiplies=*/true, 0, 4 + 3);
+  expect_gathers(/*multiplies=*/false, 0, 4 + 2);
+  expect_gathers(/*multiplies=*/true, 2, 4 + 1);
+}
+
 // Not only when backward comes to the unit that has it: its whole gradient would wait until then.
 TEST(FullySharded, AveragesAHandedOnGradientBeforeTheUnitsBetween) {
   constexpr std::int64_t kWords = 512, kWidth = 64, kWeight = kWords * kWidth * 8;
