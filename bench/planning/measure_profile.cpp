@@ -46,6 +46,7 @@ Words gradient_flags(const plan::Way& way) {
   if (way.is_sharded) add_words(words, words_of("--shard-optimizer"));
   if (way.reshard != Reshard::kAfterForward)
     add_words(words, words_of("--reshard", name_of(way.reshard)));
+  if (way.copies > 1) add_words(words, words_of("--replicas", way.copies));
   if (way.checkpoint != Checkpoint::kNever)
     add_words(words, words_of("--checkpoint", name_of(way.checkpoint)));
   if (way.sent_as != plan::SentAs::kAsTheyAre)

@@ -43,8 +43,9 @@ namespace lockstep {
 /// for those that are gathered in it (option `casts`).
 ///
 /// Every parameter that requires a gradient must get one in every backward, and be used in the
-/// forward of a layer that holds it. What is sharded is settled at construction, as with
-/// DistributedDataParallel.
+/// forward of a layer that holds it. All ranks make as many steps: one that has no batch left takes
+/// any and its loss times 0, since its part is gathered, and stepped by its optimizer, to the end.
+/// What is sharded is settled at construction, as with DistributedDataParallel.
 /// `Holder` is a module holder (torch::nn::Sequential, or one of TORCH_MODULE) or a std::shared_ptr
 /// to a module.
 template <typename Holder>
@@ -127,7 +128,8 @@ class FullyShardedDataParallel {
   void join_forward() { units_->join_forward(*module_); }
 
   /// Makes all parameters whole while the returned value lives, to save them or, with
-  /// `keeps_changes`, to load others, on every rank the same. A collective; takes the memory of the
+  /// `keeps_changes`, to load others, on every rank the same: then this is not called meanwhile
+  /// (InvalidArgument), though the module itself may be. A collective; takes the memory of the
   /// whole model.
   ///
   ///     { const auto whole = model.whole(); lockstep::nn::save_weights(*model, file); }

@@ -58,14 +58,16 @@ double kept_bytes(const ModelProfile& profile, const Way& way) {
 // At first a rank has the whole model, then its parts and two buffers for the largest units: one
 // computes while the other is gathered, and two for gradients. Without resharding all are whole.
 double memory_of_shards(const ModelProfile& profile, const Way& way, double samples) {
-  double largest = 0, second = 0;
+  double largest = 0, second = 0, gathered = 0;
   for (const ShardedUnit& unit : sharded_units(profile, way)) {
     second = std::max(second, std::min(largest, unit.bytes));
     largest = std::max(largest, unit.bytes);
+    gathered += unit.gathered;
   }
   const double all = profile.parameter_bytes(), two = largest + second;
-  const double training = all * bytes_a_parameter_byte(profile, {}) / way.replicas +
-                          (way.reshard == Reshard::kNever ? all : two) + two +
+  const double whole = way.reshard == Reshard::kNever ? all : two;
+  const double training = all * bytes_a_parameter_byte(profile, {}) * way.copies / way.replicas +
+                          (all > 0 ? whole * gathered / all : 0) + two +
                           samples * kept_bytes(profile, way);
   return profile.process_bytes + std::max(all, training);
 }
@@ -158,6 +160,21 @@ Ranks ranks_of(const Way& way, const Machine& machine) {
   return {nodes, (way.replicas + nodes - 1) / nodes};
 }
 
+// Copies that do not fit into nodes evenly reach into another one.
+Ranks ranks_of_copy(const Way& way, const Machine& machine) {
+  const Ranks all = ranks_of(way, machine);
+  const int each = way.replicas / way.copies;
+  const bool fits = all.nodes == 1 || all.a_node % each == 0;
+  const int nodes = fits ? 1 : std::max(2, (each + all.a_node - 1) / all.a_node);
+  return {nodes, (each + nodes - 1) / nodes};
+}
+
+Ranks ranks_of_part(const Way& way, const Machine& machine) {
+  const Ranks all = ranks_of(way, machine), copy = ranks_of_copy(way, machine);
+  const int a_node = copy.nodes > 1 ? 1 : std::max(1, all.a_node / copy.a_node);
+  return {(way.copies + a_node - 1) / a_node, a_node};
+}
+
 double sent_bytes(double bytes, const Way& way) {
   return way.sent_as == SentAs::kAsTheyAre ? bytes : bytes / 2;
 }
@@ -181,7 +198,9 @@ std::vector<ShardedUnit> sharded_units(const ModelProfile& profile, const Way& w
   for (auto& layers : join_to_units(bytes, static_cast<std::int64_t>(way.unit_bytes))) {
     double all = 0;
     for (const std::size_t layer : layers) all += profile.layers[layer].parameter_bytes();
-    units.push_back({.layers = std::move(layers), .bytes = all});
+    units.push_back({.layers = std::move(layers),
+        .bytes = all,
+        .gathered = profile.precision == "32" ? all : all / 2});
   }
   return units;
 }

@@ -63,7 +63,7 @@ struct Prediction {
 /// share. A pipeline's schedule is the one that it executes, with the costs of each stage; places
 /// that compute at the same time slow each other down, those that wait do not. With `fsdp` a unit
 /// is gathered while the one before it computes, and its gradients are averaged while backward goes
-/// on.
+/// on: within a copy of the model, then each place's part over the copies.
 Prediction predict(
     const ModelProfile& profile, const Machine& machine, const Way& way, double batch);
 

@@ -93,6 +93,10 @@ class ReplicaStep {
         way_(way),
         ranks_(ranks_of(way, machine)),
         machine_(machine_in_use(machine, profile, ranks_)),
+        copy_(ranks_of_copy(way, machine)),
+        in_copy_(machine_of_groups(machine, copy_)),
+        part_(ranks_of_part(way, machine)),
+        between_copies_(machine_of_groups(machine, part_)),
         samples_(batch / way.replicas / way.accumulated),
         slowdown_(
             profile.company.slows_compute(neighbours()) * slowest_of(way.replicas, machine.jitter)),
@@ -146,6 +150,13 @@ class ReplicaStep {
     return way_.replication == Replication::kThreads && way_.replicas > 1;
   }
 
+  // As many groups of such ranks as fill the nodes exchange at once.
+  Machine machine_of_groups(const Machine& machine, const Ranks& group) const {
+    const int count = std::max(1, ranks_.a_node / group.a_node);
+    return machine_in_use(
+        machine, profile_, group, {.count = count, .on_the_link = static_cast<double>(count)});
+  }
+
   bool is_in_shards() const {
     return way_.replication == Replication::kShards && way_.replicas > 1;
   }
@@ -177,12 +188,12 @@ class ReplicaStep {
   // While a unit computes, the next one is gathered.
   void forward_by_units() {
     const std::vector<ShardedUnit> units = sharded_units(profile_, way_);
-    Task here = exchange("gather 0", units[0].bytes);
+    Task here = exchange("gather 0", units[0].gathered);
     for (std::size_t unit = 0; unit < units.size(); ++unit) {
       const Task needed = here;
       add(Use::kCommunication, "wait", 0, std::span(&needed, 1));
       if (unit + 1 < units.size())
-        here = exchange(concat("gather ", unit + 1), units[unit + 1].bytes);
+        here = exchange(concat("gather ", unit + 1), units[unit + 1].gathered);
       for (const std::size_t layer : units[unit].layers) forward(profile_.layers[layer]);
     }
   }
@@ -195,20 +206,34 @@ class ReplicaStep {
     for (std::size_t unit = units.size(); unit-- > 0;) {
       if (here) add(Use::kCommunication, "wait", 0, std::span(&*here, 1));
       if (unit > 0 && way_.reshard == Reshard::kAfterForward)
-        here = exchange(concat("gather ", unit - 1), units[unit - 1].bytes);
+        here = exchange(concat("gather ", unit - 1), units[unit - 1].gathered);
       for (auto layer = units[unit].layers.rbegin(); layer != units[unit].layers.rend(); ++layer)
         backward(profile_.layers[*layer], true);
-      reduced = exchange(concat("reduce ", unit), sent_bytes(units[unit].bytes, way_));
+      const double bytes = sent_bytes(units[unit].bytes, way_);
+      reduced = exchange(concat("reduce ", unit), bytes);
+      if (way_.copies > 1)
+        reduced = average(concat("average ", unit), bytes * way_.copies / way_.replicas);
     }
     add(Use::kCommunication, "wait", 0, std::span(&*reduced, 1));
   }
 
-  // All-gather and reduce-scatter take equally long; what the place does before comes first.
+  // Within a copy; all-gather and reduce-scatter take equally long.
   Task exchange(const std::string& name, double bytes) {
-    const double seconds = all_gather_seconds(bytes, ranks_, machine_);
+    return transfer(name, all_gather_seconds(bytes, copy_, in_copy_), core_share(copy_, in_copy_));
+  }
+
+  // Of this place's part, over the copies.
+  Task average(const std::string& name, double bytes) {
+    const AllReduce algorithm = usual_all_reduce(part_, between_copies_);
+    return transfer(name, all_reduce_seconds(bytes, part_, between_copies_, algorithm),
+        core_share(bytes, part_, between_copies_, algorithm));
+  }
+
+  // What the place does before comes first.
+  Task transfer(const std::string& name, double seconds, double share_of_core) {
     const Task before = add(Use::kCommunication, name, 0);
     const Task task = clock_.add(*link_, Use::kCommunication, name, seconds, std::span(&before, 1));
-    add(Use::kCommunication, name, seconds * core_share(ranks_, machine_));
+    add(Use::kCommunication, name, seconds * share_of_core);
     return task;
   }
 
@@ -270,7 +295,8 @@ class ReplicaStep {
     const bool is_shared = way_.replication == Replication::kThreads;
     const double busy = is_shared ? 1 : neighbours();
     const bool is_shared_out = way_.is_sharded || is_in_shards();
-    const double own = is_shared_out ? profile_.optimizer / way_.replicas : profile_.optimizer;
+    const double own =
+        is_shared_out ? profile_.optimizer * way_.copies / way_.replicas : profile_.optimizer;
     add(Use::kOptimizer, "optimizer", own * profile_.company.slows_memory(busy));
     if (!way_.is_sharded || way_.replicas == 1) return;
     const double seconds = all_gather_seconds(profile_.parameter_bytes(), ranks_, machine_);
@@ -285,6 +311,10 @@ class ReplicaStep {
   const Way& way_;
   const Ranks ranks_;
   const Machine machine_;
+  const Ranks copy_;  // of fsdp
+  const Machine in_copy_;
+  const Ranks part_;  // those that have the same one of each copy
+  const Machine between_copies_;
   const double samples_;  // of a replica's pass
   const double slowdown_;
   StepClock clock_;

@@ -63,6 +63,11 @@ Prediction stage_step(
 /// Returns the ranks of the replicas: on as few nodes as hold them, with `stages` places each.
 Ranks ranks_of(const Way& way, const Machine& machine);
 
+/// Return the ranks of `fsdp` that share a copy of the model, and those that have the same part of
+/// all copies; in both, a node has as many groups as fill it.
+Ranks ranks_of_copy(const Way& way, const Machine& machine);
+Ranks ranks_of_part(const Way& way, const Machine& machine);
+
 /// Returns how many bytes of gradients are sent: a hook may halve them.
 double sent_bytes(double bytes, const Way& way);
 
@@ -70,6 +75,7 @@ double sent_bytes(double bytes, const Way& way);
 struct ShardedUnit {
   std::vector<std::size_t> layers;
   double bytes = 0;
+  double gathered = 0;  ///< half in a mixed precision, as if autocast cast all of them
 };
 
 std::vector<ShardedUnit> sharded_units(const ModelProfile& profile, const Way& way);

@@ -24,6 +24,7 @@ std::string settings_text(const Way& way) {
   if (way.checkpoint != Checkpoint::kNever) parts.emplace_back("checkpoints");
   if (way.accumulated > 1) parts.push_back(concat(way.accumulated, " passes"));
   if (way.is_sharded) parts.emplace_back("sharded");
+  if (way.copies > 1) parts.push_back(concat(way.copies, " copies"));
   if (way.reshard == Reshard::kNever) parts.emplace_back("whole until backward");
   if (way.sent_as != SentAs::kAsTheyAre)
     parts.push_back(concat(name_of(way.sent_as), " gradients"));
@@ -40,6 +41,7 @@ Way with_settings(Way way, const Way& settings) {
   if (takes_flag(kind, "--shard-optimizer")) way.is_sharded = settings.is_sharded;
   if (takes_flag(kind, "--comm-hook")) way.sent_as = settings.sent_as;
   if (takes_flag(kind, "--reshard")) way.reshard = settings.reshard;
+  if (takes_flag(kind, "--replicas")) way.copies = settings.copies;
   if (takes_flag(kind, "--bucket-mb")) {
     way.first_bucket_bytes = settings.first_bucket_bytes;
     way.bucket_bytes = settings.bucket_bytes;
@@ -64,6 +66,9 @@ std::string about_places(const Way& way, const Machine& machine) {
   const int together = way.replication == Replication::kThreads ? way.places() : way.stages;
   if (within && together > machine.places)
     return concat("needs ", together, " places in one node, which has ", machine.places);
+  if (way.replicas % way.copies != 0)
+    return concat(way.replicas, " places cannot share ", way.copies,
+        " copies equally; take a divisor of them as --replicas");
   return "";
 }
 

@@ -42,6 +42,7 @@ struct Way {
   std::size_t bucket_bytes = std::size_t{25} << 20;
   std::size_t unit_bytes = std::size_t{1} << 20;  ///< of fsdp: adjacent layers gathered at once
   Reshard reshard = Reshard::kAfterForward;       ///< of fsdp
+  int copies = 1;  ///< of the model, of fsdp: replicas that follow one another share one
 
   int places() const { return replicas * stages; }
   /// Stages of the schedule: interleaved has two a place.
@@ -53,7 +54,7 @@ struct Way {
 std::string kind_of(const Way& way);
 
 /// Describes a way for people: `ddp x 4`, `pp x 2 (1f1b, 8 chunks)`, `ddp+pp 2 x 4 (1f1b, 8
-/// chunks)`, `ddp x 4 (sharded, bf16 gradients)`.
+/// chunks)`, `ddp x 4 (sharded, bf16 gradients)`, `fsdp x 8 (2 copies)`.
 std::string describe(const Way& way);
 
 /// Says why the way is impossible for this model, batch (of all replicas) and machine, and what

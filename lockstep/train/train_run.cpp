@@ -31,13 +31,6 @@ DataIdentity identity_of(const TrainOptions& options, const Datasets& data) {
       .fingerprint = data.fingerprint};
 }
 
-// A collective: hosts may take longer than a collective may to read their files.
-Datasets datasets_of(const TrainOptions& options, const ProcessGroup& world) {
-  std::optional<Datasets> data;
-  work_patiently([&] { data.emplace(load_datasets(options)); }, world);
-  return *std::move(data);
-}
-
 const TrainOptions& with_meaning_alone(TrainOptions& options, const Datasets& data) {
   forget_usual_words(options, data.train->targets());
   // Of the data: whoever goes on with the weights may have other data, or none.
@@ -158,7 +151,7 @@ TrainRun::TrainRun(TrainOptions given, const ProcessGroup& world,
       layout(checked_layout(options, world)),
       groups(make_rank_groups(world, layout)),
       kernels(options.kernels),
-      data(datasets_of(options, world)),
+      data(load_datasets(options, world)),
       workers(workers_of(options.loading, usable_cpu_count(), data.is_mere_copy)),
       lock(lock_folder(with_meaning_alone(options, data), identity_of(options, data), world)),
       hosts(world, options.snapshots.copies),

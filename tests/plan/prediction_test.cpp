@@ -108,6 +108,60 @@ TEST(Prediction, OfShardsDividesTheOptimizerAndGathersNothingAfterIt) {
   EXPECT_DOUBLE_EQ(seconds_of(profile, free_machine(2, 1), way, 2), 12 + 5);
 }
 
+// One unit of 1600 bytes, which is gathered once: nothing hides its exchanges.
+TEST(Prediction, OfCopiesGathersWithinThemAndAveragesPartsOverThem) {
+  const auto exchanges = [](const Machine& machine, int replicas, int copies) {
+    const Way way{.replicas = replicas,
+        .replication = Replication::kShards,
+        .unit_bytes = 100000,
+        .copies = copies};
+    return seconds_of(uniform(4), machine, way, replicas) - 12;
+  };
+  Machine nodes = free_machine(2, 2, 100);
+  EXPECT_DOUBLE_EQ(exchanges(nodes, 4, 1), 2 * 1600 * 3 / 4 / 100.0) << "a ring through all";
+  nodes.within.bytes_per_second = 0;  // at once
+  EXPECT_DOUBLE_EQ(exchanges(nodes, 4, 2), 2 * (2 * 800 / 2) / 100.0)
+      << "a copy a node; both places average their half over one link";
+  EXPECT_DOUBLE_EQ(exchanges(nodes, 4, 4), 2 * 1600 * 3 / 4 / 100.0) << "a copy a place, as ddp";
+  const Machine node = free_machine(1, 4, 100);
+  EXPECT_DOUBLE_EQ(exchanges(node, 4, 2), (2 * 800 + 2 * 400) / 100.0);
+  const Machine pairs = free_machine(4, 1, 100);
+  EXPECT_DOUBLE_EQ(exchanges(pairs, 4, 2), (2 * 800 + 2 * 400) / 100.0) << "a copy on two nodes";
+}
+
+TEST(Prediction, OfCopiesDividesOptimizerAndPartsWithinThem) {
+  ModelProfile profile = uniform(4);
+  profile.optimizer = 12;
+  profile.state_copies = 2;
+  const auto of = [&](int copies) {
+    return Way{
+        .replicas = 4, .replication = Replication::kShards, .unit_bytes = 1, .copies = copies};
+  };
+  EXPECT_DOUBLE_EQ(seconds_of(profile, free_machine(1, 4), of(2), 4), 12 + 6);
+  EXPECT_DOUBLE_EQ(memory_of(profile, free_machine(1, 4), of(1), 4), 1600 + 800 + 800 + 40);
+  EXPECT_DOUBLE_EQ(memory_of(profile, free_machine(1, 4), of(2), 4), 3200 + 800 + 800 + 40);
+}
+
+TEST(Prediction, OfShardsInAMixedPrecisionGathersHalf) {
+  ModelProfile profile = uniform(4);
+  const auto change = [&](const Way& way) {
+    const Machine machine = free_machine(2, 1, 100);
+    profile.precision = "32";
+    const double seconds = seconds_of(profile, machine, way, 2);
+    const double bytes = memory_of(profile, machine, way, 2);
+    profile.precision = "bf16-mixed";
+    return std::pair(seconds - seconds_of(profile, machine, way, 2),
+        bytes - memory_of(profile, machine, way, 2));
+  };
+  Way way{.replicas = 2, .replication = Replication::kShards, .unit_bytes = 100000};
+  EXPECT_EQ(change(way), std::pair(4.0, 800.0)) << "the gradients stay as they are";
+  way.unit_bytes = 1;
+  EXPECT_EQ(change(way).second, 400) << "of two units";
+  way.reshard = Reshard::kNever;
+  EXPECT_EQ(change(way).second, 800) << "of all";
+  EXPECT_EQ(change({.replicas = 2}), std::pair(0.0, 0.0));
+}
+
 TEST(Prediction, OfUniformStagesIsTheScheduleItself) {
   for (const ScheduleKind kind : {kSequential, kGPipe, k1F1B, kInterleaved, kZeroBubble}) {
     for (const int stages : {2, 4}) {

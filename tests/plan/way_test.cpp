@@ -27,6 +27,8 @@ TEST(Way, IsNamedAsTheFlagNamesIt) {
   EXPECT_EQ(kind_of({.replicas = 2, .stages = 2}), "ddp+pp");
   EXPECT_EQ(
       describe({.replicas = 2, .stages = 4, .micro_batches = 8}), "ddp+pp 2 x 4 (1f1b, 8 chunks)");
+  EXPECT_EQ(describe({.replicas = 8, .replication = Replication::kShards, .copies = 2}),
+      "fsdp x 8 (2 copies)");
 }
 
 TEST(Ways, AreAllThatTheMachineHasPlacesFor) {
@@ -44,7 +46,8 @@ TEST(Ways, HaveOnlySettingsThatTrainTakes) {
       .accumulated = 2,
       .is_sharded = true,
       .sent_as = SentAs::kBf16,
-      .bucket_bytes = 1 << 20};
+      .bucket_bytes = 1 << 20,
+      .copies = 2};
   const Way usual;
   for (const Way& way : ways_on(free_machine(1, 4), {.micro_batches = {4}, .settings = all})) {
     const std::string kind = kind_of(way);
@@ -52,6 +55,7 @@ TEST(Ways, HaveOnlySettingsThatTrainTakes) {
     EXPECT_EQ(way.sent_as != usual.sent_as, is_ddp || kind == "fsdp") << kind;
     EXPECT_EQ(way.bucket_bytes != usual.bucket_bytes, is_ddp) << kind;
     EXPECT_EQ(way.is_sharded, kind.starts_with("ddp")) << kind;
+    EXPECT_EQ(way.copies > 1, kind == "fsdp") << kind;
     EXPECT_EQ(way.checkpoint != usual.checkpoint, kind != "dp") << kind;
     EXPECT_EQ(way.accumulated > 1, way.stages == 1) << kind;
   }
@@ -65,6 +69,8 @@ TEST(Ways, SayWhyTheyAreImpossible) {
   EXPECT_THAT(reason({.replicas = 8}, 8), HasSubstr("needs 8 places; there are 4"));
   EXPECT_THAT(reason({.replicas = 4, .replication = Replication::kThreads}, 8),
       HasSubstr("in one node, which has 2"));
+  EXPECT_THAT(reason({.replicas = 4, .replication = Replication::kShards, .copies = 3}, 8),
+      HasSubstr("4 places cannot share 3 copies equally"));
   EXPECT_THAT(reason({.replicas = 4}, 10), HasSubstr("cannot be divided by 4"));
   EXPECT_THAT(reason({.stages = 2, .micro_batches = 3}, 8), HasSubstr("into 3 micro-batches"));
   EXPECT_THAT(reason({.stages = 2, .schedule = ScheduleKind::kInterleaved, .micro_batches = 2}, 8),

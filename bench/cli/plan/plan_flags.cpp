@@ -274,6 +274,10 @@ FlagGroup<C> ways_group() {
               &Q::ways, &W::settings, &plan::Way::is_sharded),
           flag("--reshard", "WHEN", "fsdp gives up parameters that backward needs: {}",
               &C::question, &Q::ways, &W::settings, &plan::Way::reshard),
+          flag("--replicas", "N", "copies of the model, of fsdp, each shared out over some places",
+              &C::question, &Q::ways, &W::settings, &plan::Way::copies)
+              .from(1)
+              .to(plan::kMostPlaces),
           flag("--comm-hook", "HOW", "how ddp and fsdp send gradients: {}", &C::question, &Q::ways,
               &W::settings, &plan::Way::sent_as),
           flag_by<C>("--bucket-mb", "X", "MiB of gradients from which ddp sends a bucket",
@@ -463,9 +467,6 @@ void check_flags(PlanCommand& command, const GivenFlags& given) {
 void check_train_flags(const std::vector<std::string>& words) {
   const GivenFlags given = train_flags().parse(words);
   check(!given.asks_help, "plan: lockstep help train lists the flags that may follow --");
-  check(!given.has("--replicas"),
-      "plan: --replicas is not planned for: fsdp is compared with one copy of the model; leave it "
-      "out");
   TrainOptions options;
   train_flags().read(options, given);
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
@@ -289,7 +290,6 @@ void FlatParameter::release() {
 }
 
 void FlatParameter::keep_part_of_whole() {
-  if (lent_.scalar_type() != type_of(options_)) return;  // of a forward since, not the masters
   const torch::NoGradGuard no_gradients;
   shard_.copy_(own_shard_of(lent_));
 }
@@ -321,7 +321,9 @@ void FlatParameter::add_gradient(std::size_t index, torch::Tensor gradient) {
   Member& member = members_[index];
   const bool is_first = !std::exchange(member.has_gradient, true);
   if (is_first) ++gradients_;
-  if (!gradient_.all.defined() && is_all(member, gradient)) {
+  if (!gradient_.all.defined() && fills_shards()) {
+    if (!is_free(member, gradient))
+      gradient = at::empty_strided(member.sizes, member.strides, options_).copy_(gradient);
     pools_.gradients.add(gradient);
     gradient_ = {gradient.as_strided({gradient.numel()}, {1}), /*is_of_pool=*/false};
     return;
@@ -336,14 +338,19 @@ void FlatParameter::add_gradient(std::size_t index, torch::Tensor gradient) {
     own.add_(gradient);
 }
 
-// Then it is averaged where it lies: a large one, as of an embedding, would be there twice. While
-// the hook of an accumulation runs, the engine has a second tensor of that memory, but no third.
-bool FlatParameter::is_all(const Member& member, const torch::Tensor& gradient) const {
-  return members_.size() == 1 && gradient.use_count() == 1 &&
-         gradient.layout() == torch::kStrided && gradient.storage().use_count() <= 2 &&
-         gradient.dtype() == options_.dtype() && gradient.sizes() == member.sizes &&
-         gradient.strides() == member.strides &&
-         gradient.numel() == shard_elements_ * group_.size();
+// Then its gradient is averaged where it lies: a large one, as of an embedding, would be there
+// twice. So it is on all ranks, whoever else has it on one: they make the pool's buffers together.
+bool FlatParameter::fills_shards() const {
+  return members_.size() == 1 &&
+         members_.front().parameter.numel() == shard_elements_ * group_.size();
+}
+
+// Whether averages may go there. While the hook of an accumulation runs, the engine has a second
+// tensor of that memory, but no third.
+bool FlatParameter::is_free(const Member& member, const torch::Tensor& gradient) const {
+  return gradient.use_count() == 1 && gradient.layout() == torch::kStrided &&
+         gradient.storage().use_count() <= 2 && gradient.dtype() == options_.dtype() &&
+         gradient.sizes() == member.sizes && gradient.strides() == member.strides;
 }
 
 // Over replicas, as over hosts, sums are divided at last: but for those of 16 bits, which might

@@ -208,7 +208,8 @@ class FlatParameter {
   void lend(const torch::Storage& storage, void* memory) const;
   void lend_cast(at::ScalarType type);
   torch::Tensor part_to_send(at::ScalarType type);
-  bool is_all(const Member& member, const torch::Tensor& gradient) const;
+  bool fills_shards() const;
+  bool is_free(const Member& member, const torch::Tensor& gradient) const;
   void put_back(Gradients done);
   void shorten_gradients();
   bool sends_shorter() const;

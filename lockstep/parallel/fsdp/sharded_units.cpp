@@ -125,6 +125,10 @@ bool is_unread(const FlatParameter& flat, const std::vector<torch::Tensor>& outp
   return looked_up.size() == flat.size();
 }
 
+bool has(const std::vector<std::size_t>& flats, std::size_t flat) {
+  return std::ranges::find(flats, flat) != flats.end();
+}
+
 /// A scope whose work, on this thread's stream, comes after what another stream was given, and
 /// before what that is given later.
 class InTurn {
@@ -229,23 +233,14 @@ void ShardedUnits::fail(const std::string& reason) const {
   throw InvalidArgument(text);
 }
 
-bool ShardedUnits::uses(std::size_t unit, std::size_t flat) const {
-  return std::ranges::find(flats_of_[unit], flat) != flats_of_[unit].end();
-}
-
-void ShardedUnits::hold(std::optional<std::size_t> now, std::optional<std::size_t> next) {
-  const bool keeps = options_.reshard() == Reshard::kNever && now;
-  for (std::size_t flat = 0; flat < flats_.size() && !keeps; ++flat) {
-    const bool is_used = (now && uses(*now, flat)) || (next && uses(*next, flat));
-    if (!is_used) flats_[flat]->release();
-  }
-  for (const auto& unit : {now, next}) {
-    if (!unit) continue;
-    for (const std::size_t flat : flats_of_[*unit]) flats_[flat]->begin_gather(cast_);
-  }
-  if (!now) return;
+void ShardedUnits::hold(const std::vector<std::size_t>& now, const std::vector<std::size_t>& next) {
+  const bool keeps = options_.reshard() == Reshard::kNever;
+  for (std::size_t flat = 0; flat < flats_.size() && !keeps; ++flat)
+    if (!has(now, flat) && !has(next, flat)) flats_[flat]->release();
+  for (const auto* const flats : {&now, &next})
+    for (const std::size_t flat : *flats) flats_[flat]->begin_gather(cast_);
   const Stopwatch watch;
-  for (const std::size_t flat : flats_of_[*now]) flats_[flat]->finish_gather();
+  for (const std::size_t flat : now) flats_[flat]->finish_gather();
   waited_seconds_ += watch.seconds();
 }
 
@@ -272,6 +267,7 @@ void ShardedUnits::begin_forward(const torch::nn::Module& module) {
   follow_stream();
   release_all();  // an optimizer may have changed the parts since
   cast_ = type_of_autocast(device_);
+  read_before_.clear();
   expects_backward_ = false;
   if (!module.is_training() || !torch::GradMode::is_enabled()) return;
   const bool begins = std::exchange(was_synchronised_, synchronised_);
@@ -283,7 +279,7 @@ void ShardedUnits::begin_forward(const torch::nn::Module& module) {
 
 void ShardedUnits::enter_forward(std::size_t unit, const std::vector<torch::Tensor>& inputs) {
   const bool is_last = unit + 1 == flats_of_.size();
-  hold(unit, is_last ? std::nullopt : std::optional(unit + 1));
+  hold(flats_of_[unit], is_last ? std::vector<std::size_t>() : flats_of_[unit + 1]);
   entered_.clear();
   for (const torch::Tensor& input : inputs)
     if (input.defined() && input.requires_grad()) entered_.push_back(input.grad_fn().get());
@@ -297,7 +293,7 @@ void ShardedUnits::lend_to_later(std::size_t unit, const std::vector<torch::Tens
     const bool is_handed_on = std::ranges::any_of(
         outputs, [&](const torch::Tensor& output) { return flats_[flat]->holds(output); });
     for (std::size_t later = unit + 1; is_handed_on && later < flats_of_.size(); ++later)
-      if (!uses(later, flat)) flats_of_[later].push_back(flat);
+      if (!has(flats_of_[later], flat)) flats_of_[later].push_back(flat);
   }
 }
 
@@ -354,23 +350,18 @@ void ShardedUnits::leave_forward(std::size_t unit, std::vector<torch::Tensor>& o
     if (is_last || !output.defined() || !output.requires_grad()) continue;
     if (torch::Tensor own = handed_on(output); own.defined()) output = std::move(own);
   }
-  std::vector<std::size_t> unread;
+  const auto own =
+      std::make_shared<Computed>(Computed{unit, cast_, {}, std::exchange(read_before_, {})});
   for (const std::size_t flat : flats_of_[unit])
-    if (is_unread(*flats_[flat], outputs, entered_)) unread.push_back(flat);
+    if (!is_unread(*flats_[flat], outputs, entered_)) own->read.push_back(flat);
   for (const torch::Tensor& output : outputs) {
     if (!output.defined() || !output.requires_grad() || output.is_leaf()) continue;
     if (dynamic_cast<const HandedOn*>(output.grad_fn().get()) != nullptr) continue;
     if (std::ranges::find(entered_, output.grad_fn().get()) != entered_.end()) continue;
     expects_backward_ = true;
-    output.register_hook([self = weak_from_this(), unit, unread, cast = cast_](
-                             const torch::Tensor&) {
-      const auto units = self.lock();
-      if (!units) return;
-      units->enter_backward(unit, cast, unread);
-      const std::lock_guard lock(units->mutex_);
-      for (const std::size_t flat : unread) units->flats_[flat]->release();
-      const bool is_host = units->device_.is_cpu();  // elsewhere a stream may still use the memory
-      if (is_host && !unread.empty()) units->pools_.parameters.clear();
+    read_before_ = own->read;  // else backward does not come here
+    output.register_hook([self = weak_from_this(), own](const torch::Tensor&) {
+      if (const auto units = self.lock()) units->enter_backward(*own);
     });
   }
 }
@@ -398,6 +389,7 @@ std::unique_ptr<OperatorRulesOn> ShardedUnits::gathered_casts() const {
 // Backward.
 
 void ShardedUnits::begin_pass() {
+  check_keeps_no_changes();
   in_pass_ = true;
   current_.reset();
   reduced_.assign(flats_.size(), false);
@@ -417,26 +409,30 @@ void ShardedUnits::check_parts_unchanged(std::size_t unit) const {
   }
 }
 
-// One that is entered again, from another use of it, may have been given back.
-bool ShardedUnits::has_all_of(std::size_t unit, const std::vector<std::size_t>& unread) const {
-  return std::ranges::all_of(flats_of_[unit], [&](std::size_t flat) {
-    return flats_[flat]->is_whole() || std::ranges::find(unread, flat) != unread.end();
-  });
-}
-
-void ShardedUnits::enter_backward(
-    std::size_t unit, std::optional<at::ScalarType> cast, const std::vector<std::size_t>& unread) {
+void ShardedUnits::enter_backward(const Computed& forward) {
   sign_of_life();
   const torch::NoGradGuard no_gradients;
   const std::lock_guard lock(mutex_);
   if (!in_pass_) begin_pass();
   follow_stream();
-  if (current_ == unit && cast_ == cast && has_all_of(unit, unread)) return;
-  cast_ = cast;
-  check_parts_unchanged(unit);
+  // What is entered again, from another use of it, may have to be gathered for that.
+  const bool are_whole = std::ranges::all_of(
+      forward.read, [this](std::size_t flat) { return flats_[flat]->is_whole(); });
+  if (current_ == forward.unit && cast_ == forward.cast && are_whole) return;
+  cast_ = forward.cast;
+  check_parts_unchanged(forward.unit);
   leave_backward();
-  hold(unit, unit > 0 ? std::optional(unit - 1) : std::nullopt);
-  current_ = unit;
+  hold(forward.read, forward.read_before);
+  release_unread(forward);
+  current_ = forward.unit;
+}
+
+// An embedding that was whole until now, or its memory, leaves room for its gradient.
+void ShardedUnits::release_unread(const Computed& forward) {
+  if (forward.read.size() == flats_of_[forward.unit].size()) return;
+  for (const std::size_t flat : flats_of_[forward.unit])
+    if (!has(forward.read, flat) && !has(forward.read_before, flat)) flats_[flat]->release();
+  if (device_.is_cpu()) pools_.parameters.clear();  // elsewhere a stream may still use it
 }
 
 void ShardedUnits::leave_backward() {
@@ -483,7 +479,7 @@ void ShardedUnits::reduce(std::size_t flat) {
 void ShardedUnits::end_pass() {
   leave_backward();
   if (synchronised_) reduce_rest();
-  hold(std::nullopt, std::nullopt);
+  release_all();
   current_.reset();
   in_pass_ = false;
 }
@@ -520,22 +516,31 @@ void ShardedUnits::reduce_accumulated() {
   was_synchronised_ = true;
 }
 
-void ShardedUnits::gather_all() {
+// They would be lost with the memory.
+void ShardedUnits::check_keeps_no_changes() const {
+  check(!keeps_changes_,
+      "FullyShardedDataParallel: a forward, backward or whole() inside of whole(true) would lose "
+      "what was changed; end that scope first, or call the module itself without gradients");
+}
+
+void ShardedUnits::gather_all(bool keeps_changes) {
   follow_stream();
   release_all();
   for (const Flat& flat : flats_) flat->begin_gather();
   for (const Flat& flat : flats_) flat->finish_gather();
+  keeps_changes_ = keeps_changes;
 }
 
-void ShardedUnits::release_all(bool changed) {
-  for (const Flat& flat : flats_) {
-    if (changed && flat->is_whole()) flat->keep_part_of_whole();
-    flat->release();
-  }
+void ShardedUnits::release_all() {
+  check_keeps_no_changes();
+  for (const Flat& flat : flats_) flat->release();
 }
 
 void ShardedUnits::end_whole(bool changed) {
-  release_all(changed);
+  for (const Flat& flat : flats_)
+    if (changed && flat->is_whole()) flat->keep_part_of_whole();
+  keeps_changes_ = false;
+  release_all();
   pools_.parameters.clear();
 }
 

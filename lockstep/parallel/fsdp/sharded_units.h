@@ -66,9 +66,10 @@ struct ShardingReport {
 /// computes and the one that comes next. FullyShardedDataParallel without the module's type.
 ///
 /// Note [Whole units]
-/// `hold(now, next)` is all there is: what neither uses is released, what they use is gathered, and
-/// for the first it is waited for. Forward calls it before each unit, and so does backward, from a
-/// hook on the unit's outputs.
+/// `hold(now, next)` is all there is: what neither reads is released, what they read is gathered,
+/// and for the first it is waited for. Forward calls it before each unit, and so does backward,
+/// from a hook on the unit's outputs. Backward reads all of a unit but embeddings, which take the
+/// numbers of their rows, and nothing of one that it does not reach.
 ///
 ///     forward   hold(0,1) | hold(1,2) | hold(2,-)     backward   hold(2,1) | hold(1,0) | hold(0,-)
 ///
@@ -85,9 +86,11 @@ struct ShardingReport {
 /// gradient of an embedding would go back through all units, from the head's to the first.
 ///
 /// Note [Order of exchanges]
-/// All ranks compute the same units in the same order and thus make the same collectives in the
-/// same order; a rank that does otherwise is told by the group, or by the time limit. On devices
-/// this is one order over a copy's group and that of the replicas: so the latter are not polled.
+/// All ranks compute the same units in the same order, by the same operators, and thus make the
+/// same collectives in the same order, that of memory for the group among them
+/// (ProcessGroup::empty); a rank that does otherwise is told by the group, or by the time limit. On
+/// devices this is one order over a copy's group and that of the replicas: so the latter are not
+/// polled.
 ///
 /// Note [Streams of a pass]
 /// On an accelerator the same memory is used by forward, backward and collectives. Nodes of
@@ -132,12 +135,10 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   /// Averages what has accumulated without, as a backward would that adds nothing. A collective.
   void reduce_accumulated();
 
-  /// Makes all parameters whole. A collective.
-  void gather_all();
-  /// Releases them; this rank's parts take over what was changed if `changed`.
-  void release_all(bool changed = false);
-
-  /// Does so and frees the memory of whole ones.
+  /// Makes all parameters whole, to be changed if `keeps_changes`: then nothing else gathers or
+  /// releases them before end_whole(). A collective.
+  void gather_all(bool keeps_changes);
+  /// Frees their memory; this rank's parts take over what was changed if `changed`.
   void end_whole(bool changed);
 
   /// Gives the module whole parameters of its own and ends the sharding: what is left here is of no
@@ -163,20 +164,28 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   class HandedOn;
   using Flat = std::unique_ptr<FlatParameter>;
 
+  /// A unit's forward, as its backward must know it.
+  struct Computed {
+    std::size_t unit;
+    std::optional<at::ScalarType> cast;
+    std::vector<std::size_t> read;         // flats, by its backward
+    std::vector<std::size_t> read_before;  // by that of the unit before
+  };
+
   void make_flats(const torch::nn::Module& module, const Units& units);
   void initialise(const NamedTensors& parameters) const;
   void attach();
-  void hold(std::optional<std::size_t> now, std::optional<std::size_t> next);
-  bool uses(std::size_t unit, std::size_t flat) const;
+  void hold(const std::vector<std::size_t>& now, const std::vector<std::size_t>& next);
+  void release_all();
+  void check_keeps_no_changes() const;
   void lend_to_later(std::size_t unit, const std::vector<torch::Tensor>& outputs);
   torch::Tensor handed_on(const torch::Tensor& output);
   void check_parts_unchanged(std::size_t unit) const;
 
   void follow_stream();
   void begin_pass();
-  bool has_all_of(std::size_t unit, const std::vector<std::size_t>& unread) const;
-  void enter_backward(
-      std::size_t unit, std::optional<at::ScalarType> cast, const std::vector<std::size_t>& unread);
+  void enter_backward(const Computed& forward);
+  void release_unread(const Computed& forward);
   void leave_backward();
   void on_gradient(std::size_t flat, std::size_t index, torch::Tensor alone = {});
   void reduce(std::size_t flat);
@@ -199,6 +208,7 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
   std::vector<std::pair<std::size_t, std::size_t>> order_;  // flat and index of each parameter
   std::mutex mutex_;  // parameters on devices have their hooks run by other threads
   bool is_unwrapped_ = false;
+  bool keeps_changes_ = false;  // of parameters that are whole
   bool synchronised_ = true;
   bool was_synchronised_ = true;  // no gradients of a forward before wait to be added to
 
@@ -209,6 +219,7 @@ class ShardedUnits : public std::enable_shared_from_this<ShardedUnits> {
 
   // Of the forward under way.
   std::vector<const void*> entered_;         // where the gradients of a unit's inputs go
+  std::vector<std::size_t> read_before_;     // by the backward of the unit that was left last
   std::vector<std::int64_t> seen_versions_;  // of each flat's parts
   bool expects_backward_ = false;
 
@@ -227,7 +238,7 @@ class [[nodiscard]] WholeParameters {
   /// A collective. The ranks' parts take over what was changed meanwhile if `keeps_changes`.
   WholeParameters(std::shared_ptr<ShardedUnits> units, bool keeps_changes)
       : units_(std::move(units)), keeps_changes_(keeps_changes) {
-    units_->gather_all();
+    units_->gather_all(keeps_changes);
   }
   ~WholeParameters() {
     if (units_) units_->end_whole(keeps_changes_);

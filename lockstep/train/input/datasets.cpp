@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <unistd.h>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "lockstep/data/split_mix.h"
 #include "lockstep/data/transforms/augment.h"
 #include "lockstep/nn/models/catalogue.h"
+#include "lockstep/snapshot/group_values.h"
 #include "lockstep/train/state/whole_model.h"
 #include "lockstep/train/task/make_task.h"
 
@@ -412,6 +414,22 @@ Datasets load_datasets(const TrainOptions& options) {
   if (options.repeat != 1)
     data.train = std::make_shared<data::RepeatedSamples>(data.train, options.repeat);
   return data;
+}
+
+Datasets load_datasets(const TrainOptions& options, const ProcessGroup& world) {
+  std::optional<Datasets> data;
+  TrainOptions own = options;
+  const auto load = [&] {
+    if (!data) data.emplace(load_datasets(own));
+  };
+  if (options.data.name == "tokens" && !options.classes) {
+    do_on_root(load, world);
+    double classes = data ? static_cast<double>(data->train->classes()) : 0;
+    maximize({&classes}, world);
+    own.classes = static_cast<std::int64_t>(classes);
+  }
+  work_patiently(load, world);
+  return *std::move(data);
 }
 
 std::int64_t model_outputs(const TrainOptions& options, const Datasets& data) {

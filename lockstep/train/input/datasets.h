@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/process_group.h"
 #include "lockstep/data/image_samples.h"
 #include "lockstep/data/pixels/pixel_scale.h"
 #include "lockstep/data/samples.h"
@@ -95,6 +96,11 @@ void hold_out(Datasets& source, const TrainOptions& options);
 /// Throws InvalidArgument for an unknown name, a missing folder or flags that do not fit the set,
 /// DataError for bad files.
 Datasets load_datasets(const TrainOptions& options);
+
+/// Opens it on each rank; hosts may take longer than a collective may to read their files. Where
+/// nothing but tokens says how many there are, rank 0 alone reads them all, and tells the others. A
+/// collective.
+Datasets load_datasets(const TrainOptions& options, const ProcessGroup& world);
 
 /// Returns how many numbers the model gives, as task_outputs() has it: the classes of the data, or
 /// as many as asked for. What check_model_fits() refuses is an InvalidArgument, too.

@@ -221,6 +221,8 @@ TEST(WayFlags, AreThoseOfTrain) {
   EXPECT_EQ(flags({}), "--parallel serial --batch-size 64");
   EXPECT_EQ(flags({.replicas = 2, .sent_as = plan::SentAs::kBf16}),
       "--parallel ddp --nproc-per-node 2 --batch-size 32 --comm-hook bf16");
+  EXPECT_EQ(flags({.replicas = 8, .replication = plan::Replication::kShards, .copies = 2}),
+      "--parallel fsdp --nproc-per-node 8 --batch-size 8 --replicas 2");
   EXPECT_EQ(flags({.stages = 2, .micro_batches = 4}),
       "--parallel pp --places 2 --batch-size 64 --balance time --schedule 1f1b --chunks 4");
   EXPECT_EQ(flags({.replicas = 2, .stages = 2, .schedule = ScheduleKind::kSequential}),

@@ -46,9 +46,10 @@ TEST(PlanFlags, SayForWhichMachines) {
 }
 
 TEST(PlanFlags, SayWhatFailsAndHowGradientsGo) {
-  const auto command = parse_plan({"--mtbf", "24", "--snapshot-seconds", "10", "--comm-hook",
-      "bf16", "--shard-optimizer", "--grad-accum-steps", "2", "--checkpoint", "always",
-      "--bucket-mb", "1", "--what-if", "link=100Gbit", "--what-if", "places=8,batch=512"});
+  const auto command =
+      parse_plan({"--mtbf", "24", "--snapshot-seconds", "10", "--comm-hook", "bf16",
+          "--shard-optimizer", "--grad-accum-steps", "2", "--checkpoint", "always", "--bucket-mb",
+          "1", "--replicas", "2", "--what-if", "link=100Gbit", "--what-if", "places=8,batch=512"});
   EXPECT_EQ(command->question.failures.between, 24 * 3600);
   EXPECT_EQ(command->question.failures.snapshot, 10);
   const plan::Way& settings = command->question.ways.settings;
@@ -57,6 +58,7 @@ TEST(PlanFlags, SayWhatFailsAndHowGradientsGo) {
   EXPECT_EQ(settings.accumulated, 2);
   EXPECT_EQ(settings.checkpoint, Checkpoint::kAlways);
   EXPECT_EQ(settings.bucket_bytes, std::size_t{1} << 20);
+  EXPECT_EQ(settings.copies, 2);
   EXPECT_THAT(command->scenarios, ElementsAre("link=100Gbit", "places=8,batch=512"));
 }
 
@@ -160,9 +162,9 @@ TEST(PlanFlags, RefuseWhatWouldBeIgnored) {
   EXPECT_THAT(refusal_of({"--mtbf", "24"}), HasSubstr("--snapshot-seconds"));
   EXPECT_THAT(refusal_of({"--recovery-seconds", "24"}), HasSubstr("--mtbf"));
   EXPECT_THAT(refusal_of({"--snapshot-seconds", "2"}), HasSubstr("--snapshot-interval"));
-  for (const Given& setting :
-      {Given{"--schedule", "gpipe"}, {"--chunks", "4"}, {"--shard-optimizer"},
-          {"--comm-hook", "bf16"}, {"--bucket-mb", "1"}, {"--reshard", "never"}}) {
+  for (const Given& setting : {Given{"--schedule", "gpipe"}, {"--chunks", "4"},
+           {"--shard-optimizer"}, {"--comm-hook", "bf16"}, {"--bucket-mb", "1"},
+           {"--reshard", "never"}, {"--replicas", "2"}}) {
     EXPECT_THAT(
         refusal_of(both({"--ways", "serial,dp"}, setting)), HasSubstr(setting[0] + " is for"));
   }

@@ -661,6 +661,49 @@ TEST(FullySharded, KeepsWhatBackwardReadsBesideAnEmbedding) {
   });
 }
 
+/// An embedding, or a product that is one.
+struct WordsImpl : torch::nn::Module {
+  explicit WordsImpl(bool multiplies) : multiplies(multiplies) {
+    weight = register_parameter("weight", torch::empty({16, 8}));
+  }
+  torch::Tensor forward(const torch::Tensor& input) {
+    return multiplies ? torch::matmul(input, weight) : torch::embedding(weight, input.argmax(1));
+  }
+  bool multiplies;
+  torch::Tensor weight;
+};
+TORCH_MODULE(Words);
+
+/// Four units, of which some are frozen.
+Sequential make_words_net(bool multiplies, std::size_t frozen) {
+  Sequential net(Words(multiplies), Linear(8, 8), Linear(8, 8), Linear(8, 3));
+  for (std::size_t unit = 0; unit < frozen; ++unit)
+    for (auto& parameter : net->ptr(unit)->parameters()) parameter.set_requires_grad(false);
+  return filled(net);
+}
+
+TEST(FullySharded, GathersForBackwardWhatItReads) {
+  torch::manual_seed(16);
+  const Batch batch = make_batch(12, 16, 3);
+  const auto expect_gathers = [&](bool multiplies, std::size_t frozen, std::int64_t gathers) {
+    const ::testing::ScopedTrace trace(
+        __FILE__, __LINE__, concat("multiplies ", multiplies, ", frozen ", frozen));
+    const Trained alone = train_alone(make_words_net(multiplies, frozen),
+        testing::here(batch.input), testing::here(batch.target), sgd);
+    testing::run_ranks(2, [&](const ProcessGroup& group) {
+      Sharded model(make_words_net(multiplies, frozen), group, small_units());
+      model(share_here(batch.input, group)).sum().backward();
+      EXPECT_EQ(model.report().gathers, gathers);
+      expect_as(train_sharded(make_words_net(multiplies, frozen), group, small_units(), batch.input,
+                    batch.target, sgd),
+          alone, 1e-12);
+    });
+  };
+  expect_gathers(/*multiplies=*/true, 0, 4 + 3);
+  expect_gathers(/*multiplies=*/false, 0, 4 + 2);
+  expect_gathers(/*multiplies=*/true, 2, 4 + 1);
+}
+
 // Not only when backward comes to the unit that has it: its whole gradient would wait until then.
 TEST(FullySharded, AveragesAHandedOnGradientBeforeTheUnitsBetween) {
   constexpr std::int64_t kWords = 512, kWidth = 64, kWeight = kWords * kWidth * 8;
@@ -933,6 +976,71 @@ TEST(FullySharded, LeavesAGradientThatACallerKeeps) {
   });
 }
 
+// Of a weight that fills its shards. Who has its gradient's memory may differ between ranks; how
+// they average it must not.
+TEST(FullySharded, AveragesAGradientWhoseMemoryOneRankKeeps) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Sequential net = filled(Sequential(Words(true))), serial = filled(Sequential(Words(true)));
+    Sharded model(net, group, small_units());
+    std::vector<torch::Tensor> kept, before;
+    net->parameters().front().register_hook([&](const torch::Tensor& gradient) {
+      if (group.rank() == 0) return;
+      kept.push_back(gradient.detach());
+      before.push_back(gradient.clone());
+    });
+    for (int pass = 0; pass < 2; ++pass) {
+      const auto input = testing::here(
+          torch::arange(32, torch::kDouble).add(pass + 7 * group.rank()).sin().view({2, 16}));
+      model(input).square().sum().backward();
+      serial->forward(input).square().sum().backward();
+    }
+    const torch::Tensor average = serial->parameters().front().grad().clone();
+    group.all_reduce(average, ReduceOp::kMean).wait();
+    const ParameterPart part = model.parts().front();
+    EXPECT_EQ(2 * part.tensor.numel(), average.numel());
+    expect_close(part.tensor.grad().flatten(),
+        average.flatten().narrow(0, part.begin, part.tensor.numel()), 1e-12, part.name);
+    EXPECT_EQ(kept.size(), group.rank() == 0 ? 0U : 2U);
+    for (std::size_t pass = 0; pass < kept.size(); ++pass)
+      EXPECT_TRUE(torch::equal(kept[pass], before[pass]));
+  });
+}
+
+// A rank that has ended goes on with a loss of 0: its part is gathered and stepped to the end.
+TEST(FullySharded, TrainsOnUnequalNumbersOfBatchesAsJoinDoes) {
+  constexpr int kBatches[] = {4, 2, 5};
+  for (const int ranks : {2, 3}) {
+    testing::run_ranks(ranks, [&](const ProcessGroup& group) {
+      Pair pair(group);
+      const int own = kBatches[group.rank()];
+      const auto value_of = [&](auto& model, int step) {
+        return model(input_of(group, std::min(step, own - 1))).square().sum();
+      };
+      DistributedDataParallel<Sequential> replicated(pair.serial, group);
+      const auto optimizer = sgd(pair.serial->parameters()),
+                 of_parts = sgd(pair.model.parameters());
+      replicated.join([&] {
+        for (int step = 0; step < own; ++step) {
+          optimizer->zero_grad();
+          value_of(replicated, step).backward();
+          optimizer->step();
+        }
+      });
+      const torch::Tensor most = testing::here(torch::tensor({own}));
+      group.all_reduce(most, ReduceOp::kMax).wait();
+      for (int step = 0; step < most.item<int>(); ++step) {
+        of_parts->zero_grad();
+        (value_of(pair.model, step) * (step < own ? 1 : 0)).backward();
+        of_parts->step();
+      }
+      const auto whole = pair.model.whole();
+      const auto expected = pair.serial->named_parameters();
+      for (const auto& parameter : pair.net->named_parameters())
+        expect_close(parameter.value(), expected[parameter.key()], 1e-12, parameter.key());
+    });
+  }
+}
+
 TEST(FullySharded, GivesGradientsOfInputsToTheirCaller) {
   testing::run_ranks(2, [](const ProcessGroup& group) {
     Pair pair(group);
@@ -1016,6 +1124,28 @@ TEST(FullySharded, LoadsAndGivesWholeParameters) {
       EXPECT_TRUE(torch::equal(parameter.value(), 2 * expected[parameter.key()]));
     EXPECT_THAT(message_of<InvalidArgument>([&] { pair.model(input_of(group, 1)); }),
         HasSubstr("was unwrapped"));
+  });
+}
+
+TEST(FullySharded, RefusesWhatWouldLoseChangesOfWholeParameters) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Pair pair(group);
+    const torch::Tensor input = input_of(group, 1);
+    const auto refusal = HasSubstr("inside of whole(true) would lose what was changed");
+    {
+      const auto whole = pair.model.whole(/*keeps_changes=*/true);
+      {
+        const torch::NoGradGuard no_gradients;
+        for (auto& parameter : pair.net->parameters()) parameter.mul_(2);
+        for (auto& parameter : pair.serial->parameters()) parameter.mul_(2);
+        EXPECT_TRUE(torch::equal(pair.net->forward(input), pair.serial->forward(input)));
+      }
+      EXPECT_THAT(message_of<InvalidArgument>([&] { pair.model(input); }), refusal);
+      EXPECT_THAT(message_of<InvalidArgument>([&] { auto other = pair.model.whole(); }), refusal);
+      EXPECT_THAT(
+          message_of<InvalidArgument>([&] { pair.net->forward(input).sum().backward(); }), refusal);
+    }
+    EXPECT_TRUE(torch::equal(pair.model(input), pair.serial->forward(input)));
   });
 }
 

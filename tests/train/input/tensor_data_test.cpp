@@ -150,6 +150,35 @@ TEST(TensorData, OfTokensHasTheVocabularyOfFlagWeightsOrData) {
   EXPECT_EQ(vocabulary(), 0) << "nobody knows";
 }
 
+// Each rank has files of its own here, which only rank 0 reads for it.
+TEST(TensorData, OfTokensTakesTheVocabularyThatRankZeroFinds) {
+  const TemporaryFolder folder;
+  const auto write = [&](const std::string& name, std::uint16_t last) {
+    std::filesystem::create_directory(folder.path() / name);
+    for (const char* part : {"train.bin", "val.bin"})
+      folder.write(name + "/" + part,
+          testing::bytes_of_numbers(std::vector<std::uint16_t>{1, 2, 3, 0, last}));
+  };
+  write("0", 9);
+  write("1", 4);
+  run_ranks(2, [&](const ProcessGroup& world) {
+    TrainOptions options =
+        tensor_options("tokens", (folder.path() / std::to_string(world.rank())).string());
+    options.data.sequence_length = 2;
+    options.model = "gpt2-nano";
+    const Datasets sets = load_datasets(options, world);
+    EXPECT_EQ(sets.train->classes(), 10);
+    EXPECT_EQ(sets.train->size(), 2);
+    const auto remark = HasSubstr("a vocabulary of 10");
+    if (world.rank() == 0)
+      EXPECT_THAT(sets.remark, remark);
+    else
+      EXPECT_THAT(sets.remark, ::testing::Not(remark));
+    options.classes = 12;
+    EXPECT_EQ(load_datasets(options, world).train->classes(), 12);
+  });
+}
+
 TEST(TensorData, RefusesFlagsOfOtherSets) {
   const TemporaryFolder folder;
   const auto path = write_tensors(folder.path() / "a.safetensors", {counted_floats("x", {2})});
