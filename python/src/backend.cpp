@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "pieces.h"
+#include "sparse.h"
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "lockstep/comm/backend.h"
@@ -278,7 +279,9 @@ C10dBackend::WorkPtr C10dBackend::allreduce(
   const at::Tensor tensor = only("all_reduce", tensors);
   return start({OpType::ALLREDUCE, "lockstep:all_reduce", tensors, tensors}, options,
       [group = group_, tensor, op = options.reduceOp] {
-        group.all_reduce(as_real(tensor), op_of(op, tensor)).wait();
+        if (!tensor.is_sparse()) return group.all_reduce(as_real(tensor), op_of(op, tensor)).wait();
+        check(op == c10d::ReduceOp::SUM, "all_reduce: sparse tensors can be reduced by SUM alone");
+        tensor.copy_(sum_of_sparse(group, tensor));
       });
 }
 
