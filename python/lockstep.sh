@@ -2,6 +2,8 @@
 # `lockstep` of the wheel, in a folder for programs: starts the one in the package, which is where pip puts packages for it.
 own=$0
 [ ! -L "$own" ] || own=$(readlink -f "$own")
+# Its scripts are run by the Python of the same environment, as by torchrun.
+[ -n "${PYTHON_EXEC:-}" ] || [ ! -x "${own%/*}/python3" ] || export PYTHON_EXEC="${own%/*}/python3"
 for program in "${own%/*}"/../lib*/python3*/*-packages/lockstep/bin/lockstep "${own%/*}"/../lockstep/bin/lockstep; do
   [ ! -x "$program" ] || exec "$program" "$@"
 done

@@ -34,6 +34,7 @@ struct RunRequest {
   std::string endpoint;
   std::string rendezvous_backend;
   bool standalone = false;
+  bool is_module = false;
   bool no_python = false;
   double monitor_interval = 0.1;
 };
@@ -246,7 +247,7 @@ void place_nodes(RunRequest& request, const GivenFlags& given) {
 
 constexpr const char* kRunExamples = R"(Examples:
   lockstep run --nproc-per-node 4 ./hello --epochs 3      four ranks on this host
-  lockstep run -np auto python3 train.py                  a rank for each GPU, or else for each core
+  lockstep run -np auto train.py                          a rank for each GPU, or else for each core
   lockstep run -np 4 --log-dir logs ./hello               show all; files logs/rank-0.log, ...
   lockstep run -np 4 --log-dir logs --tee 0:3 ./hello     show all; rank 0's streams also in files
   lockstep run -np 2 --max-restarts 3 ./hello             restart all ranks when one fails
@@ -260,12 +261,12 @@ constexpr const char* kRunExamples = R"(Examples:
 Notes:
   Each rank finds its number and its peers in RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
   MASTER_PORT and the other names that torchrun sets; a program written for torchrun runs unchanged.
-  Rank 0 serves the store.
+  Rank 0 serves the store. A script NAME.py, or a module, is run by PYTHON_EXEC, else by python3.
   The first rank to fail ends the run within a second. Its exit code is returned (128+n for signal
   n) and its last output is shown. Processes that ranks have left behind are ended with the run.
   With --max-restarts N all ranks are ended and restarted, up to N times in all: with
   TORCHELASTIC_RESTART_COUNT one higher and on another free port; logs are continued. A program that
-  reports its steps (liveness/progress_page.h, as lockstep train does) is not restarted again,
+  reports its steps (liveness/progress_page.h, lockstep.report_step() of Python) is not restarted,
   whatever N is, when it dies before its first step or at the furthest step again; the exit code is
   then that of the attempt that first came so far, else the last failure's. A signal that is
   received before a restart ends the run with 128+n.
@@ -319,7 +320,10 @@ Group process_group_flags() {
               &Options::oversubscribe),
           flag("--role", "NAME", "ROLE_NAME of the ranks", &RunRequest::options, &Options::role)
               .variable("PET_ROLE"),
-          flag_on("--no-python", "ignored, for torchrun: PROGRAM is always executed directly",
+          flag_on("--module", "PROGRAM is a module of Python, as for python3 -m",
+              &RunRequest::is_module)
+              .letter("-m"),
+          flag_on("--no-python", "execute PROGRAM itself, also if it is a script NAME.py",
               &RunRequest::no_python)}};
 }
 
@@ -413,9 +417,22 @@ void suit_train(Options& options) {
   meeting.same.emplace_back("its LibTorch", build_facts().at("libtorch").get<std::string>());
 }
 
+/// Names Python as the program of a script or module, which becomes its first argument.
+void start_by_python(RunRequest& request) {
+  Options& options = request.options;
+  check(!request.is_module || !request.no_python,
+      "run: --module names a module of Python, and --no-python says there is no Python");
+  if (request.no_python || (!request.is_module && !options.program.ends_with(".py"))) return;
+  const std::string python = system_variable("PYTHON_EXEC");  // torchrun's
+  options.arguments.insert(options.arguments.begin(), options.program);
+  if (request.is_module) options.arguments.insert(options.arguments.begin(), "-m");
+  options.program = python.empty() ? "python3" : python;
+}
+
 void resolve(RunRequest& request, const GivenFlags& given) {
   Options& options = request.options;
   if (!options.oversubscribe) launch::check_crowd(options.workers, usable_cpu_count());
+  start_by_python(request);
   place_nodes(request, given);
   count_on(options);
   place_logs(options.output);

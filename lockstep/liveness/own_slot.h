@@ -12,9 +12,10 @@ namespace lockstep {
 
 // Note [Who writes a progress page]
 // A rank's process writes its slot, the launcher reads it; only the file for stacks goes the other
-// way. Counters are added to atomically, since threads of one process may share a group. A reader
-// that sees `waits` above zero (acquire) sees what the waiting thread stored before (release); all
-// other words are single facts, in whatever order they become visible.
+// way. Ranks of Python write theirs without this code: python/lockstep/_liveness.py. Counters are
+// added to atomically, since threads of one process may share a group. A reader that sees `waits`
+// above zero (acquire) sees what the waiting thread stored before (release); all other words are
+// single facts, in whatever order they become visible.
 
 /// A call by which ranks meet.
 enum class Operation : std::uint8_t {
@@ -97,11 +98,13 @@ struct alignas(64) ProgressSlot {
   std::atomic<std::int32_t> stack_file{-1};    ///< where to: a descriptor of the launcher
   std::atomic<std::uint32_t> answers{0};       ///< stacks that were written, a futex
   std::atomic<RescueState> rescue{RescueState::kNone};  ///< if its peers are lost
+  /// A descriptor of the process, to which Python writes its stacks when it is asked; -1: none.
+  std::atomic<std::int32_t> python_stacks{-1};
   std::array<GroupSlot, kGroups> groups;
 };
 
 static_assert(std::atomic<std::int64_t>::is_always_lock_free, "processes share these numbers");
-static_assert(sizeof(GroupSlot) == 64);
+static_assert(sizeof(GroupSlot) == 64 && sizeof(ProgressSlot) == 64 * (1 + ProgressSlot::kGroups));
 
 /// The slot of this process, once it has attached; null without a launcher of ours.
 inline std::atomic<ProgressSlot*> attached_slot{nullptr};

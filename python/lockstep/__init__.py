@@ -1,4 +1,4 @@
-"""Lockstep for Python: exports models that `lockstep train` trains without Python.
+"""Lockstep for Python: exports models that `lockstep train` trains without Python, and tells `lockstep run` how far a rank is.
 
 `cmake_prefix_path` is the prefix of the headers, libraries and CMake package that a wheel carries: pass it as
 -DCMAKE_PREFIX_PATH where a C++ project says find_package(Lockstep).
@@ -6,8 +6,16 @@
 
 from pathlib import Path
 
-from lockstep._export import export
+from lockstep._liveness import report_step, sign_of_life
 
-__all__ = ["cmake_prefix_path", "export"]
+__all__ = ["cmake_prefix_path", "export", "report_step", "sign_of_life"]
 
 cmake_prefix_path = str(Path(__file__).resolve().parent)
+
+
+def __getattr__(name):
+    if name == "export":
+        from lockstep._export import export  # needs torch, which takes seconds
+
+        return export
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,10 +1,12 @@
 #include "backend.h"
 
 #include <algorithm>
+#include <functional>
 #include <thread>
 #include <utility>
 
 #include "pieces.h"
+#include "sparse.h"
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "lockstep/comm/backend.h"
@@ -15,6 +17,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/process.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/liveness/own_slot.h"
 #include "lockstep/net/endpoint.h"
 
 namespace lockstep::python {
@@ -144,6 +147,15 @@ std::shared_ptr<lockstep::Backend> meet(
   return backend;
 }
 
+/// Records a group's calls where the launcher reads them. PyTorch gives all of its ranks the same
+/// name, and the group of all ranks `0`.
+void record(lockstep::Backend& backend, const std::string& name) {
+  const std::uint64_t id =
+      name == "0" ? kWorldGroup
+                  : std::max(std::uint64_t{std::hash<std::string>()(name)}, kOtherGroups + 1);
+  backend.record(GroupRecord(own_slot(), id, backend.rank(), backend.size()));
+}
+
 }  // namespace
 
 /// A collective as start() takes it.
@@ -156,7 +168,9 @@ struct C10dBackend::Call {
 
 c10::intrusive_ptr<C10dBackend> C10dBackend::create(
     const Store& store, int rank, int size, Milliseconds timeout, const std::string& name) {
-  auto group = c10::make_intrusive<C10dBackend>(meet(store, rank, size, timeout), timeout);
+  auto backend = meet(store, rank, size, timeout);
+  record(*backend, name);
+  auto group = c10::make_intrusive<C10dBackend>(std::move(backend), timeout);
   group->options_->group_name = name;
   return group;
 }
@@ -278,7 +292,9 @@ C10dBackend::WorkPtr C10dBackend::allreduce(
   const at::Tensor tensor = only("all_reduce", tensors);
   return start({OpType::ALLREDUCE, "lockstep:all_reduce", tensors, tensors}, options,
       [group = group_, tensor, op = options.reduceOp] {
-        group.all_reduce(as_real(tensor), op_of(op, tensor)).wait();
+        if (!tensor.is_sparse()) return group.all_reduce(as_real(tensor), op_of(op, tensor)).wait();
+        check(op == c10d::ReduceOp::SUM, "all_reduce: sparse tensors can be reduced by SUM alone");
+        tensor.copy_(sum_of_sparse(group, tensor));
       });
 }
 

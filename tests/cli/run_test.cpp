@@ -221,6 +221,20 @@ TEST(RunFlags, RestartNothingByDefault) {
   EXPECT_FALSE(parse_run({"x"})->lockstep_codes);
 }
 
+TEST(RunFlags, ScriptsAndModulesAreRunByPython) {
+  const auto script = parse_run({"-np", "2", "train.py", "-m", "3"});
+  EXPECT_EQ(script->program, "python3");
+  EXPECT_THAT(script->arguments, ElementsAre("train.py", "-m", "3"));
+  const auto module = parse_run({"-m", "nets.train", "--epochs"});
+  EXPECT_EQ(module->program, "python3");
+  EXPECT_THAT(module->arguments, ElementsAre("-m", "nets.train", "--epochs"));
+  EXPECT_EQ(parse_run({"--no-python", "./train.py"})->program, "./train.py");
+  EXPECT_THAT(run_refusal({"--no-python", "-m", "train"}), HasSubstr("there is no Python"));
+  const Variable python("PYTHON_EXEC", "/opt/python");
+  EXPECT_EQ(parse_run({"train.py"})->program, "/opt/python");
+  EXPECT_EQ(parse_run({"./train"})->program, "./train");
+}
+
 TEST(RunFlags, HelpFitsIntoAHundredColumns) {
   EXPECT_FALSE(parse_run({"--help"}));
   EXPECT_TRUE(parse_run({"x", "--help"})) << "that is for the program";

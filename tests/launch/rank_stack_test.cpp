@@ -49,6 +49,20 @@ TEST(RankStack, FramesAreMadeReadable) {
   EXPECT_TRUE(stacks[1].frames.empty());
 }
 
+TEST(RankStack, IsThatOfThePythonThreadThatWasAsked) {
+  const std::string text =
+      "Thread 0x1 (most recent call first):\n  File \"a.py\", line 1 in wait\n\n"
+      "Current thread 0x2 (most recent call first):\n  File \"b.py\", line 2 in f\n"
+      "  File \"b.py\", line 9 in <module>\n\n"
+      "Thread 0x3 (most recent call first):\n  File \"c.py\", line 3 in wait\n";
+  const auto stacks = parse_python_stack(text, 12);
+  ASSERT_EQ(stacks.size(), 1U);
+  EXPECT_EQ(stacks[0].thread, 12);
+  EXPECT_THAT(stacks[0].frames,
+      ElementsAre("File \"b.py\", line 2 in f", "File \"b.py\", line 9 in <module>"));
+  EXPECT_TRUE(parse_python_stack("", 12).empty());
+}
+
 [[gnu::noinline]] void known_to_nobody() { std::abort(); }
 
 // An address within it, as this program's file has it.

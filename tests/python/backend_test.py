@@ -169,6 +169,32 @@ def test_layouts(rank, size):
     same(together, torch.tensor([1.0, 1, 2, 2]))
 
 
+def sparse(indices, values, dtype, shape=(5, 2)):
+    """Returns a tensor of rows that are filled with these values, some of them twice."""
+    rows = torch.tensor(values, dtype=dtype).reshape(-1, 1).expand(-1, 2).contiguous()
+    return torch.sparse_coo_tensor(torch.tensor([indices], dtype=torch.long), rows, shape)
+
+
+@ranks(3)
+def test_sparse_sums(rank, size):
+    given = [([0, 3, 3], [1, 2, 4]), ([], []), ([3, 4], [8, 16])]
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        tensor = sparse(*given[rank], dtype)
+        dist.all_reduce(tensor)
+        expected = torch.tensor([1, 0, 0, 14, 16], dtype=dtype)[:, None].expand(5, 2)
+        same(tensor.to_dense(), expected.contiguous())
+    nothing = sparse([], [], torch.float32)
+    dist.all_reduce(nothing)
+    assert nothing._nnz() == 0
+    tensor = sparse(*given[rank], torch.float32)
+    assert "by SUM alone" in message_of(ValueError, lambda: dist.all_reduce(tensor, dist.ReduceOp.MAX))
+    text = message_of(ValueError, lambda: dist.all_reduce(sparse([0], [1], torch.float32, (5 + rank, 2))))
+    assert "one shape on all ranks" in text, text
+    large = torch.full((5, 2), [256, 1, 1][rank], dtype=torch.bfloat16).to_sparse(1)  # in 16 bits 256 + 1 is 256
+    dist.all_reduce(large)
+    same(large.to_dense(), torch.full((5, 2), 258, dtype=torch.bfloat16))
+
+
 @ranks(2)
 def test_futures(rank, size):
     tensor = torch.full((100_000,), rank + 1.0)

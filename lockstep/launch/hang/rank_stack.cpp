@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <system_error>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -48,6 +49,7 @@ std::vector<Elf64_Shdr> sections_of(std::ifstream& file) {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr auto kRelaxed = std::memory_order_relaxed;
 constexpr std::size_t kMostThreads = 32;
 constexpr std::size_t kMostText = std::size_t{1} << 20;
 
@@ -99,6 +101,24 @@ bool ask_thread(ProgressSlot& slot, pid_t process, pid_t thread, Clock::time_poi
   const int signal = slot.stack_signal.load(std::memory_order_relaxed);
   if (::syscall(SYS_tgkill, process, thread, signal) != 0) return false;
   return await_answer(slot.answers, before, deadline);
+}
+
+/// Asks the main thread of a rank of Python, whose faulthandler writes the stacks to a file of the
+/// rank's, piece by piece. Returns what it has written.
+std::string python_answer(ProgressSlot& slot, pid_t process, Clock::time_point deadline) {
+  constexpr std::chrono::milliseconds kPause(10);
+  const std::string path = concat("/proc/", process, "/fd/", slot.python_stacks.load(kRelaxed));
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return "";  // another may block
+  const std::size_t before = text_in(path).size();
+  if (::syscall(SYS_tgkill, process, process, slot.stack_signal.load(kRelaxed)) != 0) return "";
+  std::string text;
+  for (std::size_t last = 0; Clock::now() < deadline; last = text.size()) {
+    std::this_thread::sleep_for(kPause);
+    text = text_in(path).erase(0, before);
+    if (!text.empty() && text.size() == last) break;
+  }
+  return text;
 }
 
 // A C function's name may be what C++ takes for a type's: f for float.
@@ -240,12 +260,27 @@ std::vector<ThreadStack> parse_stacks(const std::string& text, SymbolTables& tab
   return stacks;
 }
 
+std::vector<ThreadStack> parse_python_stack(const std::string& text, pid_t thread) {
+  std::vector<ThreadStack> stacks;
+  for (const std::string& line : split(text, '\n')) {
+    if (line.starts_with("Current thread ")) {
+      stacks.push_back({.thread = thread});
+    } else if (!stacks.empty()) {
+      if (!line.starts_with("  ")) break;
+      stacks.back().frames.push_back(line.substr(2));
+    }
+  }
+  return stacks;
+}
+
 std::vector<ThreadStack> ask_for_stacks(
     ProgressSlot& slot, pid_t process, Clock::time_point deadline, SymbolTables& tables) {
   constexpr std::chrono::milliseconds kForOne(200);  // that does not let the signal in
   const ProcessState state(process);
   std::vector<ThreadStack> stacks;
-  if (answers_questions(slot, state)) {
+  if (answers_questions(slot, state) && slot.python_stacks.load(kRelaxed) >= 0) {
+    stacks = parse_python_stack(python_answer(slot, process, deadline), process);
+  } else if (answers_questions(slot, state)) {
     const StackFile file(slot);
     std::vector<pid_t> threads = state.threads();
     threads.resize(std::min(threads.size(), kMostThreads));

@@ -80,7 +80,8 @@ struct ThreadStack {
 using SymbolTables = std::map<std::string, SymbolTable>;
 
 /// Asks each thread of a rank's process for its stack, the main one first, until the deadline. Of a
-/// process that is stopped, or cannot answer, it is the main thread's line of /proc alone.
+/// rank of Python it is the main thread's, in lines of Python; of a process that is stopped, or
+/// cannot answer, the main thread's line of /proc alone.
 std::vector<ThreadStack> ask_for_stacks(ProgressSlot& slot, pid_t process,
     std::chrono::steady_clock::time_point deadline, SymbolTables& tables);
 
@@ -90,5 +91,8 @@ std::string readable_frame(const std::string& line, SymbolTables& tables);
 
 /// Parses the answers of threads, as own_slot.h describes them, and makes them readable.
 std::vector<ThreadStack> parse_stacks(const std::string& text, SymbolTables& tables);
+
+/// Parses what Python's faulthandler writes of all threads: the frames of the one that was asked.
+std::vector<ThreadStack> parse_python_stack(const std::string& text, pid_t thread);
 
 }  // namespace lockstep::launch

@@ -84,6 +84,34 @@ TEST(LauncherHang, IsFoundOnTheNodeThatIsBehind) {
   }
 }
 
+/// Runs two ranks of Python of which one, after five steps, does this.
+Ended run_script(const std::string& what, int rank) {
+  Words all = words("run -np 2 --log-line-prefix= --hang-timeout 2 --max-restarts 1");
+  all.insert(all.end(), {LOCKSTEP_HANG_SCRIPT, what, std::to_string(rank)});
+  return run_command(all, {"PYTHONPATH=" LOCKSTEP_PYTHON_PACKAGE, "PYTHONDONTWRITEBYTECODE=1"});
+}
+
+TEST(LauncherHang, IsFoundInAScriptOfPythonThatReportsSteps) {
+  for (const auto& [act, how] :
+      {std::pair("spin", "it is in no call of a group"), {"stop", "it is stopped by a signal"}}) {
+    const auto run = run_script(act, 1).with_code(0);
+    EXPECT_THAT(
+        run.err, ContainsRegex(std::string("restart 1 of 1: rank 1 of 2 \\(host [^)]*\\) hangs: ") +
+                               how + "; no progress for [0-9.]+ s, after step 5\n"));
+    EXPECT_THAT(run.err, ContainsRegex("training resumed [0-9.]+ s after the failure"));
+    const bool answers = act == std::string("spin");
+    EXPECT_THAT(run.err,
+        ContainsRegex(answers ? "\n  [|] File \"[^\"]*hang_probe.py\", line [0-9]+ in <module>\n"
+                              : "\n  [|] state T"));
+    EXPECT_EQ(count_of("is done", run.out), 2);
+  }
+}
+
+TEST(LauncherHang, IsNoneWhereAScriptOfPythonGivesSignsOfLife) {
+  const auto run = run_script("evaluate", 0).with_code(0);
+  EXPECT_THAT(run.err, Not(HasSubstr("hangs")));
+}
+
 class TrainHang : public ShortRuns {};
 
 TEST_F(TrainHang, AStoppedRankEndsAsIfNobodyHadDisturbedIt) {
