@@ -3,8 +3,8 @@
 
     PYTHONPATH=build/release/python tests/python/backend_test.py [REGEX of names]
 
-A test is a function of rank and world size, of the ranks that its decorator says. All run in the same three processes, each in a world of
-its own, so that torch is imported once. The last one kills a rank.
+A test is a function of rank and world size, of the ranks that its decorator says, on one host or on several. All run in the same
+processes, each in a world of its own, so that torch is imported once. The last ones kill a rank. Hosts differ only in what ranks are told.
 """
 
 import multiprocessing
@@ -27,13 +27,18 @@ from torch.nn.parallel import DistributedDataParallel
 import lockstep.distributed  # noqa: F401
 
 LIMIT = timedelta(seconds=300)
-PROCESSES = 3
+PROCESSES = 4
+ONE_HOST = ""
 TESTS = []
 
 
-def ranks(size):
+def ranks(size, *hosts):
+    """A test of so many ranks, once for each division into hosts, which has a character a rank: "001" puts rank 2 alone."""
+
     def add(test):
-        TESTS.append((test.__name__, test, size))
+        for layout in hosts or (ONE_HOST,):
+            name = f"{test.__name__}_on_{layout}" if layout else test.__name__
+            TESTS.append((name, test, size, layout))
         return test
 
     return add
@@ -41,9 +46,10 @@ def ranks(size):
 
 def run_rank(rank, names, folder):
     torch.set_num_threads(1)
-    for name, test, size in TESTS:
+    for name, test, size, hosts in TESTS:
         if name not in names or rank >= size:
             continue
+        os.environ["LOCKSTEP_TEST_HOST"] = hosts[rank : rank + 1]
         try:
             dist.init_process_group("lockstep", init_method=f"file://{folder}/{name}", rank=rank, world_size=size, timeout=LIMIT)
             test(rank, size)
@@ -70,7 +76,7 @@ def message_of(error, call):
     raise AssertionError(f"{error.__name__} was not raised")
 
 
-@ranks(3)
+@ranks(3, ONE_HOST, "011", "012")
 def test_every_type(rank, size):
     types = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64]
     for dtype in types:
@@ -100,7 +106,7 @@ def test_every_type(rank, size):
     same(number, torch.tensor([2j]))
 
 
-@ranks(3)
+@ranks(3, ONE_HOST, "001", "012")
 def test_lists_and_parts(rank, size):
     whole = torch.empty(size, 2)
     dist.all_gather_into_tensor(whole, torch.full((1, 2), float(rank)))
@@ -140,7 +146,7 @@ def test_lists_and_parts(rank, size):
     same(torch.cat(sums), torch.full((8,), 3.0))
 
 
-@ranks(3)
+@ranks(3, ONE_HOST, "001")
 def test_parts_that_do_not_match_are_refused(rank, size):
     given = [1, 1, 3] if rank == 0 else [1, 1, 1]
     text = message_of(ValueError, lambda: dist.all_to_all_single(torch.empty(3), torch.ones(sum(given)), [1, 1, 1], given))
@@ -150,7 +156,7 @@ def test_parts_that_do_not_match_are_refused(rank, size):
     dist.barrier()
 
 
-@ranks(2)
+@ranks(2, ONE_HOST, "01")
 def test_layouts(rank, size):
     base = torch.zeros(4, 6)
     view = base.t()[1::2].fill_(rank + 1.0)
@@ -195,7 +201,7 @@ def test_sparse_sums(rank, size):
     same(large.to_dense(), torch.full((5, 2), 258, dtype=torch.bfloat16))
 
 
-@ranks(2)
+@ranks(2, ONE_HOST, "01")
 def test_futures(rank, size):
     tensor = torch.full((100_000,), rank + 1.0)
     work = dist.all_reduce(tensor, async_op=True)
@@ -208,7 +214,7 @@ def test_futures(rank, size):
     assert [part.data_ptr() for part in work.get_future().wait()] == [output.data_ptr() for output in outputs]
 
 
-@ranks(2)
+@ranks(2, ONE_HOST, "01")
 def test_order_of_asynchronous_calls(rank, size):
     tensor = torch.ones(50_000)
     works = [dist.all_reduce(tensor, async_op=True) for _ in range(10)]
@@ -219,7 +225,7 @@ def test_order_of_asynchronous_calls(rank, size):
         work.wait()
 
 
-@ranks(2)
+@ranks(2, ONE_HOST, "01")
 def test_a_callback_calls_its_group(rank, size):
     tensor = torch.ones(100_000)
 
@@ -303,12 +309,12 @@ def test_who_asks_does_not_wait_for_who_waits(rank, size):
         dist.send(torch.ones(1), 0, group=group)
 
 
-@ranks(3)
+@ranks(3, ONE_HOST, "001", "012")
 def test_messages(rank, size):
     if rank > 0:
-        dist.send(torch.full((100_000,), float(rank)), 0, tag=1)
+        sent = [dist.isend(torch.full((100_000,), float(rank)), 0, tag=1)]
         dist.send(torch.full((3,), float(rank)), 0, tag=2)
-        dist.isend(torch.full((2,), float(rank)), 0, tag=3).wait()
+        sent[0].wait()
     else:
         short, long = torch.empty(3), torch.empty(100_000)
         for sender in (2, 1):
@@ -316,12 +322,6 @@ def test_messages(rank, size):
             same(short, torch.full((3,), float(sender)))
             dist.recv(long, sender, tag=1)
             same(long, torch.full((100_000,), float(sender)))
-        senders = set()
-        for _ in range(2):
-            sender = dist.recv(short[:2], tag=3)
-            same(short[:2], torch.full((2,), float(sender)))
-            senders.add(sender)
-        assert senders == {1, 2}
     inbox = torch.empty(1000)
     # All at once in a ring, from a thread that waits for nothing meanwhile.
     works = [dist.isend(torch.full((1000,), float(rank)), (rank + 1) % size), dist.irecv(inbox, (rank - 1) % size)]
@@ -334,6 +334,24 @@ def test_messages(rank, size):
 
 
 @ranks(3)
+def test_messages_of_any_rank(rank, size):
+    if rank > 0:
+        return dist.send(torch.full((2,), float(rank)), 0, tag=3)
+    senders, inbox = set(), torch.empty(2)
+    for _ in range(2):
+        sender = dist.recv(inbox, tag=3)
+        same(inbox, torch.full((2,), float(sender)))
+        senders.add(sender)
+    assert senders == {1, 2}
+
+
+@ranks(3, "001")
+def test_any_rank_is_refused(rank, size):
+    assert "recv: from must be a rank of the group" in message_of(ValueError, lambda: dist.recv(torch.empty(1)))
+    dist.barrier()
+
+
+@ranks(3, ONE_HOST, "001")
 def test_groups(rank, size):
     pair = dist.new_group([0, 2])
     if rank != 1:
@@ -360,7 +378,7 @@ def test_groups(rank, size):
     same(tensors[1], torch.full((100_000,), 6.0))
 
 
-@ranks(2)
+@ranks(2, ONE_HOST, "01")
 def test_groups_in_threads(rank, size):
     groups = [dist.new_group([0, 1]) for _ in range(3)]
 
@@ -382,7 +400,7 @@ def test_groups_in_threads(rank, size):
     assert not failures, failures
 
 
-@ranks(2)
+@ranks(2, ONE_HOST, "01")
 def test_objects(rank, size):
     gathered = [None] * size
     dist.all_gather_object(gathered, {"rank": rank})
@@ -392,7 +410,7 @@ def test_objects(rank, size):
     assert objects == [("from", 1)]
 
 
-@ranks(3)
+@ranks(3, ONE_HOST, "001")
 def test_allocated_tensors(rank, size):
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
     assert backend.supports_tensor_alloc(torch.device("cpu"))
@@ -421,6 +439,18 @@ def test_a_late_rank_is_named(rank, size):
     dist.barrier()
 
 
+@ranks(4, "0011")
+def test_a_late_rank_of_another_host(rank, size):
+    group = dist.new_group(list(range(size)), timeout=timedelta(seconds=2))
+    dist.barrier(group=group)
+    if rank < 3:
+        text = message_of(dist.DistBackendError, lambda: dist.all_reduce(torch.ones(4, 5), group=group))
+        assert f"rank {rank}, lockstep:all_reduce #2 of Float[4, 5]" in text, text
+        if rank == 2:
+            assert "within the timeout (" in text and "on rank 2: waited 2000 ms for rank 3" in text, text
+    dist.barrier()
+
+
 @ranks(2)
 def test_unlike_calls_are_refused(rank, size):
     text = message_of(ValueError if rank == 0 else (ValueError, dist.DistBackendError), lambda: dist.all_reduce(torch.ones(4 + rank)))
@@ -433,6 +463,15 @@ def test_abort_reaches_all(rank, size):
         dist.group.WORLD._get_backend(torch.device("cpu")).abort()
     text = message_of(dist.DistBackendError, lambda: (dist.barrier(), dist.barrier()))
     assert "rank 1 has aborted the group" in text, text
+
+
+@ranks(4, "0011")
+def test_abort_reaches_all_hosts(rank, size):
+    if rank == 3:
+        dist.group.WORLD._get_backend(torch.device("cpu")).abort()
+    text = message_of(dist.DistBackendError, dist.barrier)
+    if rank >= 2:
+        assert "rank 3 has aborted the group" in text, text
 
 
 @ranks(2)
@@ -495,7 +534,7 @@ def seeded_model():
     return torch.nn.Sequential(torch.nn.Linear(20, 300), torch.nn.ReLU(), torch.nn.Linear(300, 20))
 
 
-@ranks(2)
+@ranks(2, ONE_HOST, "01")
 def test_ddp(rank, size):
     gloo = dist.new_group([0, 1], backend="gloo")
     expected = trained(DistributedDataParallel(seeded_model(), process_group=gloo))
@@ -503,7 +542,19 @@ def test_ddp(rank, size):
         same(got, wanted)  # of two ranks each order of adding gives the same bits
 
 
-@ranks(2)
+@ranks(4, "0011", "0001")
+def test_ddp_on_hosts_of_several_ranks(rank, size):
+    gloo = dist.new_group(list(range(size)), backend="gloo")
+    expected = trained(DistributedDataParallel(seeded_model(), process_group=gloo), steps=2)
+    for got, wanted in zip(trained(DistributedDataParallel(seeded_model()), steps=2), expected):
+        torch.testing.assert_close(got, wanted)
+        everyones = [torch.empty_like(got) for _ in range(size)]
+        dist.all_gather(everyones, got.detach())
+        for other in everyones:
+            same(other, got.detach())
+
+
+@ranks(2, ONE_HOST, "01")
 def test_fsdp(rank, size):
     expected = trained(DistributedDataParallel(seeded_model()))
     model = seeded_model()
@@ -513,6 +564,17 @@ def test_fsdp(rank, size):
         layer.set_allocate_memory_from_process_group_for_comm(True)
     for got, wanted in zip(trained(model), expected):
         torch.testing.assert_close(got.full_tensor(), wanted.detach())
+
+
+@ranks(4, "0011")
+def test_a_killed_rank_ends_the_calls_of_all_hosts(rank, size):
+    dist.barrier()
+    if rank == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    text = message_of(dist.DistBackendError, lambda: dist.all_reduce(torch.ones(10)))
+    assert "within the timeout" not in text, text
+    if rank == 2:
+        assert "rank 3 (process " in text and "has ended" in text, text
 
 
 @ranks(2)
@@ -526,12 +588,12 @@ def test_a_killed_rank_is_named_at_once(rank, size):
     assert "has ended" in message_of(RuntimeError, work.get_future().wait)
 
 
-KILLING = TESTS[-1][0]
+KILLED = {TESTS[-2][0]: 3, TESTS[-1][0]: 1}  # which rank
 
 
 def main():
     pattern = sys.argv[1] if len(sys.argv) > 1 else ""
-    names = [name for name, _, _ in TESTS if re.search(pattern, name)]
+    names = [name for name, *_ in TESTS if re.search(pattern, name)]
     if not names:
         sys.exit(f"no test has {pattern} in its name")
     spawn = multiprocessing.get_context("spawn")
@@ -543,11 +605,13 @@ def main():
             process.join()
         failures = "".join(path.read_text() for path in sorted(Path(folder).glob("failures-*")))
     codes = [process.exitcode for process in processes]
-    killed = [-signal.SIGKILL if rank == 1 and KILLING in names else 0 for rank in range(PROCESSES)]
-    if codes != killed:
-        print(f"the processes ended with {codes}, not {killed}")
+    ended = [0] * PROCESSES
+    for name in KILLED.keys() & set(names):
+        ended[KILLED[name]] = -signal.SIGKILL
+    if codes != ended:
+        print(f"the processes ended with {codes}, not {ended}")
     print(failures, end="")
-    return bool(failures) or codes != killed
+    return bool(failures) or codes != ended
 
 
 if __name__ == "__main__":

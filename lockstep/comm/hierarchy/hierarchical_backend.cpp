@@ -418,6 +418,8 @@ std::shared_ptr<Backend> backend_of(Levels levels) {
   if (levels.nodes.count() == 1) return levels.within;
   if (!levels.nodes.are_levels()) return levels.all;
   if (levels.within->size() == 1) levels.within = std::make_shared<SingleBackend>();
+  if (auto* const memory = dynamic_cast<host::HostBackend*>(levels.within.get()))
+    memory->shared_region()->name_ranks(levels.nodes.ranks_of(levels.node()));
   levels.across = levels.all->subgroup(levels.nodes.ranks_across(levels.index()));
   return std::make_shared<HierarchicalBackend>(std::move(levels));
 }

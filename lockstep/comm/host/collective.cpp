@@ -162,7 +162,7 @@ bool Collective::at_once(int size) const {
 // does, so whoever reads the result finds it in memory in any case.
 reduce::Traffic Collective::traffic(int size) const {
   constexpr std::size_t kAhead = 2048, kAheadFrom = std::size_t{4} << 20,
-                        kStreamsFrom = std::size_t{32} << 20;
+                        kStreamsFrom = std::size_t{16} << 20;
   const bool gathers = kind == Kind::kAllGather || kind == Kind::kGather;
   const std::size_t bytes = input_bytes() * static_cast<std::size_t>(gathers ? size : 1);
   return {bytes >= kAheadFrom ? kAhead : 0, bytes >= kStreamsFrom};

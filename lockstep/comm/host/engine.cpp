@@ -52,7 +52,7 @@ std::string PeerWatch::lost(int rank) const {
   const auto index = static_cast<std::size_t>(rank);
   pollfd process{watched_[index].get(), POLLIN, 0};
   const bool has_ended = !watched_[index] || ::poll(&process, 1, 0) == 1;
-  return has_ended ? concat("rank ", rank, " (process ", processes_[index], ") has ended") : "";
+  return has_ended ? concat("(process ", processes_[index], ") has ended") : "";
 }
 
 namespace {
@@ -171,7 +171,7 @@ Engine::Engine(std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpac
 Engine::~Engine() {
   if (!jobs_.empty() || !post_.idle()) {
     fail(std::make_exception_ptr(
-        CommError(concat("rank ", rank_, " left the group with unfinished work"))));
+        CommError(concat(region_->title(rank_), " left the group with unfinished work"))));
   }
   region_->slot(rank_).left.store(1);
   region_->ring_others(rank_);
@@ -456,9 +456,9 @@ void Engine::verify(const Job& job) const {
     const Descriptor& other = region_->slot(rank).arrival(job.first).descriptor;
     if (agree(own, other)) continue;
     // The program's fault: the same ranks would do the same again.
-    throw InvalidArgument(
-        concat("collective #", job.number, ": the ranks do not make the same call: rank ", rank_,
-            " calls ", describe(own), ", rank ", rank, " calls ", describe(other)));
+    throw InvalidArgument(concat("collective #", job.number,
+        ": the ranks do not make the same call: ", region_->title(rank_), " calls ", describe(own),
+        ", ", region_->title(rank), " calls ", describe(other)));
   }
 }
 
@@ -481,8 +481,9 @@ std::vector<int> Engine::missing() const {
 
 std::string Engine::lost(int rank) const {
   const std::string ended = watch_ ? watch_->lost(rank) : "";
-  if (!ended.empty()) return ended;
-  return region_->slot(rank).left.load() != 0 ? concat("rank ", rank, " has left the group") : "";
+  if (!ended.empty()) return concat(region_->title(rank), " ", ended);
+  const bool left = region_->slot(rank).left.load() != 0;
+  return left ? concat(region_->title(rank), " has left the group") : "";
 }
 
 // The first collective under way is the one that holds up all others.
@@ -497,12 +498,12 @@ void Engine::inspect(const Job& asked, std::chrono::milliseconds waited) const {
     if (!how.empty() && is_missing) throw CommError(concat(job.describe(), ": ", how));
     const RankSlot& slot = region_->slot(rank);
     const auto kind = static_cast<Kind>(slot.kind.load());
-    late.push_back(
-        concat("rank ", rank, " (last seen in ", name_of(kind), " #", slot.collective.load(), ")"));
+    late.push_back(concat(
+        region_->title(rank), " (last seen in ", name_of(kind), " #", slot.collective.load(), ")"));
   }
   if (waited < asked.limit || late.empty()) return;
-  throw TimeoutError(concat(job.describe(), " on rank ", rank_, ": waited ", asked.limit.count(),
-      " ms for ", joined(late)));
+  throw TimeoutError(concat(job.describe(), " on ", region_->title(rank_), ": waited ",
+      asked.limit.count(), " ms for ", joined(late)));
 }
 
 // A message of any rank may come as long as there is one.
@@ -519,10 +520,10 @@ std::string Engine::lost_sender(const Message& message) const {
 
 void Engine::inspect(const Message& message, std::chrono::milliseconds waited) const {
   const std::string how = lost_sender(message);
-  if (!how.empty()) throw CommError(concat(message.describe(), ": ", how));
+  if (!how.empty()) throw CommError(concat(message.describe(*region_), ": ", how));
   if (waited < message.limit) return;
-  throw TimeoutError(
-      concat(message.describe(), " on rank ", rank_, ": waited ", message.limit.count(), " ms"));
+  throw TimeoutError(concat(message.describe(*region_), " on ", region_->title(rank_), ": waited ",
+      message.limit.count(), " ms"));
 }
 
 }  // namespace lockstep::host

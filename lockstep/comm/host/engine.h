@@ -75,7 +75,7 @@ class PeerWatch {
   /// Throws std::system_error if processes cannot be watched here.
   explicit PeerWatch(const std::vector<int>& processes);
 
-  /// Returns a message if the rank's process has ended; empty while it runs.
+  /// Returns what has become of the rank's process if it has ended; empty while it runs.
   std::string lost(int rank) const;
 
  private:

@@ -21,18 +21,18 @@ bool could_be_of(const Message& message, int peer) {
   return message.peer == peer || message.peer == kAnyRank;
 }
 
-void check_fits(const Message& message, const Header& header) {
+void check_fits(const SharedRegion& region, const Message& message, const Header& header) {
   const bool fits = header.tag == message.tag && header.elements == message.tensor.numel() &&
                     header.element == static_cast<std::int32_t>(message.tensor.scalar_type());
   if (fits) return;
-  throw InvalidArgument(concat(message.describe(), ": the sender's next message has tag ",
+  throw InvalidArgument(concat(message.describe(region), ": the sender's next message has tag ",
       header.tag, " (", describe_tensor(header.element, header.elements), ")"));
 }
 
 }  // namespace
 
-std::string Message::describe() const {
-  const std::string other = peer == kAnyRank ? "any rank" : concat("rank ", peer);
+std::string Message::describe(const SharedRegion& region) const {
+  const std::string other = peer == kAnyRank ? "any rank" : region.title(peer);
   return concat(outgoing ? "send to " : "recv from ", other, ", tag ", tag, " (",
       describe_tensor(static_cast<std::int32_t>(tensor.scalar_type()), tensor.numel()), ")");
 }
@@ -95,7 +95,7 @@ std::shared_ptr<Message> Post::take_awaited(int peer, const Header& header) {
     return could_be_of(*message, peer) && (!matches_tags_ || message->tag == header.tag);
   });
   if (found == awaited_.end()) return nullptr;
-  check_fits(**found, header);
+  check_fits(region_, **found, header);
   auto message = *found;
   awaited_.erase(found);
   message->peer = peer;

@@ -27,7 +27,7 @@ struct Message {
   bool complete = false;
   std::exception_ptr error = nullptr;
 
-  std::string describe() const;
+  std::string describe(const SharedRegion& region) const;
 };
 
 /// Moves tensors between pairs of ranks through their mailboxes, in the order of the calls.

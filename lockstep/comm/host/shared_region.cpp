@@ -147,6 +147,10 @@ std::size_t SharedRegion::bytes_for(int size) {
 
 SharedRegion::Head& SharedRegion::head() const { return *reinterpret_cast<Head*>(mapping_.data()); }
 
+std::string SharedRegion::title(int rank) const {
+  return concat("rank ", numbers_.empty() ? rank : numbers_[static_cast<std::size_t>(rank)]);
+}
+
 RankSlot& SharedRegion::slot(int rank) const {
   return reinterpret_cast<RankSlot*>(mapping_.data() + slots_at())[rank];
 }

@@ -174,6 +174,10 @@ class SharedRegion {
   SharedRegion(Mapping mapping, int size) : mapping_(std::move(mapping)), size_(size) {}
 
   int size() const { return size_; }
+  /// Gives the ranks the numbers in messages that they have in a larger group.
+  void name_ranks(std::vector<int> numbers) { numbers_ = std::move(numbers); }
+  /// Returns a rank's name for messages, such as `rank 3`.
+  std::string title(int rank) const;
   RankSlot& slot(int rank) const;
   Mailbox& mailbox(int from, int to) const;
   /// The rank's alarm, one for all groups that were split from the same one.
@@ -209,6 +213,7 @@ class SharedRegion {
   int size_;
   std::shared_ptr<const SharedRegion> parent_;
   std::vector<int> ranks_in_parent_;
+  std::vector<int> numbers_;  ///< empty: the ranks' own
   std::mutex mutex_;
   std::vector<torch::Tensor> kept_;
   std::map<SubgroupKey, std::weak_ptr<SharedRegion>> lent_;
