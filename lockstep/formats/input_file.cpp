@@ -268,6 +268,18 @@ MappedFile::~MappedFile() {
   release(range_);
 }
 
+void MappedFile::forget(std::span<const std::uint8_t> bytes) const {
+  const auto address = [](const std::uint8_t* byte) {
+    return reinterpret_cast<std::uintptr_t>(byte);
+  };
+  const std::uintptr_t begin = address(bytes.data()), end = begin + bytes.size();
+  const std::uintptr_t first = address(bytes_.data());
+  if (bytes.empty() || begin < first || end > first + bytes_.size()) return;
+  const std::uintptr_t page = begin / page_bytes * page_bytes;
+  ::madvise(reinterpret_cast<void*>(page), end - page,  // NOLINT(performance-no-int-to-ptr)
+      MADV_DONTNEED);                                   // only a hint
+}
+
 // One that was replaced or removed is whole as long as it is mapped.
 void MappedFile::require_unchanged() const {
   struct stat now {};

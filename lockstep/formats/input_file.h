@@ -97,6 +97,10 @@ class MappedFile {
   /// Throws DataError if the file is no longer what was opened.
   void require_unchanged() const;
 
+  /// Takes no memory for some of the bytes, until they are looked at again; bytes that are not the
+  /// file's are left alone.
+  void forget(std::span<const std::uint8_t> bytes) const;
+
   /// Returns what `read` makes of the bytes. If the file changed meanwhile, that is the error, and
   /// nothing that `read` returned or threw.
   template <typename Read>

@@ -14,6 +14,7 @@
 #include "tests/support/temporary_folder.h"
 
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/formats/idx.h"
 
 namespace lockstep {
@@ -40,6 +41,28 @@ TEST(InputFile, GivesTheBytesAndThenNothing) {
   EXPECT_EQ(bytes, (Bytes{1, 2, 3}));
   EXPECT_EQ(file.read(bytes), 2U);
   EXPECT_EQ(file.read(bytes), 0U);
+}
+
+// Bytes of somebody else's memory would be lost.
+TEST(MappedFile, TakesNoMemoryForBytesThatItForgets) {
+  constexpr std::size_t kBytes = 16 << 20;
+  const testing::TemporaryFolder directory;
+  const Bytes content(kBytes, 7);
+  const MappedFile file(directory.write("file", content));
+  const auto all = [&] { return std::accumulate(file.bytes().begin(), file.bytes().end(), 0LL); };
+  const auto taken = [] {
+    std::ifstream status("/proc/self/status");
+    const std::string text(std::istreambuf_iterator<char>(status), {});
+    return 1024 * keyed_number(text, "RssFile:").value();
+  };
+  const auto before = taken();
+  EXPECT_EQ(all(), 7LL * kBytes);
+  EXPECT_GT(taken() - before, kBytes * 3 / 4);
+  file.forget(file.bytes().subspan(1));
+  EXPECT_LT(taken() - before, kBytes / 4);
+  EXPECT_EQ(all(), 7LL * kBytes);
+  file.forget(content);
+  EXPECT_EQ(std::accumulate(content.begin(), content.end(), 0LL), 7LL * kBytes);
 }
 
 TEST(InputFile, RefusesWhatIsMissing) {

@@ -105,7 +105,7 @@ TEST_P(LanguageModel, HasTheNamesAndGradientsOfTransformers) {
 TEST_P(LanguageModel, IsDrawnParameterByParameterWithTheSameValues) {
   const Model expected = make_model(GetParam(), kWords);
   torch::manual_seed(5);
-  Model model = make_model(GetParam(), kWords, {.is_drawn_later = true});
+  Model model = make_model(GetParam(), kWords, {.is_filled_later = true});
   const torch::NoGradGuard no_gradients;
   const auto& net = dynamic_cast<const LanguageModelImpl&>(*model);
   const DrawParameter draw = net.draws(at::detail::getDefaultCPUGenerator());

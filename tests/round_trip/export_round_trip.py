@@ -1,11 +1,13 @@
 """lockstep.export() writes programs that `lockstep train` trains by every task, and says what it cannot export."""
 
+import json
 import sys
 import tempfile
 import unittest
 from pathlib import Path
 
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.export.pt2_archive._package import load_pt2
@@ -36,6 +38,20 @@ class Shift(nn.Module):
 
 def errors(result, price):
     return {"loss": (result - price).square().mean(), "error": (result - price).abs().mean()}
+
+
+class Scores(nn.Module):
+    """A small language model of transformers."""
+
+    def __init__(self, family):
+        super().__init__()
+        config = getattr(transformers, family + "Config")(
+            vocab_size=32, hidden_size=64, intermediate_size=96, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+            max_position_embeddings=64, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+        self.model = getattr(transformers, family + "ForCausalLM")(config)
+
+    def forward(self, ids):
+        return self.model(input_ids=ids, use_cache=False)[0]
 
 
 class ExportRoundTrip(unittest.TestCase):
@@ -73,6 +89,38 @@ class ExportRoundTrip(unittest.TestCase):
             expected = errors(net.eval()(self.x), self.price)
         self.assertAlmostEqual(found["test_loss"], expected["loss"].item(), places=5)
         self.assertAlmostEqual(found["test_error"], expected["error"].item(), places=5)
+
+    def test_language_models_are_computed_by_our_kernels(self):
+        ids, following = (torch.randint(0, 32, (64, 24)) for _ in range(2))
+        save_file({"train_ids": ids, "train_next": following, "test_ids": ids.clone(), "test_next": following.clone()},
+                  self.folder / "words.safetensors")
+        for family in "Llama", "Qwen2", "Mistral":
+            with self.subTest(family):
+                torch.manual_seed(1)
+                net = Scores(family)
+                export(net, ids[:1], self.folder / "net.pt2")
+                found = {who: self.kernels_of(net, who) for who in ("own", "libtorch")}
+                self.assertEqual(found["own"]["fused"], {"rms_norm": 5, "swiglu": 2, "rotary": 4, "causal_attention": 2})
+                self.assertEqual(found["libtorch"]["fused"], {})
+                for name, weight in found["own"]["weights"].items():
+                    torch.testing.assert_close(weight, found["libtorch"]["weights"][name], rtol=1e-4, atol=1e-5)
+                with torch.no_grad():
+                    expected = nn.functional.cross_entropy(net.eval()(ids).flatten(0, 1), following.flatten()).item()
+                for who in found:
+                    self.assertAlmostEqual(found[who]["test_loss"], expected, places=4)
+
+    def kernels_of(self, net, who):
+        """Trains on words.safetensors; loads the weights back, and returns what was found and what was fused in a step."""
+        run = self.folder / f"{type(net.model).__name__}-{who}"
+        found = lockstep("train", "--model", self.folder / "net.pt2", "--data", f"tensors:{self.folder}/words.safetensors",
+                         "--targets", "next", "--max-steps", 16, "--batch-size", 4, "--opt", "sgd", "--lr", 0.1, "--progress", "none",
+                         "--json", "--output", run, "--kernels", who, "--profile")
+        weights = load_file(run / "model.safetensors")
+        net.load_state_dict(weights)
+        operators = json.loads((run / "profile/profile.json").read_text())["ranks"][0]["operators"]
+        names = {one["name"]: one["calls"] for one in operators if not one["backward"]}
+        fused = {name.removeprefix("lockstep::"): calls for name, calls in names.items() if name.startswith("lockstep::")}
+        return {**found, "weights": weights, "fused": fused}
 
     def programs(self, *arguments, **options):
         export(*arguments, self.folder / "net.pt2", **options)

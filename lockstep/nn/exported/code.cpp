@@ -7,6 +7,8 @@
 #include <tuple>
 #include <variant>
 
+#include <ATen/ops/empty.h>
+
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/nn/exported/training_flag.h"
@@ -41,7 +43,8 @@ std::vector<const ExportedProgram*> programs_of(const ExportedArchive& archive) 
 /// The tensors of all programs of an archive.
 class HeldTensors {
  public:
-  explicit HeldTensors(const ExportedArchive& archive) : archive_(archive) {}
+  HeldTensors(const ExportedArchive& archive, bool leaves_parameters_empty)
+      : archive_(archive), leaves_parameters_empty_(leaves_parameters_empty) {}
 
   /// Returns the index of what an input of a program holds.
   std::size_t index_of(const ExportedProgram& program, const ExportedInputSpec& input) {
@@ -95,12 +98,25 @@ class HeldTensors {
     if (may_be_tied)
       first = same_.try_emplace({entry.bytes.data(), entry.shape, entry.type}, index).first->second;
     held_.push_back({kind, input.target, first});
-    tensors_.push_back(first == index ? tensor_of(entry) : tensors_[first]);
+    tensors_.push_back(first == index ? made(kind, entry) : tensors_[first]);
     entries_.push_back(&entry);
     const auto* value = std::get_if<ExportedName>(&input.value.content);
     const auto known = program.graph.tensors.find(value == nullptr ? "" : value->name);
     if (kind == HeldTensor::Kind::kParameter && known != program.graph.tensors.end())
       tensors_.back().set_requires_grad(known->second.requires_grad);
+  }
+
+  // Memory that nobody writes to takes none.
+  torch::Tensor made(HeldTensor::Kind kind, const TensorEntry& entry) const {
+    if (leaves_parameters_empty_ && kind == HeldTensor::Kind::kParameter)
+      return at::empty(entry.shape, *scalar_type_of(entry.type));
+    torch::Tensor tensor = tensor_of(entry);
+    forget(entry);
+    return tensor;
+  }
+
+  void forget(const TensorEntry& entry) const {
+    if (archive_.memory) archive_.memory->forget(entry.bytes);
   }
 
   // Statistics may have moved on between two exports, weights may not.
@@ -114,9 +130,12 @@ class HeldTensors {
         !std::ranges::equal(known.bytes, entry.bytes))
       refuse(
           program, input, "has other values than in another program; export both from one model");
+    forget(known);
+    forget(entry);
   }
 
   const ExportedArchive& archive_;
+  bool leaves_parameters_empty_;
   std::vector<HeldTensor> held_;
   std::vector<torch::Tensor> tensors_;
   std::vector<const TensorEntry*> entries_;
@@ -304,9 +323,10 @@ std::string changed_but_unsaved(const Code& code) {
 
 }  // namespace
 
-std::pair<Code, std::vector<torch::Tensor>> code_of(const ExportedArchive& archive) {
+std::pair<Code, std::vector<torch::Tensor>> code_of(
+    const ExportedArchive& archive, bool leaves_parameters_empty) {
   Code code{.file = archive.file};
-  HeldTensors held(archive);
+  HeldTensors held(archive, leaves_parameters_empty);
   std::size_t of_first = 0;
   for (const ExportedProgram* const program : programs_of(archive)) {
     code.programs.push_back(ProgramBuilder(archive, *program, held).build(code));

@@ -73,8 +73,10 @@ struct Code {
   }
 };
 
-/// Resolves an archive's programs, and makes the tensors that they hold, in the order of `held`.
-/// Throws DataError for what cannot be run.
-std::pair<Code, std::vector<torch::Tensor>> code_of(const ExportedArchive& archive);
+/// Resolves an archive's programs, and makes the tensors that they hold, in the order of `held`;
+/// parameters are left empty if StoredParameters will give them their values. Throws DataError for
+/// what cannot be run.
+std::pair<Code, std::vector<torch::Tensor>> code_of(
+    const ExportedArchive& archive, bool leaves_parameters_empty = false);
 
 }  // namespace lockstep::nn::exported

@@ -88,6 +88,11 @@ void call_norm_and_rest(const Step& step, std::vector<IValue>& stack) {
   stack.front() = std::move(maps);
 }
 
+void take_operands(
+    const Step& step, Frame& frame, std::vector<IValue>& stack, const RunContext& context) {
+  for (const Operand& operand : step.operands) stack.push_back(value_of(operand, frame, context));
+}
+
 // Leaves the results on the stack.
 void call(const Step& step, Frame& frame, std::vector<IValue>& stack, const RunContext& context) {
   stack.clear();
@@ -96,7 +101,7 @@ void call(const Step& step, Frame& frame, std::vector<IValue>& stack, const RunC
     stack.push_back(value_of(step.operands.front(), frame, context));
     return;
   }
-  for (const Operand& operand : step.operands) stack.push_back(value_of(operand, frame, context));
+  take_operands(step, frame, stack, context);
   if (step.is_batch_norm) check_batch_norm(stack);
   if (step.behind != BehindNorm::kNothing) {
     call_norm_and_rest(step, stack);
@@ -132,6 +137,48 @@ void keep_results(const Step& step, std::vector<IValue>& stack, Frame& frame) {
   }
 }
 
+// For the nodes, which take it by its place.
+void put_back(const Step& step, std::vector<IValue>& stack, Frame& frame) {
+  for (std::size_t i = 0; i < step.operands.size(); ++i) {
+    const Operand& operand = step.operands[i];
+    if (operand.kind == Operand::Kind::kLastUse)
+      frame[static_cast<std::size_t>(operand.place)] = std::move(stack[i]);
+  }
+}
+
+/// The steps of one run, one after the other.
+class StepRunner {
+ public:
+  StepRunner(Frame& frame, const RunContext& context) : frame_(frame), context_(context) {}
+
+  void operator()(const Step& step) {
+    current_ = &step;
+    if (step.nodes.empty()) {
+      call(step, frame_, stack_, context_);
+    } else if (!compute_at_once(step)) {
+      for (const Step& node : step.nodes) (*this)(node);
+      return;  // the last one has the result
+    }
+    keep_results(step, stack_, frame_);
+  }
+
+  const std::string& text() const { return current_->text; }
+
+ private:
+  bool compute_at_once(const Step& step) {
+    stack_.clear();
+    take_operands(step, frame_, stack_, context_);
+    if (step.own(stack_)) return true;
+    put_back(step, stack_, frame_);
+    return false;
+  }
+
+  Frame& frame_;
+  const RunContext& context_;
+  std::vector<IValue> stack_;
+  const Step* current_ = nullptr;
+};
+
 }  // namespace
 
 ExecutableGraph::ExecutableGraph(
@@ -157,19 +204,14 @@ std::vector<IValue> ExecutableGraph::frame() const { return Frame(parts_->values
 
 void ExecutableGraph::run_steps(
     Frame& frame, std::size_t begin, std::size_t end, const RunContext& context) const {
-  std::vector<IValue> stack;
-  const Step* current = nullptr;
+  StepRunner run(frame, context);
   try {
-    for (std::size_t i = begin; i < end; ++i) {
-      current = &parts_->steps[i];
-      call(*current, frame, stack, context);
-      keep_results(*current, stack, frame);
-    }
+    for (std::size_t i = begin; i < end; ++i) run(parts_->steps[i]);
   } catch (c10::Error& error) {
-    error.add_context(concat("in ", current->text));
+    error.add_context(concat("in ", run.text()));
     throw;
   } catch (const InvalidArgument& error) {
-    throw InvalidArgument(concat(error.what(), "\n  in ", current->text));
+    throw InvalidArgument(concat(error.what(), "\n  in ", run.text()));
   }
 }
 

@@ -40,8 +40,8 @@ void keep_batch(const ExportedModuleImpl& net, std::vector<torch::Tensor>& input
 
 }  // namespace
 
-ExportedModelImpl::ExportedModelImpl(const std::string& file)
-    : ExportedModelImpl(file, load_exported(file)) {
+ExportedModelImpl::ExportedModelImpl(const std::string& file, bool leaves_parameters_empty)
+    : ExportedModelImpl(file, load_exported(file, leaves_parameters_empty)) {
   check_form();
   net()->lay_out_kernels();
 }

@@ -20,9 +20,10 @@ namespace lockstep::nn {
 /// numbers().
 class ExportedModelImpl final : public AroundNet<ModelImpl, ExportedModule> {
  public:
-  /// Reads the file. Throws InvalidArgument if the program returns no tensor, takes batches of one
-  /// size only, or has no evaluation.
-  explicit ExportedModelImpl(const std::string& file);
+  /// Reads the file; parameters are left empty if stored_parameters() will give them their values.
+  /// Throws InvalidArgument if the program returns no tensor, takes batches of one size only, or
+  /// has no evaluation.
+  explicit ExportedModelImpl(const std::string& file, bool leaves_parameters_empty = false);
 
   torch::Tensor forward(torch::Tensor images) override { return forward_all({images}); }
 
@@ -32,6 +33,11 @@ class ExportedModelImpl final : public AroundNet<ModelImpl, ExportedModule> {
   std::vector<std::size_t> takes() const override { return {net()->input_names().size()}; }
   std::vector<std::string> input_names() const override { return net()->input_names(); }
   std::optional<std::vector<std::string>> numbers() const override { return numbers_; }
+
+  /// Returns the values of parameters that were left empty; else nothing.
+  const std::shared_ptr<const exported::StoredParameters>& stored_parameters() const {
+    return net()->stored_parameters();
+  }
 
  private:
   ExportedModelImpl(std::string file, ExportedModule net);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
@@ -13,6 +14,7 @@
 #include "lockstep/nn/exported/graph_parts.h"
 #include "lockstep/nn/exported/program_frame.h"
 #include "lockstep/nn/exported/segments.h"
+#include "lockstep/nn/exported/stored_parameters.h"
 
 namespace lockstep::nn {
 
@@ -41,9 +43,11 @@ bool are_alike(const ExportedTensor& a, const ExportedTensor& b) {
 
 }  // namespace
 
-ExportedModuleImpl::ExportedModuleImpl(const ExportedArchive& archive)
+ExportedModuleImpl::ExportedModuleImpl(const ExportedArchive& archive, bool leaves_parameters_empty)
     : torch::nn::Module("ExportedModule") {
-  auto [code, tensors] = exported::code_of(archive);
+  auto [code, tensors] = exported::code_of(archive, leaves_parameters_empty);
+  if (leaves_parameters_empty)
+    stored_ = std::make_shared<const exported::StoredParameters>(archive);
   code_ = std::make_shared<const Code>(std::move(code));
   tensors_ = std::move(tensors);
   register_tensors();
@@ -118,8 +122,12 @@ void ExportedModuleImpl::lay_out_kernels() {
   if (std::ranges::any_of(code_->programs, &Program::needs_python_layout)) return;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     torch::Tensor& weight = tensors_[i];
-    if (code_->held[i].is_kernel && weight.dim() == 4 && weight.scalar_type() == torch::kFloat)
-      weight.set_data(weight.contiguous(at::MemoryFormat::ChannelsLast));
+    if (!code_->held[i].is_kernel || weight.dim() != 4 || weight.scalar_type() != torch::kFloat)
+      continue;
+    constexpr auto kLast = at::MemoryFormat::ChannelsLast;
+    const bool is_empty = stored_ && !weight.is_contiguous(kLast);
+    weight.set_data(
+        is_empty ? at::empty_like(weight.detach(), {}, kLast) : weight.contiguous(kLast));
   }
 }
 
@@ -254,8 +262,9 @@ std::shared_ptr<torch::nn::Module> ExportedModuleImpl::clone(
   return copy;
 }
 
-ExportedModule load_exported(const std::filesystem::path& path) {
-  return ExportedModule(std::make_shared<ExportedModuleImpl>(read_exported(path)));
+ExportedModule load_exported(const std::filesystem::path& path, bool leaves_parameters_empty) {
+  return ExportedModule(
+      std::make_shared<ExportedModuleImpl>(read_exported(path), leaves_parameters_empty));
 }
 
 }  // namespace lockstep::nn

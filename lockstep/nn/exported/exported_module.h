@@ -21,6 +21,7 @@ namespace lockstep::nn {
 namespace exported {
 
 struct Code;
+class StoredParameters;
 
 /// Turns the wanted outputs for so many samples into what the whole chain returns.
 using LastLayer =
@@ -39,8 +40,9 @@ using LastLayer =
 /// Replicas made by clone() share all but the tensors, and may run at the same time.
 class ExportedModuleImpl : public torch::nn::Module {
  public:
-  /// Throws DataError for what cannot be run: see load_exported().
-  explicit ExportedModuleImpl(const ExportedArchive& archive);
+  /// Leaves parameters empty, which takes no memory, if stored_parameters() will give them their
+  /// values. Throws DataError for what cannot be run: see load_exported().
+  explicit ExportedModuleImpl(const ExportedArchive& archive, bool leaves_parameters_empty = false);
 
   /// Computes the program's outputs by Python's names, in Python's order. An output that is a
   /// tensor by itself is called `output`; numbers and None that Python returns are left out.
@@ -90,6 +92,11 @@ class ExportedModuleImpl : public torch::nn::Module {
   /// rounding. Leaves alone what is not fp32, and programs that read how tensors lie in memory.
   void lay_out_kernels();
 
+  /// Returns the values of parameters that were left empty; else nothing.
+  const std::shared_ptr<const exported::StoredParameters>& stored_parameters() const {
+    return stored_;
+  }
+
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Device device, bool non_blocking = false) override;
@@ -114,6 +121,7 @@ class ExportedModuleImpl : public torch::nn::Module {
   at::Device device(const std::vector<torch::Tensor>& inputs) const;
 
   std::shared_ptr<const exported::Code> code_;
+  std::shared_ptr<const exported::StoredParameters> stored_;
   std::vector<torch::Tensor> tensors_;       ///< in the order of the code's list
   std::vector<torch::nn::Module*> modules_;  ///< whose modes the code asks for
 };
@@ -127,6 +135,7 @@ TORCH_MODULE(ExportedModule);
 ///     auto model = lockstep::nn::load_exported("net.pt2");
 ///     torch::optim::SGD optimizer(model->parameters(), 0.1);
 ///     auto loss = torch::cross_entropy_loss(model->first_output({images}), labels);
-ExportedModule load_exported(const std::filesystem::path& path);
+ExportedModule load_exported(
+    const std::filesystem::path& path, bool leaves_parameters_empty = false);
 
 }  // namespace lockstep::nn

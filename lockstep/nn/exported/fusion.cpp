@@ -15,6 +15,8 @@
 #include <ATen/ops/tanh.h>
 
 #include "lockstep/nn/exported/graph_parts.h"
+#include "lockstep/nn/exported/language_fusion.h"
+#include "lockstep/nn/exported/step_queries.h"
 #include "lockstep/nn/fused/gelu.h"
 #include "lockstep/nn/kernels.h"
 #include "lockstep/nn/linear/linear.h"
@@ -23,11 +25,6 @@ namespace lockstep::nn::exported {
 namespace {
 
 constexpr std::size_t kInput = 0, kRunningMean = 3, kRunningVar = 4;  // of a batch norm
-
-bool calls(const Step& step, std::string_view name, std::string_view overload = "") {
-  return step.operation && step.operation->schema().name() == name &&
-         step.operation->schema().overload_name() == overload;
-}
 
 /// The activation that a step is, in place or not.
 BehindNorm known_activation(const Step& step) {
@@ -39,10 +36,6 @@ BehindNorm known_activation(const Step& step) {
 }
 
 bool is_relu(const Step& step) { return known_activation(step) == BehindNorm::kRelu; }
-
-bool is_value(const Operand& operand) {
-  return operand.kind == Operand::Kind::kValue && operand.conversion == Operand::Conversion::kNone;
-}
 
 bool is_one(const Operand& operand) {
   return operand.kind == Operand::Kind::kConstant && operand.constant.isScalar() &&
@@ -64,14 +57,6 @@ bool returns_own_memory(const Step& step) {
   return step.operation &&
          std::ranges::none_of(step.operation->schema().returns(),
              [](const c10::Argument& result) { return result.alias_info() != nullptr; });
-}
-
-std::optional<double> number_of(const Operand& operand) {
-  if (operand.kind != Operand::Kind::kConstant) return std::nullopt;
-  const c10::IValue& constant = operand.constant;
-  if (constant.isScalar()) return constant.toScalar().toDouble();
-  const bool is_number = constant.isTensor() && constant.toTensor().dim() == 0;
-  return is_number ? std::optional(constant.toTensor().item().toDouble()) : std::nullopt;
 }
 
 /// A step of GPT-2's GELU. Its operands are positive numbers, the input x, or the result of an
@@ -304,6 +289,7 @@ void find_own_kernels(std::vector<Step>& steps) {
 
 void fuse(GraphParts& graph) {
   Fusion(graph).run();
+  fuse_language_steps(graph);
   find_own_kernels(graph.steps);
 }
 

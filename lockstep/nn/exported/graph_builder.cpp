@@ -12,6 +12,7 @@
 #include "lockstep/nn/exported/fusion.h"
 #include "lockstep/nn/exported/graph_parts.h"
 #include "lockstep/nn/exported/shared_memory.h"
+#include "lockstep/nn/exported/step_queries.h"
 #include "lockstep/nn/exported/training_flag.h"
 #include "lockstep/nn/weights.h"
 
@@ -440,7 +441,11 @@ class GraphBuilder {
   void mark_last_uses() {
     std::set<Place> used;
     for (Operand& output : graph_.outputs) note_use(output, used, /*is_output=*/true);
-    for (auto step = graph_.steps.rbegin(); step != graph_.steps.rend(); ++step) {
+    mark_last_uses(graph_.steps, used);
+  }
+
+  static void mark_last_uses(std::vector<Step>& steps, std::set<Place>& used) {
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
       const auto forget_unused = [&](Place& place) {
         if (!used.contains(place)) place = kNowhere;
       };
@@ -449,9 +454,23 @@ class GraphBuilder {
         if (auto* places = std::get_if<std::vector<Place>>(&each))
           std::ranges::for_each(*places, forget_unused);
       }
+      mark_in_nodes(*step, used);
       for (auto operand = step->operands.rbegin(); operand != step->operands.rend(); ++operand)
         note_use(*operand, used, /*is_output=*/false);
     }
+  }
+
+  // Where our kernels do not compute it, the nodes do: then what nothing behind the step reads is
+  // theirs.
+  static void mark_in_nodes(Step& step, const std::set<Place>& used) {
+    std::set<Place> behind;
+    const auto note = [&](Place place) {
+      if (used.contains(place)) behind.insert(place);
+    };
+    for (const Operand& operand : step.operands) visit_values(operand, note);
+    for (const auto& result : step.results)
+      if (const auto* place = std::get_if<Place>(&result)) note(*place);
+    mark_last_uses(step.nodes, behind);
   }
 
   static void note_use(Operand& operand, std::set<Place>& used, bool is_output) {

@@ -66,14 +66,17 @@ enum class BehindNorm : std::uint8_t {
   kHardswish
 };
 
-/// Computes an operator by our kernels, if they can: takes its arguments from the stack, and leaves
-/// the result there. Returns whether it has.
+/// Computes an operator, or fused ones, by our kernels, if they can: takes the arguments from the
+/// stack, and leaves the result there. Returns whether it has; if not, the stack is as it was.
 using OwnKernel = bool (*)(std::vector<c10::IValue>& stack);
 
-/// One call: of an operator, of a function of numbers, or of a region.
+/// One call: of an operator, of a function of numbers, or of a region; or several calls that our
+/// kernels compute at once.
 struct Step {
   std::optional<c10::OperatorHandle> operation = {};
-  OwnKernel own = nullptr;  ///< asked before the operator, or none
+  OwnKernel own = nullptr;  ///< asked before the operator, or the nodes, or none
+  /// The steps that were fused. All values that they take from others are the last operands.
+  std::vector<Step> nodes = {};
   NumberFunction function = nullptr;
   std::unique_ptr<Region> region = nullptr;
   std::vector<Operand> operands = {};

@@ -9,6 +9,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/nn/exported/shared_memory.h"
+#include "lockstep/nn/exported/step_queries.h"
 
 namespace lockstep::nn::exported {
 namespace {
@@ -30,13 +31,6 @@ struct Cut {
   std::size_t step = 0;
   double bytes = 0;
 };
-
-template <typename Visit>
-void visit_places(const Operand& operand, const Visit& visit) {
-  if (operand.kind == Operand::Kind::kValue || operand.kind == Operand::Kind::kLastUse)
-    visit(operand.place);
-  for (const Operand& item : operand.items) visit_places(item, visit);
-}
 
 template <typename Visit>
 void visit_results(const Step& step, const Visit& visit) {
@@ -150,7 +144,7 @@ class Lives {
   void read(std::size_t number) {
     const Step& step = parts_.steps[number];
     for (const Operand& operand : step.operands)
-      visit_places(operand, [&](Place place) {
+      visit_values(operand, [&](Place place) {
         uses_[index(place)].include(number);
         if (index(place) < parts_.inputs) steps_of_input_[index(place)].push_back(number);
       });

@@ -5,14 +5,13 @@
 #include <numeric>
 #include <variant>
 
+#include "lockstep/nn/exported/step_queries.h"
+
 namespace lockstep::nn::exported {
 namespace {
 
 void add_values(const Operand& operand, std::vector<Place>& values) {
-  const bool is_value =
-      operand.kind == Operand::Kind::kValue || operand.kind == Operand::Kind::kLastUse;
-  if (is_value) values.push_back(operand.place);
-  for (const Operand& item : operand.items) add_values(item, values);
+  visit_values(operand, [&](Place place) { values.push_back(place); });
 }
 
 void add_values(const std::variant<Place, std::vector<Place>>& result, std::vector<Place>& values) {

@@ -306,6 +306,12 @@ bool is_attention_faster(const AttentionCall& call) {
          keys.size(0) * keys.size(1) >= at::get_num_threads();
 }
 
+bool is_attention_for_own(const AttentionCall& call) {
+  const Kernels who = kernels_in_use();
+  return who != Kernels::kLibTorch && is_attention_own(call) &&
+         (who == Kernels::kOwn || is_attention_faster(call));
+}
+
 at::Tensor own_attention(const AttentionKernels& kernels, const AttentionCall& call) {
   return OwnAttention::apply(call.queries, call.keys, call.values, call.scale, &kernels);
 }
@@ -313,15 +319,13 @@ at::Tensor own_attention(const AttentionKernels& kernels, const AttentionCall& c
 at::Tensor dispatched_attention(const at::Tensor& queries, const at::Tensor& keys,
     const at::Tensor& values, const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
     std::optional<double> scale, bool may_share_heads) {
-  const Kernels who = kernels_in_use();
   const bool is_plain = is_causal && dropout == 0 && !(mask && mask->defined());
-  if (who != Kernels::kLibTorch && is_plain && has_vectors(queries)) {
+  if (is_plain && has_vectors(queries)) {
     const AttentionCall call{.queries = queries,
         .keys = keys,
         .values = values,
         .scale = scale.value_or(1 / std::sqrt(static_cast<double>(queries.size(3))))};
-    if (is_attention_own(call) && (may_share_heads || queries.size(1) == keys.size(1)) &&
-        (who == Kernels::kOwn || is_attention_faster(call)))
+    if (is_attention_for_own(call) && (may_share_heads || queries.size(1) == keys.size(1)))
       return own_attention(attention_kernels().back(), call);
   }
   return at::native::scaled_dot_product_attention(

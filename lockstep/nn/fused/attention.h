@@ -33,6 +33,9 @@ bool is_attention_own(const AttentionCall& call);
 /// not small, and of as many heads of keys as there are threads.
 bool is_attention_faster(const AttentionCall& call);
 
+/// Returns whether kernels_in_use() says that the kernels compute it.
+bool is_attention_for_own(const AttentionCall& call);
+
 /// Computes causal attention, with the same bits for any number of threads. A backward that is to
 /// be differentiated again is LibTorch's.
 at::Tensor own_attention(const AttentionKernels& kernels, const AttentionCall& call);

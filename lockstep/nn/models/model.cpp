@@ -186,13 +186,13 @@ static_assert(std::size(kMakeSmallNets) == std::size(kSmallNets));
 
 std::shared_ptr<ModelImpl> drawn(
     std::shared_ptr<LanguageModelImpl> net, const NetSettings& settings) {
-  if (!settings.is_drawn_later) net->draw();
+  if (!settings.is_filled_later) net->draw();
   return net;
 }
 
 std::shared_ptr<ModelImpl> made(
     const std::string& name, std::int64_t classes, const NetSettings& settings) {
-  if (is_exported(name)) return std::make_shared<ExportedModelImpl>(name);
+  if (is_exported(name)) return std::make_shared<ExportedModelImpl>(name, settings.is_filled_later);
   const auto* small = std::ranges::find(kSmallNets, name);
   if (small != std::end(kSmallNets)) return kMakeSmallNets[small - kSmallNets](classes);
   const auto* resnet = std::ranges::find(kResNets, name, &ResNetShape::name);

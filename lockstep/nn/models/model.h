@@ -112,8 +112,9 @@ TORCH_MODULE(Model);
 /// The settings of a net beside its name.
 struct NetSettings {
   double dropout = 0;  ///< of a language model
-  /// Whether a language model is left empty, to be drawn by its draws().
-  bool is_drawn_later = false;
+  /// Whether parameters are left empty: those of a language model, to be drawn by its draws(), and
+  /// those of an exported one, to be read by its stored_parameters().
+  bool is_filled_later = false;
 };
 
 /// Makes a net by its name, initialised as its source does, from the default random generator; of

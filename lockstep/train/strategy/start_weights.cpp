@@ -11,6 +11,8 @@
 #include "lockstep/device/parameters.h"
 #include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/formats/weights/torch_file.h"
+#include "lockstep/nn/exported/exported_model.h"
+#include "lockstep/nn/exported/stored_parameters.h"
 #include "lockstep/nn/models/language/language_layers.h"
 #include "lockstep/nn/weights.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
@@ -27,9 +29,10 @@ std::string head_of(const torch::nn::Module& model) {
   return head;
 }
 
-// Of a language model the last layer's weight is the embedding's.
+// Of a language model the last layer's weight is the embedding's, and of an exported one the
+// outputs are settled.
 std::vector<std::string> resizable_tensors(const nn::Model& model, const std::string& name) {
-  if (nn::net_needs(name).context > 0) return {};
+  if (nn::net_needs(name).context > 0 || nn::is_exported(name)) return {};
   const std::string head = head_of(*model);
   return {head + ".weight", head + ".bias"};
 }
@@ -50,6 +53,9 @@ nn::WeightsReport load(nn::Model& model, const TrainOptions& options) {
 void load_pretrained(nn::Model& model, const TrainOptions& options, StartWeights& start) {
   const std::string& path = options.pretrained;
   const nn::WeightsReport report = load(model, options);
+  // Every rank has all buffers.
+  const nn::NamedTensors buffers = model->named_buffers();
+  if (is_initialised_later(options)) nn::load_weights(buffers, path, {.is_part = true});
   start.remark = concat(report.loaded, " tensors from ", path);
   const std::string remarks = remarks_text(report);
   if (remarks.empty()) return;
@@ -143,7 +149,7 @@ StartWeights start_with(nn::Model& model, const TrainOptions& options) {
 
 bool is_initialised_later(const TrainOptions& options) {
   return options.parallel == Parallel::kFsdp && options.plugin_task.empty() &&
-         nn::net_needs(options.model).context > 0;
+         (nn::net_needs(options.model).context > 0 || nn::is_exported(options.model));
 }
 
 std::function<void(const NamedTensors&)> init_later(
@@ -153,6 +159,11 @@ std::function<void(const NamedTensors&)> init_later(
       nn::NamedTensors wanted("Tensor");
       for (const auto& [name, parameter] : some) wanted.insert(name, parameter);
       nn::load_weights(wanted, path, {.is_part = true});
+    };
+  }
+  if (const auto* exported = dynamic_cast<const nn::ExportedModelImpl*>(&*model)) {
+    return [stored = exported->stored_parameters()](const NamedTensors& some) {
+      for (const auto& [name, parameter] : some) stored->copy_to(parameter, name);
     };
   }
   const auto& net = dynamic_cast<const nn::LanguageModelImpl&>(*model);

@@ -54,11 +54,12 @@ struct StartWeights {
 StartWeights start_with(nn::Model& model, const TrainOptions& options);
 
 /// Returns whether the options leave the first values of parameters to init_later(): for language
-/// models whose ranks divide the parameters, and may not have the memory for all.
+/// models and exported ones whose ranks divide the parameters, and may not have the memory for all.
 bool is_initialised_later(const TrainOptions& options);
 
 /// Returns what gives them to some parameters at a time, with the model's names, the same as
-/// without delay: draws of `generator`, or the weights of the file that start_with() has looked at.
+/// without delay: draws of `generator`, those of the exported program, or the weights of the file
+/// that start_with() has looked at.
 std::function<void(const NamedTensors&)> init_later(
     const nn::Model& model, const TrainOptions& options, const at::Generator& generator);
 

@@ -167,12 +167,12 @@ std::int64_t task_outputs(const TrainOptions& options, const data::Samples& set)
   return asked;
 }
 
-nn::Model make_net(const TrainOptions& options, const SampleForm& form, bool is_drawn_later) {
+nn::Model make_net(const TrainOptions& options, const SampleForm& form, bool is_filled_later) {
   check(options.dropout == 0 || nn::net_needs(options.model).context > 0,
       "train: --dropout is for our language models; the dropout of ", options.model,
       " cannot be set");
-  nn::Model net = nn::make_model(
-      options.model, form.outputs, {.dropout = options.dropout, .is_drawn_later = is_drawn_later});
+  nn::Model net = nn::make_model(options.model, form.outputs,
+      {.dropout = options.dropout, .is_filled_later = is_filled_later});
   if (options.plugin_task.empty()) return net;
   return nn::with_task(options.plugin_task, net, std::max<std::size_t>(1, form.inputs.size()));
 }

@@ -33,10 +33,10 @@ void forget_usual_words(TrainOptions& options, const std::vector<data::TensorFor
 std::int64_t task_outputs(const TrainOptions& options, const data::Samples& set);
 
 /// Makes the options' model for samples of a form, with a plugin's task around it where the options
-/// name one; see NetSettings about `is_drawn_later`. Throws InvalidArgument for an unknown model or
-/// task.
+/// name one; see NetSettings about `is_filled_later`. Throws InvalidArgument for an unknown model
+/// or task.
 nn::Model make_net(
-    const TrainOptions& options, const SampleForm& form, bool is_drawn_later = false);
+    const TrainOptions& options, const SampleForm& form, bool is_filled_later = false);
 
 /// Returns the task of samples of a form; the model is asked for its numbers if it is a program.
 ///

@@ -1,13 +1,17 @@
 #include "lockstep/nn/exported/exported_model.h"
 
+#include <filesystem>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
 #include "tests/support/message_of.h"
+#include "tests/support/temporary_folder.h"
 #include <torch/types.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/nn/exported/stored_parameters.h"
 #include "lockstep/nn/models/model.h"
 
 namespace lockstep::nn {
@@ -71,6 +75,45 @@ TEST(ExportedModel, LeavesItsBatchAsItIs) {
   const auto python = batch.contiguous();
   EXPECT_TRUE(torch::allclose(net->first_output({python}), output, 1e-6, 1e-6));
   EXPECT_TRUE(torch::equal(python, 2 * before));
+}
+
+// As where no rank can hold all of a model.
+TEST(ExportedModel, IsReadParameterByParameterWithTheSameValues) {
+  for (const char* const name : {"conv", "in_place", "language", "skips"}) {
+    const Model expected = make_model(archive(name), 3);
+    const Model model = make_model(archive(name), 3, {.is_filled_later = true});
+    const auto stored = dynamic_cast<const ExportedModelImpl&>(*model).stored_parameters();
+    for (const auto& item : model->named_parameters()) {
+      item.value().detach().zero_();
+      stored->copy_to(item.value(), item.key());
+    }
+    const auto wanted = named_state(*expected);
+    for (const auto& item : named_state(*model)) {
+      const torch::Tensor& other = wanted[item.key()];
+      EXPECT_TRUE(torch::equal(item.value(), other)) << name << " " << item.key();
+      EXPECT_EQ(item.value().strides(), other.strides()) << name << " " << item.key();
+      EXPECT_EQ(item.value().requires_grad(), other.requires_grad()) << name << " " << item.key();
+    }
+  }
+}
+
+TEST(ExportedModel, ReadsParametersOfAnotherType) {
+  const Model expected = make_model(archive("conv"), 3);
+  Model model = make_model(archive("conv"), 3, {.is_filled_later = true});
+  model->to(torch::kDouble);
+  const torch::Tensor head = model->named_parameters()["head.weight"];
+  dynamic_cast<const ExportedModelImpl&>(*model).stored_parameters()->copy_to(head, "head.weight");
+  EXPECT_TRUE(torch::equal(head, expected->named_parameters()["head.weight"].to(torch::kDouble)));
+}
+
+TEST(ExportedModel, IsNotReadFromAFileThatChanges) {
+  const lockstep::testing::TemporaryFolder folder;
+  const std::string file = folder.file("net.pt2");
+  std::filesystem::copy_file(archive("conv"), file);
+  const Model model = make_model(file, 3, {.is_filled_later = true});
+  std::ofstream(file, std::ios::app) << "more";
+  const auto stored = dynamic_cast<const ExportedModelImpl&>(*model).stored_parameters();
+  EXPECT_THROW(stored->copy_to(model->named_parameters()["head.bias"], "head.bias"), DataError);
 }
 
 TEST(ExportedModel, IsNotThereWithoutItsFile) {

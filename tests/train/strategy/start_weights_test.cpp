@@ -29,6 +29,20 @@ class StartWeightsTest : public ::testing::Test {
     options_.pretrained = folder_.str() + "/w.safetensors";
   }
 
+  /// Returns the hash of the parameters that the options' training begins with.
+  std::string hash_by(Parallel way, int ranks, const SampleForm& form) const {
+    TrainOptions options = options_;
+    options.parallel = way;
+    std::string hash;
+    run_ranks(ranks, [&](const ProcessGroup& world) {
+      const Layout layout = plan_layout_in(options, ranks, /*of_threads=*/true);
+      const auto replica = make_replica(options, layout, form, make_rank_groups(world, layout), {});
+      const std::string own = replica->parameters_hash();
+      if (world.rank() == 0) hash = own;
+    });
+    return hash;
+  }
+
   testing::TemporaryFolder folder_;
   TrainOptions options_;
 };
@@ -52,30 +66,52 @@ TEST_F(StartWeightsTest, OfShardedLanguageModelsAreTheSame) {
   const SampleForm form{.outputs = 5,
       .inputs = {{"tokens", {4}, torch::kLong}},
       .targets = {{"next", {4}, torch::kLong}}};
-  const auto hash_by = [&](Parallel way, int ranks) {
-    TrainOptions options = options_;
-    options.parallel = way;
-    std::string hash;
-    run_ranks(ranks, [&](const ProcessGroup& world) {
-      const Layout layout = plan_layout_in(options, ranks, /*of_threads=*/true);
-      const auto replica = make_replica(options, layout, form, make_rank_groups(world, layout), {});
-      const std::string own = replica->parameters_hash();
-      if (world.rank() == 0) hash = own;
-    });
-    return hash;
-  };
   for (const std::string model : {"gpt2-nano", "llama-260k"}) {
     options_.model = model;
     options_.pretrained.clear();
-    const std::string drawn = hash_by(Parallel::kSerial, 1);
-    EXPECT_EQ(hash_by(Parallel::kFsdp, 2), drawn) << model;
+    const std::string drawn = hash_by(Parallel::kSerial, 1, form);
+    EXPECT_EQ(hash_by(Parallel::kFsdp, 2, form), drawn) << model;
     options_.pretrained = folder_.str() + "/w.safetensors";
     torch::manual_seed(7);  // not that of the runs
     nn::save_weights(*nn::make_model(model, 5), options_.pretrained);
-    const std::string read = hash_by(Parallel::kSerial, 1);
+    const std::string read = hash_by(Parallel::kSerial, 1, form);
     EXPECT_NE(read, drawn) << model;
-    EXPECT_EQ(hash_by(Parallel::kFsdp, 2), read) << model;
+    EXPECT_EQ(hash_by(Parallel::kFsdp, 2, form), read) << model;
   }
+}
+
+TEST_F(StartWeightsTest, OfShardedExportedModelsAreTheSame) {
+  const SampleForm images{.image = {1, 4, 4}, .outputs = 3};
+  const SampleForm words{.image = {},
+      .outputs = 1,
+      .inputs = {{"ids", {8}, torch::kLong}},
+      .targets = {{"next", {8}, torch::kLong}}};
+  for (const auto& [name, form] : {std::pair("conv", images), {"language", words}}) {
+    options_.model = concat(LOCKSTEP_SOURCE_DIR "/tests/formats/export/data/", name, ".pt2");
+    options_.pretrained.clear();
+    const std::string exported = hash_by(Parallel::kSerial, 1, form);
+    EXPECT_EQ(hash_by(Parallel::kFsdp, 2, form), exported) << name;
+    options_.pretrained = folder_.str() + "/w.safetensors";
+    const nn::Model other = nn::make_model(options_.model, 3);
+    const torch::NoGradGuard no_gradients;
+    for (const auto& item : nn::named_state(*other)) torch::Tensor(item.value()).add_(1);
+    nn::save_weights(*other, options_.pretrained);
+    const std::string read = hash_by(Parallel::kSerial, 1, form);
+    EXPECT_NE(read, exported) << name;
+    EXPECT_EQ(hash_by(Parallel::kFsdp, 2, form), read) << name;
+  }
+}
+
+// Each rank has all of them.
+TEST_F(StartWeightsTest, HaveTheBuffersOfAShardedExportedModel) {
+  options_.parallel = Parallel::kFsdp;
+  options_.model = LOCKSTEP_SOURCE_DIR "/tests/formats/export/data/conv.pt2";
+  auto model = nn::make_model(options_.model, 3, {.is_filled_later = true});
+  const nn::Model other = nn::make_model(options_.model, 3);
+  other->named_buffers()["norm.running_mean"].fill_(5);
+  nn::save_weights(*other, options_.pretrained);
+  start_with(model, options_);
+  EXPECT_EQ(model->named_buffers()["norm.running_mean"].min().item<float>(), 5);
 }
 
 TEST_F(StartWeightsTest, OfOtherClassesLeaveTheHeadFreshAndSaySo) {

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include <ATen/core/ivalue.h>
+
+namespace lockstep::nn::exported {
+
+// What fused steps of language models compute (language_fusion.h); each an OwnKernel.
+
+/// input [..., width], weight [width], epsilon.
+bool own_rms_norm_step(std::vector<c10::IValue>& stack);
+
+/// gates, values of the same sizes: silu(gates) * values.
+bool own_swiglu_step(std::vector<c10::IValue>& stack);
+
+/// heads [N, heads, T, 2 x half], cosines and sines [1, 1, T, 2 x half] whose halves are alike,
+/// half.
+bool own_rotary_step(std::vector<c10::IValue>& stack);
+
+/// The arguments of the step of attention: those of scaled_dot_product_attention, and behind them
+/// whether the mask is_causal_mask(), and, where keys and values are to be repeated, the sizes to
+/// which they are expanded and the shape that they get.
+struct AttentionArguments {
+  enum : std::size_t {
+    kQueries,
+    kKeys,
+    kValues,
+    kMask,
+    kDropout,
+    kIsCausal,
+    kScale,
+    kSharesHeads,
+    kHasCausalMask,
+    kExpandedKeys,
+    kKeyShape,
+    kExpandedValues,
+    kValueShape,
+    kCount
+  };
+};
+bool own_attention_step(std::vector<c10::IValue>& stack);
+
+/// Returns whether a mask [..., T, T] on the CPU lets each of T queries see the keys up to its own
+/// place and nothing else; false where LibTorch is to compute all.
+c10::IValue is_causal_mask(std::span<const c10::IValue> arguments);
+
+}  // namespace lockstep::nn::exported

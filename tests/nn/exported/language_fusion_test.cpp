@@ -1,0 +1,567 @@
+// Fused steps of language models: which nodes are one, and that they compute what the nodes do.
+
+#include "lockstep/nn/exported/language_fusion.h"
+
+#include <algorithm>
+#include <array>
+#include <gtest/gtest.h>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/nn/exported/small_program.h"
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/stack.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+
+#include "lockstep/nn/exported/exported_module.h"
+#include "lockstep/nn/exported/graph_parts.h"
+#include "lockstep/nn/exported/language_kernels.h"
+#include "lockstep/nn/kernels.h"
+
+namespace lockstep::nn {
+namespace {
+
+using lockstep::testing::SmallProgram;
+using lockstep::testing::value;
+using torch::Tensor;
+using Tensors = std::vector<Tensor>;
+using Kind = ExportedInputSpec::Kind;
+using Named = std::vector<std::pair<std::string, ExportedArgument>>;
+
+constexpr auto kReal = ElementType::kFloat32;
+
+ExportedArgument whole_numbers(const std::vector<std::int64_t>& numbers) {
+  ExportedList list;
+  for (const std::int64_t number : numbers) list.push_back({number});
+  return {list};
+}
+
+/// A program of nodes of aten, by the names of its values.
+class Nodes {
+ public:
+  Nodes& input(
+      const std::string& name, const std::vector<std::int64_t>& sizes, ElementType type = kReal) {
+    program_.input(name, sizes);
+    program_.graph().tensors[name].type = type;
+    return *this;
+  }
+  Nodes& weight(const std::string& name, std::int64_t size) {
+    program_.held(Kind::kParameter, name, name, size);
+    return *this;
+  }
+  Nodes& node(const std::string& result, const std::string& target, const Named& arguments) {
+    program_.node("torch.ops.aten." + target, arguments, result, module_);
+    return *this;
+  }
+  Nodes& one(const std::string& result, const std::string& target, const std::string& of) {
+    return node(result, target, {{"self", value(of)}});
+  }
+  Nodes& two(const std::string& result, const std::string& target, const std::string& one,
+      const ExportedArgument& other) {
+    return node(result, target, {{"self", value(one)}, {"other", other}});
+  }
+  Nodes& output(const std::string& name) {
+    program_.output(name);
+    return *this;
+  }
+  Nodes& in_module(const std::string& name) {
+    module_ = name;
+    return *this;
+  }
+  SmallProgram& program() { return program_; }
+
+  /// Returns how many nodes each fused step has.
+  std::vector<std::size_t> fused() {
+    exported::GraphNeeds needs;
+    std::vector<std::size_t> found;
+    for (const auto& step : exported::parts_of(program_.graph(), {"net"}, needs).steps)
+      if (!step.nodes.empty()) found.push_back(step.nodes.size());
+    return found;
+  }
+
+  ExportedModule module() const {
+    return ExportedModule(std::make_shared<ExportedModuleImpl>(program_.archive()));
+  }
+
+ private:
+  SmallProgram program_;
+  std::string module_;
+};
+
+using Fused = std::vector<std::size_t>;
+
+/// The first output, and the gradients of inputs and parameters.
+Tensors learned(const Nodes& nodes, const Tensors& drawn, Kernels kernels,
+    std::string* name = nullptr, torch::ScalarType type = torch::kFloat) {
+  const KernelScope scope(kernels);
+  auto module = nodes.module();
+  module->to(type);
+  torch::manual_seed(5);
+  for (Tensor& parameter : module->parameters()) parameter.data().normal_();
+  Tensors inputs, wanted = module->parameters();
+  for (const Tensor& each : drawn) {
+    inputs.push_back(each.is_floating_point() ? each.detach().to(type, false, true) : each);
+    if (each.is_floating_point()) wanted.push_back(inputs.back().requires_grad_());
+  }
+  const Tensor result = module->first_output(inputs);
+  if (name != nullptr) *name = result.grad_fn()->name();
+  const Tensor weights = at::arange(1, result.numel() + 1).view_as(result).to(result.dtype()).sin();
+  Tensors outcome = torch::autograd::grad({(result * weights).sum()}, wanted);
+  outcome.push_back(result);
+  return outcome;
+}
+
+void expect_close(const Tensors& found, const Tensors& wanted, double allowed = 1e-5) {
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    ASSERT_EQ(found[i].scalar_type(), wanted[i].scalar_type()) << i;
+    ASSERT_EQ(found[i].sizes(), wanted[i].sizes()) << i;
+    const double size = std::max(1.0, wanted[i].abs().max().item<double>());
+    EXPECT_LE((found[i] - wanted[i]).abs().max().item<double>(), allowed * size) << i;
+  }
+}
+
+void expect_bits(const Tensors& found, const Tensors& wanted) {
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_TRUE(found[i].equal(wanted[i])) << i;
+}
+
+/// Expects the kernel's node, and what the nodes compute; of LibTorch, and of other types, its
+/// bits.
+void expect_as_nodes(
+    const Nodes& fused, const Nodes& plain, const Tensors& inputs, const std::string& kernel) {
+  std::string name;
+  const Tensors wanted = learned(plain, inputs, Kernels::kLibTorch);
+  expect_close(learned(fused, inputs, Kernels::kOwn, &name), wanted);
+  EXPECT_NE(name.find(kernel), std::string::npos) << name;
+  expect_bits(learned(fused, inputs, Kernels::kLibTorch, &name), wanted);
+  EXPECT_EQ(name.find(kernel), std::string::npos) << name;
+  for (const auto type : {torch::kDouble, torch::kHalf})
+    expect_bits(learned(fused, inputs, Kernels::kOwn, &name, type),
+        learned(plain, inputs, Kernels::kLibTorch, nullptr, type));
+}
+
+/// The ways in which a program of RMSNorm departs from transformers'.
+struct NormForm {
+  double exponent = 2, alpha = 1;
+  std::int64_t dimension = -1;
+  ElementType type = kReal;
+  bool has_casts = true, casts_all = true, is_weight_first = true;
+};
+
+Nodes norm_program(const NormForm& form = {}) {
+  const auto cast = [&](Nodes& nodes, const std::string& result, const std::string& of) {
+    nodes.node("", "_assert_tensor_metadata.default", {{"a", value(of)}, {"dtype", {form.type}}});
+    nodes.node(result, "to.dtype", {{"self", value(of)}, {"dtype", {form.type}}});
+  };
+  Nodes nodes;
+  nodes.input("x", {2, 3, 8}).weight("w", 8);
+  if (form.has_casts) cast(nodes, "f", "x");
+  const std::string f = form.has_casts ? "f" : "x", x = form.casts_all ? f : "x";
+  nodes.node("p", "pow.Tensor_Scalar", {{"self", value(f)}, {"exponent", {form.exponent}}});
+  nodes.node("m", "mean.dim",
+      {{"self", value("p")}, {"dim", whole_numbers({form.dimension})}, {"keepdim", {true}}});
+  nodes.node("s", "add.Tensor", {{"self", value("m")}, {"other", {1e-5}}, {"alpha", {form.alpha}}});
+  nodes.one("r", "rsqrt.default", "s").two("n", "mul.Tensor", x, value("r"));
+  if (form.has_casts && form.casts_all) cast(nodes, "t", "n");
+  const std::string t = form.has_casts && form.casts_all ? "t" : "n";
+  form.is_weight_first ? nodes.two("y", "mul.Tensor", "w", value(t))
+                       : nodes.two("y", "mul.Tensor", t, value("w"));
+  return nodes.output("y");
+}
+
+// The cast of the input belongs to the residual stream, too.
+TEST(LanguageFusion, JoinsTheNodesOfRmsNorm) {
+  EXPECT_EQ(norm_program().fused(), Fused{7});
+  EXPECT_EQ(norm_program().output("f").fused(), Fused{7});
+  EXPECT_EQ(norm_program({.has_casts = false}).fused(), Fused{6});
+  EXPECT_EQ(norm_program({.casts_all = false}).fused(), Fused{7}) << "as T5 writes it";
+  EXPECT_EQ(norm_program({.casts_all = false}).output("f").fused(), Fused());
+  EXPECT_EQ(norm_program({.is_weight_first = false}).fused(), Fused{7});
+}
+
+TEST(LanguageFusion, LeavesAloneWhatIsNoRmsNorm) {
+  EXPECT_EQ(norm_program({.exponent = 3}).fused(), Fused());
+  EXPECT_EQ(norm_program({.alpha = 2}).fused(), Fused());
+  EXPECT_EQ(norm_program({.dimension = 1}).fused(), Fused());
+  EXPECT_EQ(norm_program({.type = ElementType::kFloat64}).fused(), Fused());
+}
+
+TEST(LanguageFusion, LeavesAloneANormWhoseValuesAreReadBetween) {
+  for (const char* const inner : {"p", "m", "s", "r", "n", "t"}) {
+    EXPECT_EQ(norm_program().output(inner).fused(), Fused()) << inner;
+    EXPECT_EQ(norm_program().one("other", "neg.default", inner).output("other").fused(), Fused())
+        << inner;
+  }
+}
+
+TEST(LanguageFusion, LeavesAloneWhatIsWrittenInPlace) {
+  Nodes nodes;
+  nodes.input("x", {4}).input("y", {4}).one("a", "neg.default", "x").one("g", "silu.default", "a");
+  nodes.one("b", "relu_.default", "a").two("r", "mul.Tensor", "g", value("b")).output("r");
+  EXPECT_EQ(nodes.fused(), Fused()) << "silu comes before relu";
+}
+
+TEST(LanguageFusion, ComputesRmsNorm) {
+  const Tensors x = {at::randn({2, 3, 8})};
+  expect_as_nodes(norm_program(), norm_program().output("n"), x, "OwnRmsNorm");
+  expect_as_nodes(norm_program({.has_casts = false}),
+      norm_program({.has_casts = false}).output("n"), x, "OwnRmsNorm");
+}
+
+// The assertions about what is not there any more go, those about inputs stay.
+TEST(LanguageFusion, KeepsAssertionsAboutInputs) {
+  exported::GraphNeeds needs;
+  Nodes nodes = norm_program();
+  const auto parts = exported::parts_of(nodes.program().graph(), {"net"}, needs);
+  ASSERT_EQ(parts.steps.size(), 3U);
+  EXPECT_EQ(parts.steps[0].operation->schema().name(), "aten::_assert_tensor_metadata");
+}
+
+TEST(LanguageFusion, LeavesAWeightOfOtherFormToTheNodes) {
+  const auto program = [](bool is_fused) {
+    Nodes result;
+    result.input("x", {2, 3, 8}).input("w", {3, 8});
+    result.node("p", "pow.Tensor_Scalar", {{"self", value("x")}, {"exponent", {2L}}});
+    result.node(
+        "m", "mean.dim", {{"self", value("p")}, {"dim", whole_numbers({-1})}, {"keepdim", {true}}});
+    result.two("s", "add.Tensor", "m", {1e-5}).one("r", "rsqrt.default", "s");
+    result.two("n", "mul.Tensor", "x", value("r")).two("y", "mul.Tensor", "w", value("n"));
+    result.output("y");
+    if (!is_fused) result.output("n");
+    return result;
+  };
+  const Tensors inputs = {at::randn({2, 3, 8}), at::randn({3, 8})};
+  expect_bits(learned(program(true), inputs, Kernels::kOwn),
+      learned(program(false), inputs, Kernels::kLibTorch));
+}
+
+// torch.nn.RMSNorm is one operator.
+TEST(LanguageFusion, ComputesTorchsRmsNormByOurKernel) {
+  Nodes nodes;
+  nodes.input("x", {2, 3, 8}).weight("w", 8);
+  nodes.node("y", "rms_norm.default",
+      {{"input", value("x")}, {"normalized_shape", whole_numbers({8})}, {"weight", value("w")},
+          {"eps", {1e-5}}});
+  nodes.output("y");
+  expect_as_nodes(nodes, nodes, {at::randn({2, 3, 8})}, "OwnRmsNorm");
+}
+
+Nodes swiglu_program(bool is_gate_first = true) {
+  Nodes nodes;
+  nodes.input("g", {4, 6}).input("u", {4, 6}).one("s", "silu.default", "g");
+  is_gate_first ? nodes.two("y", "mul.Tensor", "s", value("u"))
+                : nodes.two("y", "mul.Tensor", "u", value("s"));
+  return nodes.output("y");
+}
+
+TEST(LanguageFusion, ComputesSwiglu) {
+  const Tensors inputs = {at::randn({4, 6}), at::randn({4, 6})};
+  for (const bool is_gate_first : {true, false}) {
+    EXPECT_EQ(swiglu_program(is_gate_first).fused(), Fused{2});
+    expect_as_nodes(swiglu_program(is_gate_first), swiglu_program(is_gate_first).output("s"),
+        inputs, "OwnSwiglu");
+  }
+  EXPECT_EQ(swiglu_program().output("s").fused(), Fused());
+  const auto of = [&](const Nodes& nodes, Kernels kernels) {
+    return learned(nodes, inputs, kernels, nullptr, torch::kBFloat16);
+  };
+  expect_close(of(swiglu_program(), Kernels::kOwn),
+      of(swiglu_program().output("s"), Kernels::kLibTorch), 0.02);
+}
+
+TEST(LanguageFusion, LeavesANumberTimesSiluAlone) {
+  Nodes nodes;
+  nodes.input("g", {4}).one("s", "silu.default", "g").two("y", "mul.Tensor", "s", {2.0});
+  EXPECT_EQ(nodes.output("y").fused(), Fused());
+}
+
+/// The ways in which a program of rotary positions departs from transformers'.
+struct RotaryForm {
+  std::int64_t half = 4, second = 4;
+  bool has_equal_halves = true, negates_second = true;
+};
+
+constexpr std::int64_t kEnd = std::numeric_limits<std::int64_t>::max();
+
+// Of heads [2, 3, 5, 8] and angles [1, 5, 4].
+Nodes rotary_program(const RotaryForm& form = {}) {
+  Nodes nodes;
+  nodes.input("q", {2, 3, 5, 8}).input("angles", {1, 5, 4}).input("others", {1, 5, 4});
+  const ExportedList both = {value("angles"), value(form.has_equal_halves ? "angles" : "others")};
+  nodes.node("all", "cat.default", {{"tensors", {both}}, {"dim", {-1L}}});
+  for (const char* const function : {"cos", "sin"}) {
+    const std::string name = function;
+    nodes.one(name + "0", name + ".default", "all")
+        .two(name + "1", "mul.Tensor", name + "0", {1.0});
+    nodes.node(name + "2", "to.dtype", {{"self", value(name + "1")}, {"dtype", {kReal}}});
+    nodes.node(name, "unsqueeze.default", {{"self", value(name + "2")}, {"dim", {1L}}});
+  }
+  const auto slice = [&](const char* result, std::int64_t begin, std::int64_t end) {
+    nodes.node(result, "slice.Tensor",
+        {{"self", value("q")}, {"dim", {3L}}, {"start", {begin}}, {"end", {end}}});
+  };
+  nodes.two("straight", "mul.Tensor", "q", value("cos"));
+  slice("first", 0, form.half);
+  slice("second", form.second, kEnd);
+  const std::string negated = form.negates_second ? "second" : "first";
+  nodes.one("negated", "neg.default", negated);
+  const ExportedList parts = {value("negated"), value(form.negates_second ? "first" : "second")};
+  nodes.node("turned", "cat.default", {{"tensors", {parts}}, {"dim", {-1L}}});
+  nodes.two("across", "mul.Tensor", "turned", value("sin"));
+  return nodes.two("y", "add.Tensor", "straight", value("across")).output("y");
+}
+
+TEST(LanguageFusion, JoinsTheNodesOfRotaryPositions) {
+  EXPECT_EQ(rotary_program().fused(), Fused{7});
+  EXPECT_EQ(rotary_program({.has_equal_halves = false}).fused(), Fused());
+  EXPECT_EQ(rotary_program({.negates_second = false}).fused(), Fused());
+  EXPECT_EQ(rotary_program({.half = 3, .second = 4}).fused(), Fused());
+  for (const char* const inner : {"straight", "first", "second", "negated", "turned", "across"})
+    EXPECT_EQ(rotary_program().output(inner).fused(), Fused()) << inner;
+}
+
+Tensors heads_and_angles(std::int64_t sequences = 1) {
+  const Tensor angles = at::randn({sequences, 5, 4});
+  return {at::randn({2, 5, 3, 8}).transpose(1, 2), angles, angles};
+}
+
+// Angles that are wanted gradients are the nodes'.
+TEST(LanguageFusion, ComputesRotaryPositions) {
+  const Tensors inputs = heads_and_angles();
+  const auto outcome = [&](const Nodes& nodes, Kernels kernels, torch::ScalarType type,
+                           bool wants_angles, std::string* name) {
+    const KernelScope scope(kernels);
+    auto module = nodes.module();
+    const Tensor heads = inputs[0].detach().to(type).requires_grad_();
+    const Tensor angles = inputs[1].detach().clone().requires_grad_(wants_angles);
+    const Tensor result = module->first_output({heads, angles, angles});
+    *name = result.grad_fn()->next_edge(0).function->name() + result.grad_fn()->name();
+    Tensors wanted = {heads};
+    if (wants_angles) wanted.push_back(angles);
+    Tensors all = torch::autograd::grad({(result * result.detach().cos()).sum()}, wanted);
+    all.push_back(result);
+    return all;
+  };
+  std::string name;
+  for (const bool wants_angles : {false, true}) {
+    const Tensors wanted = outcome(
+        rotary_program().output("turned"), Kernels::kLibTorch, torch::kFloat, wants_angles, &name);
+    expect_close(
+        outcome(rotary_program(), Kernels::kOwn, torch::kFloat, wants_angles, &name), wanted);
+    EXPECT_EQ(name.find("OwnRotary") == std::string::npos, wants_angles) << name;
+    expect_bits(
+        outcome(rotary_program(), Kernels::kLibTorch, torch::kFloat, wants_angles, &name), wanted);
+    EXPECT_EQ(name.find("OwnRotary"), std::string::npos) << name;
+  }
+  // As under autocast: the products are of the longer type.
+  const Tensors shorter = outcome(
+      rotary_program().output("turned"), Kernels::kLibTorch, torch::kBFloat16, false, &name);
+  EXPECT_EQ(shorter.back().scalar_type(), torch::kFloat);
+  expect_close(
+      outcome(rotary_program(), Kernels::kOwn, torch::kBFloat16, false, &name), shorter, 0.02);
+  EXPECT_NE(name.find("OwnRotary"), std::string::npos) << name;
+}
+
+TEST(LanguageFusion, LeavesAnglesOfEachSequenceToTheNodes) {
+  const auto each = [](bool is_fused) {
+    Nodes nodes = rotary_program();
+    for (const char* const angles : {"angles", "others"})
+      nodes.program().graph().tensors[angles].shape[0].number = 2;
+    if (!is_fused) nodes.output("turned");
+    return nodes;
+  };
+  const Tensors inputs = heads_and_angles(2);
+  EXPECT_EQ(each(true).fused(), Fused{7});
+  const KernelScope scope(Kernels::kOwn);
+  EXPECT_TRUE(
+      each(true).module()->first_output(inputs).equal(each(false).module()->first_output(inputs)));
+}
+
+/// The ways in which a program of attention departs from transformers'.
+struct AttentionForm {
+  bool repeats = true, has_mask = true, is_causal = false, shares = false;
+  std::int64_t begin = 0, inserted = 2;
+  double dropout = 0;
+};
+
+// Of queries [2, 4, 6, 8], and keys and values [2, 2, 6, 8].
+Nodes attention_program(const AttentionForm& form = {}) {
+  Nodes nodes;
+  nodes.input("q", {2, 4, 6, 8});
+  const std::int64_t heads = form.repeats || form.shares ? 2 : 4;
+  for (const char* const name : {"k", "v"}) nodes.input(name, {2, heads, 6, 8});
+  nodes.input("mask", {2, 1, 6, 6}, ElementType::kBool);
+  nodes.node("n", "sym_size.int", {{"self", value("k")}, {"dim", {0L}}});
+  nodes.program().number("n");
+  const auto repeated = [&](const std::string& name) {
+    const auto shape = [](const std::vector<std::int64_t>& sizes) {
+      ExportedList list = {value("n")};
+      for (const std::int64_t size : sizes) list.push_back({size});
+      return ExportedArgument{list};
+    };
+    nodes.node(name + "0", "slice.Tensor",
+        {{"self", value(name)}, {"dim", {0L}}, {"start", {form.begin}}, {"end", {kEnd}}});
+    nodes.node(
+        name + "1", "unsqueeze.default", {{"self", value(name + "0")}, {"dim", {form.inserted}}});
+    nodes.node(
+        name + "2", "expand.default", {{"self", value(name + "1")}, {"size", shape({2, 2, 6, 8})}});
+    nodes.node(
+        name + "3", "reshape.default", {{"self", value(name + "2")}, {"shape", shape({4, 6, 8})}});
+    return name + "3";
+  };
+  const std::string k = form.repeats ? repeated("k") : "k", v = form.repeats ? repeated("v") : "v";
+  Named arguments = {{"query", value("q")}, {"key", value(k)}, {"value", value(v)},
+      {"dropout_p", {form.dropout}}, {"is_causal", {form.is_causal}}, {"scale", {0.3}},
+      {"enable_gqa", {form.shares}}};
+  if (form.has_mask) arguments.push_back({"attn_mask", value("mask")});
+  nodes.node("y", "scaled_dot_product_attention.default", arguments);
+  return nodes.output("y");
+}
+
+Tensor causal_mask() { return at::ones({2, 1, 6, 6}, torch::kBool).tril(); }
+
+Tensors heads_and_mask(const Tensor& mask, std::int64_t key_heads = 2) {
+  const auto heads = [](std::int64_t count) { return at::randn({2, count, 6, 8}); };
+  return {heads(4), heads(key_heads), heads(key_heads), mask};
+}
+
+TEST(LanguageFusion, JoinsAttentionWithAMaskAndRepeatedHeads) {
+  EXPECT_EQ(attention_program().fused(), Fused{9});
+  EXPECT_EQ(attention_program({.has_mask = false, .is_causal = true}).fused(), Fused{9});
+  EXPECT_EQ(attention_program({.has_mask = false, .is_causal = true, .begin = 1}).fused(), Fused{7})
+      << "parts of heads are repeated";
+  EXPECT_EQ(attention_program({.repeats = false}).fused(), Fused{1});
+  EXPECT_EQ(
+      attention_program({.repeats = false, .has_mask = false, .is_causal = true}).fused(), Fused());
+  EXPECT_EQ(attention_program({.has_mask = false, .inserted = 1}).fused(), Fused())
+      << "others are repeated";
+  EXPECT_EQ(attention_program({.has_mask = false}).output("k3").fused(), Fused());
+}
+
+void expect_attention_as_nodes(const AttentionForm& form, const Tensors& inputs, bool is_own) {
+  std::string name;
+  Nodes plain = attention_program(form);
+  if (form.repeats) plain.output("k3");
+  const Tensors wanted = learned(plain, inputs, Kernels::kLibTorch);
+  expect_close(learned(attention_program(form), inputs, Kernels::kOwn, &name), wanted);
+  EXPECT_EQ(name.find("OwnAttention") != std::string::npos, is_own) << name;
+  expect_bits(learned(attention_program(form), inputs, Kernels::kLibTorch, &name), wanted);
+  EXPECT_EQ(name.find("OwnAttention"), std::string::npos) << name;
+  expect_close(learned(attention_program(form), inputs, Kernels::kOwn, nullptr, torch::kBFloat16),
+      learned(plain, inputs, Kernels::kLibTorch, nullptr, torch::kBFloat16), 0.02);
+}
+
+TEST(LanguageFusion, ComputesCausalAttention) {
+  torch::manual_seed(7);
+  const Tensors shared = heads_and_mask(causal_mask());
+  expect_attention_as_nodes({}, shared, true);
+  expect_attention_as_nodes({.has_mask = false, .is_causal = true}, shared, true);
+  expect_attention_as_nodes({.repeats = false}, heads_and_mask(causal_mask(), 4), true);
+  expect_attention_as_nodes({.repeats = false, .shares = true}, shared, true);
+}
+
+TEST(LanguageFusion, LeavesOtherAttentionToTheNodes) {
+  torch::manual_seed(8);
+  Tensor mask = causal_mask();
+  mask[1][0][3][1].fill_(false);
+  expect_attention_as_nodes({}, heads_and_mask(mask), false);
+  expect_attention_as_nodes({}, heads_and_mask(at::ones_like(mask)), false);
+  expect_attention_as_nodes({.has_mask = false}, heads_and_mask(mask), false);
+  // A dropout draws the same for each head as it does in the nodes.
+  const Tensors inputs = heads_and_mask(causal_mask());
+  const auto dropped = [&](Nodes nodes, Kernels kernels) {
+    return learned(nodes, inputs, kernels);
+  };
+  expect_bits(dropped(attention_program({.dropout = 0.5}), Kernels::kOwn),
+      dropped(attention_program({.dropout = 0.5}).output("k3"), Kernels::kOwn));
+}
+
+TEST(LanguageFusion, SeesWhetherAMaskIsCausal) {
+  const KernelScope scope(Kernels::kOwn);
+  const auto is_causal = [](const Tensor& mask) {
+    const std::array<c10::IValue, 1> arguments = {mask};
+    return exported::is_causal_mask(arguments).toBool();
+  };
+  const auto square = [](std::int64_t size) { return at::ones({size, size}, torch::kBool); };
+  EXPECT_TRUE(is_causal(square(1)));
+  EXPECT_TRUE(is_causal(square(5).tril()));
+  EXPECT_TRUE(is_causal(square(5).triu().t())) << "in another order in memory";
+  EXPECT_TRUE(is_causal(square(5).tril().expand({3, 2, 5, 5})));
+  EXPECT_FALSE(is_causal(square(5)));
+  EXPECT_FALSE(is_causal(square(5).triu()));
+  EXPECT_FALSE(is_causal(square(5).tril(1)));
+  EXPECT_FALSE(is_causal(square(5).tril(-1)));
+  EXPECT_FALSE(is_causal(at::ones({5, 4}, torch::kBool).tril()));
+  EXPECT_FALSE(is_causal(square(5).tril().to(torch::kFloat)));
+  EXPECT_FALSE(is_causal(at::stack({square(5).tril(), square(5)})));
+  EXPECT_FALSE(is_causal(at::ones({0, 0}, torch::kBool)));
+  const KernelScope others(Kernels::kLibTorch);
+  EXPECT_FALSE(is_causal(square(5).tril())) << "nobody asks";
+}
+
+// One of a single place is spread over all, and is no causal mask of theirs.
+TEST(LanguageFusion, LeavesAMaskThatIsSpreadToTheNodes) {
+  Nodes nodes = attention_program({.repeats = false}),
+        plain = attention_program({.repeats = false});
+  for (Nodes* const each : {&nodes, &plain})
+    for (const std::size_t dim : {2U, 3U})
+      each->program().graph().tensors["mask"].shape[dim] = {1, ""};
+  const Tensors inputs = heads_and_mask(at::ones({2, 1, 1, 1}, torch::kBool), 4);
+  expect_bits(learned(nodes, inputs, Kernels::kOwn), learned(plain, inputs, Kernels::kLibTorch));
+}
+
+// A mask is asked about once, in the first of the layers, and the answer travels with it.
+TEST(LanguageFusion, AsksOnceAboutAMaskOfManyLayers) {
+  Nodes nodes;
+  nodes.input("x", {2, 4, 6, 8}).input("mask", {2, 1, 6, 6}, ElementType::kBool);
+  std::string before = "x";
+  for (const std::string layer : {"a", "b", "c"}) {
+    nodes.in_module(layer).one(layer + "0", "sin.default", before);
+    nodes.node(layer, "scaled_dot_product_attention.default",
+        {{"query", value(before)}, {"key", value(layer + "0")}, {"value", value(before)},
+            {"attn_mask", value("mask")}});
+    before = layer;
+  }
+  nodes.output(before);
+  exported::GraphNeeds needs;
+  const auto parts = exported::parts_of(nodes.program().graph(), {"net"}, needs);
+  EXPECT_EQ(std::ranges::count_if(
+                parts.steps, [](const exported::Step& step) { return step.function != nullptr; }),
+      1);
+
+  const KernelScope scope(Kernels::kOwn);
+  const Tensors inputs = {at::randn({2, 4, 6, 8}).requires_grad_(), causal_mask()};
+  auto module = nodes.module();
+  const Tensor whole = module->first_output(inputs);
+  auto layers =
+      module->layers({}, [](const Tensors& outputs, std::int64_t) { return outputs.front(); });
+  EXPECT_EQ(layers.keys(), (std::vector<std::string>{"a", "b", "c"}));
+  torch::nn::AnyValue passed(inputs);
+  for (auto& layer : layers) passed = layer.value().any_forward(std::move(passed));
+  const Tensor chained = passed.get<Tensor>();
+  EXPECT_TRUE(chained.equal(whole));
+  EXPECT_NE(chained.grad_fn()->name().find("OwnAttention"), std::string::npos);
+}
+
+// A value that only the fused nodes read is there for them, too, if our kernels do not compute.
+TEST(LanguageFusion, ComputesByTheNodesWhereKernelsCannot) {
+  Nodes nodes;
+  nodes.input("x", {4, 6}).one("g", "neg.default", "x").one("s", "silu.default", "g");
+  nodes.one("u", "sin.default", "x").two("y", "mul.Tensor", "s", value("u")).output("y");
+  EXPECT_EQ(nodes.fused(), Fused{2});
+  const KernelScope scope(Kernels::kOwn);
+  const Tensor x = at::randn({6, 4}).t();
+  EXPECT_TRUE(nodes.module()->first_output({x}).equal(at::silu(-x) * x.sin()))
+      << "not in one piece";
+}
+
+}  // namespace
+}  // namespace lockstep::nn
