@@ -2,6 +2,7 @@
 # What ./dev wheel does: packs what ./dev build makes as a wheel into dist/, by scikit-build-core as pyproject.toml says.
 
 wheel_folder=.deps/wheel
+wheel_programs=(lockstep lockstep-train lockstep-bench lockstep-collectives)
 
 # What the build system asks for, in a venv; a copy of the list inside says that it is complete. After that, no network.
 setup_wheel_builder() {
@@ -15,8 +16,8 @@ setup_wheel_builder() {
   printf '%s\n' "${requirements[@]}" >"$wheel_folder/requirements.txt"
 }
 
-# pip leaves its temporary prefix in the cache, and the extension switched as the wheel needs it: after a failure, too.
-reset_wheel_cache() {
+# Packing leaves its prefix in the cache, and the extension switched as the wheel needs it: after a failure, too.
+reset_install_cache() {
   cmake -U 'SKBUILD*' -D LOCKSTEP_PYTHON=OFF -D CMAKE_INSTALL_PREFIX=/usr/local "$build_folder"
 }
 
@@ -29,12 +30,14 @@ pack_wheel() {
   setup_wheel_builder
   abi=$("$python" -c 'import sys; print("cp%d%d" % sys.version_info[:2])')
   rm -f dist/lockstep_torch-*.whl
-  trap 'phase_unwatch; reset_wheel_cache >/dev/null' EXIT
+  phase_step licences tools/gather_licenses build/licenses "$libtorch_folder" "${wheel_programs[@]/#/$build_folder/bin/}"
+  trap 'phase_unwatch; reset_install_cache >/dev/null' EXIT
   CMAKE_BUILD_PARALLEL_LEVEL=$(build_jobs) PATH=$PWD/$wheel_folder/bin:$PATH phase_step wheel "$python" -m pip wheel --disable-pip-version-check \
     --no-deps --no-build-isolation --config-settings "build-dir=$build_folder" \
     --config-settings "cmake.define.Python_EXECUTABLE=$python" \
+    --config-settings "wheel.force-include.build/licenses=\${SKBUILD_METADATA_DIR}/licenses" \
     --config-settings "wheel.tags=$abi-$abi-manylinux_${glibc/./_}_$(uname -m)" --wheel-dir dist .
-  phase_step cache reset_wheel_cache
+  phase_step cache reset_install_cache
   trap phase_unwatch EXIT
   phase_end
 }
