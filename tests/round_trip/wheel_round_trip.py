@@ -82,6 +82,17 @@ class WheelRoundTrip(Package):
         output = output_of(self.lockstep, "run", "--nproc-per-node", 2, "--", self.environment.bin / "python", script)
         self.assertIn("total 3.0", output)
 
+    def test_a_python_without_the_backend_says_so_and_has_all_else(self):
+        other = Environment("other")
+        [extension] = other.place.glob("lib/python3*/site-packages/lockstep/_backend.*")
+        extension.rename(extension.with_name("_backend.cpython-399-x86_64-linux-gnu.so"))
+        with self.assertRaisesRegex(AssertionError, r"the package has _backend\.cpython-399\S+, not the extension for Python 3\."):
+            other.python("import tempfile; import torch.distributed as dist; dist.init_process_group('lockstep', init_method=f'file://{tempfile.mkdtemp()}/store', rank=0, world_size=1)")
+        with self.assertRaisesRegex(AssertionError, "ImportError: lockstep.distributed: the package has _backend"):
+            other.python("import lockstep.distributed")
+        other.python("import lockstep; lockstep.export")
+        output_of(other.bin / "lockstep", "help")
+
     def test_the_backend_passes_its_tests(self):
         output_of(self.environment.bin / "python", ROOT / "tests/python/backend_test.py")
 
