@@ -1,11 +1,12 @@
 # lockstep::lockstep, the library for users, here and after find_package(Lockstep); and what `cmake --install` puts where,
-# in five components. A target component_NAME builds what each installs:
+# in six components. A target component_NAME builds what each installs:
 #
 #   core    what lockstep/lockstep.h needs, and the CMake package; neither bench nor launch nor downloads, and with these no
 #           curl and no libarchive
 #   train   lockstep::train, which lockstep/train/trainer.h needs, and the programs that `./dev train` builds
 #   mpi     lockstep::mpi, which lockstep/comm/mpi/mpi_backend.h needs, where an MPI was found
 #   bench   the programs of the studies; `cmake --install` leaves them out, and says so, where they are not built
+#   package a CMake package that does not name the LibTorch of this build, over that of core: for ./dev wheel and ./dev deb
 #   wheel   the extension of Python, by -DLOCKSTEP_PYTHON=ON; lets it and the others' programs run wherever pip unpacks them, beside
 #           torch; for pyproject.toml alone
 
@@ -93,15 +94,20 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/lockstep" DESTINATION ${CMAKE_INSTALL_I
   PATTERN "lockstep/report" EXCLUDE
   PATTERN "lockstep/formats/fetch" EXCLUDE PATTERN "lockstep/data/check" EXCLUDE PATTERN "lockstep/data/download" EXCLUDE)
 
-# The folder with include/ and lib/ that this build used: the first guess of whoever uses the install. A wheel has torch beside it.
+# The folder with include/ and lib/ that this build used: the first guess of whoever uses the install. A wheel has torch beside
+# it, Debian's package its own.
 cmake_path(GET LibTorch_INCLUDE_DIR PARENT_PATH _lockstep_torch_dir)
 set(_lockstep_torch_dir "\"${_lockstep_torch_dir}\"")
-if(SKBUILD)
-  set(_lockstep_torch_dir "")
-endif()
 configure_package_config_file(
   "${PROJECT_SOURCE_DIR}/cmake/LockstepConfig.cmake.in" "${PROJECT_BINARY_DIR}/LockstepConfig.cmake"
   INSTALL_DESTINATION ${_lockstep_package})
+set(_lockstep_torch_dir "")
+configure_package_config_file(
+  "${PROJECT_SOURCE_DIR}/cmake/LockstepConfig.cmake.in" "${PROJECT_BINARY_DIR}/package/LockstepConfig.cmake"
+  INSTALL_DESTINATION ${_lockstep_package})
+# install(FILES) would keep the other, which is as old.
+install(CODE "file(COPY_FILE \"${PROJECT_BINARY_DIR}/package/LockstepConfig.cmake\"
+  \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${_lockstep_package}/LockstepConfig.cmake\")" COMPONENT package EXCLUDE_FROM_ALL)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 # So that Lockstep_DIR may name the build folder, too.
 export(EXPORT LockstepTargets NAMESPACE lockstep:: FILE "${PROJECT_BINARY_DIR}/LockstepTargets.cmake")

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # What ./dev round-trip does: runs tests/round_trip/*_round_trip.py in a Python with the pinned PyTorch, against the programs
-# of this build, and its wheel. The Python is .deps/python; LOCKSTEP_PYTHON names another that has those packages.
+# of this build, and its wheel and deb. The Python is .deps/python; LOCKSTEP_PYTHON names another that has those packages.
 
 round_trip_requirements=tests/round_trip/requirements.txt
 
@@ -20,9 +20,10 @@ setup_python() {
 }
 
 dev_round_trip() {
-  packages+=("${packages_for_wheel[@]}")
+  packages+=("${packages_for_wheel[@]}" "${packages_for_deb[@]}")
   dev_build round_trip_programs component_train component_bench
   pack_wheel
+  pack_deb
   phase_begin python
   setup_python
   phase_end

@@ -28,6 +28,7 @@ packages_for_test=(
 )
 packages_for_sanitizers=(libclang-rt-14-dev)
 packages_for_wheel=(python3-venv python3-dev)
+packages_for_deb=(dpkg-dev lintian patchelf)
 
 missing_packages() {
   local installed package

@@ -4,34 +4,14 @@ import os
 import re
 import subprocess
 import unittest
+from fnmatch import fnmatch
 from pathlib import Path
 
 import yaml  # python3-yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "cluster"
-PROGRAMS = [Path(os.environ["LOCKSTEP_BINARY_DIR"]) / name for name in ("lockstep", "lockstep-train")]
-
-
-def output_of(*command):
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def package_of(path):
-    """The package database may have a library of /usr/lib in /lib, where older packages have put it."""
-    for name in (path, path.removeprefix("/usr")):
-        found = subprocess.run(["dpkg", "-S", name], capture_output=True, text=True)
-        if found.returncode == 0:
-            return found.stdout.split(":")[0]
-    raise AssertionError(f"no package has {path}")
-
-
-def packages_of_system_libraries(program):
-    """Yields the Debian package of each library that a program itself names and that is not LibTorch's."""
-    needed = set(re.findall(r"NEEDED.*\[(.+)\]", output_of("readelf", "-d", program)))
-    for name, path in re.findall(r"(\S+) => (/\S+)", output_of("ldd", program)):
-        if name in needed and "/torch/" not in path and "/nvidia/" not in path:
-            yield package_of(os.path.realpath(path))
+LOCKSTEP = Path(os.environ["LOCKSTEP_BINARY_DIR"]) / "lockstep"
 
 
 class Scripts(unittest.TestCase):
@@ -83,25 +63,16 @@ class KubernetesJob(unittest.TestCase):
         flags = command[3:]
         flags[flags.index("/runs/night")] = "/nonexistent/run"
         clean = {name: value for name, value in os.environ.items() if not name.startswith("PET_")}
-        run = subprocess.run([PROGRAMS[0], *flags, "--dry-run", "--oversubscribe"], env=clean, capture_output=True, text=True)
+        run = subprocess.run([LOCKSTEP, *flags, "--dry-run", "--oversubscribe"], env=clean, capture_output=True, text=True)
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertRegex(run.stdout, "ranks +4|4 ranks")
 
 
 class Containerfile(unittest.TestCase):
-    def setUp(self):
-        self.text = (FOLDER / "Containerfile").read_text()
-
-    def test_has_the_libraries_that_the_programs_need(self):
-        runtime = set(re.findall(r"[a-z0-9.+-]+", self.text.split("install --yes")[1].split("&&")[0]))
-        for program in PROGRAMS:
-            for package in packages_of_system_libraries(program):
-                self.assertTrue(package in runtime or package == "libc6", f"{program.name} needs {package}")
-
-    def test_copies_the_libtorch_that_setup_unpacks(self):
-        pinned = re.search(r"libtorch_pinned=(\S+)", (ROOT / "tools/dev_setup.sh").read_text()).group(1)
-        copied = re.findall(r"COPY --from=build (\S+) (\S+)", self.text)
-        self.assertIn((f"/lockstep/.deps/libtorch-{pinned}/torch/lib",) * 2, copied)
+    def test_installs_the_package_that_dev_makes(self):
+        installed = re.search(r"/dist/(\S+\.deb)", (FOLDER / "Containerfile").read_text()).group(1)
+        made = re.search(r'"dist/(\S+\.deb)"', (ROOT / "tools/pack_deb").read_text()).group(1)
+        self.assertTrue(fnmatch(made, installed), f"{made} is made, {installed} installed")
 
 
 if __name__ == "__main__":

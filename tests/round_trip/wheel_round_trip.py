@@ -3,22 +3,16 @@
 The environment has links to this Python's packages, so nothing is downloaded.
 """
 
-import json
 import os
 import sys
 import sysconfig
-import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from packages import FOLDER, ROOT, Package, outside_test, output_of, sources_of_headers, sources_with, the_only
+
 SYSTEM = tuple(f"lib{name}." for name in ("c", "m", "dl", "rt", "pthread", "util", "resolv", "gcc_s", "stdc++"))
 OTHERS = ("pip", "lockstep", "__pycache__")
-FOLDER = tempfile.TemporaryDirectory()
-os.environ |= {"LOCKSTEP_BUILD": FOLDER.name, "LOCKSTEP_OUTSIDE": FOLDER.name}
-sys.path.append(str(ROOT / "tests/find_package"))
-import outside_test  # noqa: E402  builds projects of users
-from outside_test import output_of  # noqa: E402
 
 
 class Environment:
@@ -33,10 +27,7 @@ class Environment:
             if not entry.name.startswith(OTHERS):
                 (packages / entry.name).symlink_to(entry)
         self.before = self.files()
-        wheels = list((ROOT / "dist").glob("lockstep_torch-*.whl"))
-        if len(wheels) != 1:
-            raise FileNotFoundError("one wheel is tested, that of ./dev wheel: " + str(wheels))
-        self.pip("install", "--no-index", wheels[0])
+        self.pip("install", "--no-index", the_only("lockstep_torch-*.whl"))
 
     def files(self):
         return {path.relative_to(self.place) for path in self.place.rglob("*")}
@@ -48,10 +39,9 @@ class Environment:
         output_of(sys.executable, "-m", "pip", "--python", self.bin / "python", "--disable-pip-version-check", *words)
 
 
-class WheelRoundTrip(outside_test.Outside):
+class WheelRoundTrip(Package):
     @classmethod
     def setUpClass(cls):
-        cls.addClassCleanup(FOLDER.cleanup)
         cls.environment = Environment("environment")
         cls.lockstep = cls.environment.bin / "lockstep"
         cls.prefix = cls.environment.python("import lockstep; print(lockstep.cmake_prefix_path)")
@@ -60,13 +50,7 @@ class WheelRoundTrip(outside_test.Outside):
         self.assertEqual(self.lockstep.read_text().splitlines()[0], "#!/bin/sh")
         link = Path(FOLDER.name) / "link"
         link.symlink_to(self.lockstep)
-        run = outside_test.fresh("run")
-        output_of(link, "train", "--model", "mnist-small", "--data", "fashion-mnist", "--nproc-per-node", 2, "--epochs", 1,
-                  "--progress", "none", "--output", run)
-        with open(run / "summary.json", encoding="utf-8") as summary:
-            self.assertGreater(json.load(summary)["test_accuracy"], 0.7)
-        self.assertIn("data-parallel", output_of(link, "bench", "--list"))
-        output_of(link, "collectives", "--help")
+        self.expect_command_trains(link)
 
     def test_libraries_are_inside_but_for_those_of_torch_and_of_the_system(self):
         programs = list(Path(self.prefix, "bin").iterdir())
@@ -80,6 +64,13 @@ class WheelRoundTrip(outside_test.Outside):
                 if found and not name.startswith(SYSTEM):
                     self.assertTrue(found.startswith(str(self.environment.place)), f"{program.name}: {line}")
 
+    def test_licences_of_what_is_inside_are_inside(self):
+        libraries = {path.name for path in Path(self.prefix, "lib").glob("*.so*")}
+        [folder] = Path(self.prefix).parent.glob("lockstep_torch-*.dist-info/licenses")
+        self.expect_licenses(folder, sources_of_headers() | sources_with(f"*/{os.uname().machine}-linux-gnu/{name}" for name in libraries))
+        self.assertEqual(libraries, {line.split()[0] for line in (folder / "libraries.txt").read_text().splitlines()[2:]})
+        self.assertEqual((folder / "LICENSE").read_text(), (ROOT / "LICENSE").read_text())
+
     def test_torch_distributed_finds_the_backend(self):
         script = Path(FOLDER.name) / "script.py"
         script.write_text("import torch, torch.distributed as dist\n"
@@ -90,6 +81,17 @@ class WheelRoundTrip(outside_test.Outside):
                           "dist.destroy_process_group()\n")
         output = output_of(self.lockstep, "run", "--nproc-per-node", 2, "--", self.environment.bin / "python", script)
         self.assertIn("total 3.0", output)
+
+    def test_a_python_without_the_backend_says_so_and_has_all_else(self):
+        other = Environment("other")
+        [extension] = other.place.glob("lib/python3*/site-packages/lockstep/_backend.*")
+        extension.rename(extension.with_name("_backend.cpython-399-x86_64-linux-gnu.so"))
+        with self.assertRaisesRegex(AssertionError, r"the package has _backend\.cpython-399\S+, not the extension for Python 3\."):
+            other.python("import tempfile; import torch.distributed as dist; dist.init_process_group('lockstep', init_method=f'file://{tempfile.mkdtemp()}/store', rank=0, world_size=1)")
+        with self.assertRaisesRegex(AssertionError, "ImportError: lockstep.distributed: the package has _backend"):
+            other.python("import lockstep.distributed")
+        other.python("import lockstep; lockstep.export")
+        output_of(other.bin / "lockstep", "help")
 
     def test_the_backend_passes_its_tests(self):
         output_of(self.environment.bin / "python", ROOT / "tests/python/backend_test.py")
