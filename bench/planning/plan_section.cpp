@@ -351,9 +351,12 @@ std::string about_costs(const plan::ModelProfile& profile) {
       profile.source, ".");
 }
 
-std::string about_links(const plan::Machine& machine) {
+std::string about_links(const PlannedMachine& planned) {
+  const auto& [profile, machine] = planned;
+  const bool knows_within = profile.knows_within || machine.within.bytes_per_second > 0;
   return concat(machine.device.empty() ? "Links: " : concat("Links of ", machine.device, ": "),
-      text_of(machine.within), " within a node, ", text_of(machine.between), " between nodes.");
+      knows_within ? text_of(machine.within) : "none that is known", " within a node, ",
+      text_of(machine.between), " between nodes.");
 }
 
 std::vector<std::string> remarks_of(const PlanReport& report) {
@@ -361,9 +364,9 @@ std::vector<std::string> remarks_of(const PlanReport& report) {
   std::vector<PlannedMachine> machines = report.machines;
   if (machines.empty()) machines.push_back({answer.profile, answer.question.machine});
   std::vector<std::string> remarks;
-  for (const auto& [profile, machine] : machines) {
-    remarks.push_back(about_costs(profile));
-    remarks.push_back(about_links(machine));
+  for (const PlannedMachine& planned : machines) {
+    remarks.push_back(about_costs(planned.profile));
+    remarks.push_back(about_links(planned));
   }
   for (const std::string& more : {about_batches(answer), report.remark})
     if (!more.empty()) remarks.push_back(more);

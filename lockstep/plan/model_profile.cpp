@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "lockstep/core/error.h"
@@ -358,6 +359,7 @@ ModelProfile on_device(const ModelProfile& profile, const Device& device) {
   moved.process_bytes = kContextBytes;
   moved.company = {};
   moved.within = device.within;
+  moved.knows_within = true;
   moved.overheads = {};
   return moved;
 }
@@ -434,7 +436,13 @@ void list_fields(Object& object, ModelProfile& profile) {
   object("noise", profile.noise);
   object("flops", profile.flops);
   object("company", profile.company);
-  object("within", profile.within);
+  std::optional<Link> link;
+  if (!Object::kReads && profile.knows_within) link = profile.within;
+  object("within", link);
+  if constexpr (Object::kReads) {
+    profile.knows_within = link.has_value();
+    profile.within = link.value_or(Link{});
+  }
   object("overheads", profile.overheads);
   object("layers", profile.layers);
 }

@@ -126,6 +126,7 @@ struct ModelProfile {
   double flops = 0;          ///< of forward and backward, a sample; 0: not known
   Company company = {};      ///< of places of this device in one node
   Link within = {};          ///< between these places
+  bool knows_within = true;  ///< else one place alone was measured
   Overheads overheads = {};
 
   double parameter_bytes() const;

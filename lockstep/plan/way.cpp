@@ -6,6 +6,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/parallel/schedule/flags_of_ways.h"
+#include "lockstep/plan/step.h"
 
 namespace lockstep::plan {
 namespace {
@@ -72,6 +73,22 @@ std::string about_places(const Way& way, const Machine& machine) {
   return "";
 }
 
+// What only some profiles tell: a place that was measured alone says nothing about its neighbours.
+std::string about_profile(const Way& way, const ModelProfile& profile, const Machine& machine) {
+  const bool has_neighbours = way.stages > 1 || ranks_of(way, machine).a_node > 1;
+  if (has_neighbours && !profile.knows_within && machine.within.bytes_per_second == 0)
+    return concat("the profile of ", profile.model,
+        " says nothing about several places of a node; give their link, as --within 10GB,20us, or "
+        "measure two places");
+  const auto has_halves = [](const LayerCurves& layer) {
+    return !layer.backward_input.is_free() || !layer.backward_weight.is_free();
+  };
+  if (way.schedule == ScheduleKind::kZeroBubble && std::ranges::none_of(profile.layers, has_halves))
+    return concat("the profile of ", profile.model,
+        " has no halves of backward, of which zero-bubble is made; take another schedule");
+  return "";
+}
+
 std::vector<int> doublings(int most) {
   std::vector<int> counts;
   for (int count = 2; count < most; count *= 2) counts.push_back(count);
@@ -128,6 +145,7 @@ std::string why_not(
     const Way& way, const ModelProfile& profile, double batch, const Machine& machine) {
   if (std::string reason = about_places(way, machine); !reason.empty()) return reason;
   if (std::string reason = about_batch(way, batch); !reason.empty()) return reason;
+  if (std::string reason = about_profile(way, profile, machine); !reason.empty()) return reason;
   if (static_cast<std::size_t>(way.scheduled_stages()) > profile.layers.size())
     return concat(profile.model, " has ", profile.layers.size(),
         profile.layers.size() == 1 ? " layer" : " layers", " and cannot be cut into ",

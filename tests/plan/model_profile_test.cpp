@@ -47,6 +47,18 @@ TEST(ModelProfile, ComesBackFromItsFile) {
   EXPECT_EQ(again.overheads.replica_bytes, 3e7);
   EXPECT_EQ(again.overheads.socket_bytes, 4e7);
   EXPECT_EQ(again.company.crowded, 1.25);
+  EXPECT_TRUE(again.knows_within);
+}
+
+TEST(ModelProfile, OfAPlaceMeasuredAloneHasNoLink) {
+  ModelProfile profile = uniform(1);
+  profile.knows_within = false;
+  profile.flops = 1e9;
+  const std::string text = profile_text(profile);
+  EXPECT_THAT(text, ::testing::HasSubstr("\"within\": null"));
+  const ModelProfile again = parse_profile(text, "p.json");
+  EXPECT_FALSE(again.knows_within);
+  EXPECT_TRUE(on_device(again, device_of("A100")).knows_within) << "its data sheet tells";
 }
 
 TEST(ModelProfile, RefusesWhatCannotBeACost) {

@@ -80,5 +80,28 @@ TEST(Ways, SayWhyTheyAreImpossible) {
   EXPECT_EQ(reason({.replicas = 2, .stages = 2, .micro_batches = 2}, 8), "");
 }
 
+TEST(Ways, OfAPlaceMeasuredAloneNeedALinkBetweenNeighbours) {
+  ModelProfile alone = uniform(3);
+  alone.knows_within = false;
+  const auto reason = [&](const Way& way, const Machine& machine) {
+    return why_not(way, alone, 8, machine);
+  };
+  for (const Way& way : {Way{.replicas = 2}, Way{.replicas = 4}, Way{.stages = 2}})
+    EXPECT_THAT(reason(way, free_machine(2, 2)), HasSubstr("--within 10GB,20us"));
+  EXPECT_EQ(reason({.replicas = 2}, free_machine(1, 2, 1e9)), "") << "it is given";
+  EXPECT_EQ(reason({.replicas = 2}, free_machine(2, 1)), "") << "nobody has a neighbour";
+  EXPECT_EQ(reason({}, free_machine(2, 2)), "");
+}
+
+TEST(Ways, OfZeroBubbleNeedTheHalvesOfBackward) {
+  ModelProfile whole = uniform(3);
+  for (LayerCurves& layer : whole.layers) layer.backward_input = layer.backward_weight = {};
+  Way way{.stages = 2, .schedule = ScheduleKind::kZeroBubble, .micro_batches = 2};
+  EXPECT_EQ(why_not(way, uniform(3), 8, free_machine(1, 2)), "");
+  EXPECT_THAT(why_not(way, whole, 8, free_machine(1, 2)), HasSubstr("no halves of backward"));
+  way.schedule = ScheduleKind::k1F1B;
+  EXPECT_EQ(why_not(way, whole, 8, free_machine(1, 2)), "");
+}
+
 }  // namespace
 }  // namespace lockstep::plan

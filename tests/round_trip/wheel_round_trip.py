@@ -96,6 +96,9 @@ class WheelRoundTrip(Package):
     def test_the_backend_passes_its_tests(self):
         output_of(self.environment.bin / "python", ROOT / "tests/python/backend_test.py")
 
+    def test_profiles_pass_their_tests(self):
+        output_of(self.environment.bin / "python", ROOT / "tests/python/profile_test.py")
+
     def test_users_build_against_it(self):
         package = f"-DCMAKE_PREFIX_PATH={self.prefix}"
         self.expect_plugin_trains(self.lockstep, package)
