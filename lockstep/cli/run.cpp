@@ -266,7 +266,7 @@ Notes:
   n) and its last output is shown. Processes that ranks have left behind are ended with the run.
   With --max-restarts N all ranks are ended and restarted, up to N times in all: with
   TORCHELASTIC_RESTART_COUNT one higher and on another free port; logs are continued. A program that
-  reports its steps (liveness/progress_page.h, lockstep.report_step() of Python) is not restarted,
+  reports its steps (progress_page.h, or lockstep.report_step() of Python) is not restarted again,
   whatever N is, when it dies before its first step or at the furthest step again; the exit code is
   then that of the attempt that first came so far, else the last failure's. A signal that is
   received before a restart ends the run with 128+n.
@@ -322,9 +322,11 @@ Group process_group_flags() {
               .variable("PET_ROLE"),
           flag_on("--module", "PROGRAM is a module of Python, as for python3 -m",
               &RunRequest::is_module)
-              .letter("-m"),
+              .letter("-m")
+              .variable("PET_MODULE"),
           flag_on("--no-python", "execute PROGRAM itself, also if it is a script NAME.py",
-              &RunRequest::no_python)}};
+              &RunRequest::no_python)
+              .variable("PET_NO_PYTHON")}};
 }
 
 Group end_flags() {
@@ -422,7 +424,12 @@ void start_by_python(RunRequest& request) {
   Options& options = request.options;
   check(!request.is_module || !request.no_python,
       "run: --module names a module of Python, and --no-python says there is no Python");
-  if (request.no_python || (!request.is_module && !options.program.ends_with(".py"))) return;
+  const bool is_script =
+      !request.no_python && (request.is_module || options.program.ends_with(".py"));
+  const std::string name = options.program.substr(options.program.rfind('/') + 1);
+  check(!options.spares || (!is_script && !name.starts_with("python")),
+      "run: --spares: a program of Python does not wait for a rank: it would train alone, or end");
+  if (!is_script) return;
   const std::string python = system_variable("PYTHON_EXEC");  // torchrun's
   options.arguments.insert(options.arguments.begin(), options.program);
   if (request.is_module) options.arguments.insert(options.arguments.begin(), "-m");

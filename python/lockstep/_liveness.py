@@ -20,6 +20,7 @@ _HEADER_BYTES = 64
 _SLOT_BYTES = 64 + 16 * 64
 _STEP, _FIRST_STEP_NS, _SIGNS = 0, 1, 2  # words of 64 bits
 _PROCESS, _STACK_SIGNAL, _STACKS = 6, 7, 11  # words of 32 bits
+_GET_SEALS, _SEALS = 1034, 0x7  # of fcntl, which has names for them only where Python was built for a new libc
 
 _slot = None
 
@@ -37,13 +38,14 @@ class _Slot:
 
     def leave(self):
         """Ends the watch: who has reached its end makes no more steps, but may take long to upload files or to free memory."""
-        self.halves[_PROCESS] = 0
+        if self.halves[_PROCESS] == os.getpid():  # not a child that was forked
+            self.halves[_PROCESS] = 0
 
     def answer_for_stacks(self, number):
         """Has the launcher's question answered by lines of Python, unless the program handles the signal itself."""
         if signal.getsignal(number) not in (signal.SIG_DFL, None):  # None: our own answer in C++
             return
-        file = os.memfd_create("lockstep-stacks")
+        file = _memory_file("lockstep-stacks")
         faulthandler.register(number, file=file, all_threads=True)
         self.halves[_STACKS] = file
         self.halves[_STACK_SIGNAL] = number
@@ -55,6 +57,18 @@ class _Slot:
 
     def give_sign(self):
         self.words[_SIGNS] += 1
+
+
+def _memory_file(name):
+    """Returns a descriptor of a new file in memory. Pythons of conda and uv may lack memfd_create(), but not their libc."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name)
+    import ctypes
+
+    file = ctypes.CDLL(None, use_errno=True).memfd_create(name.encode(), 1)  # MFD_CLOEXEC
+    if file < 0:
+        raise OSError(ctypes.get_errno(), "memfd_create")
+    return file
 
 
 def _attached():
@@ -84,8 +98,9 @@ def _map(path, rank):
 def _page(file, rank):
     """Returns the memory of a file, or None if it is not a page of this user's that has a slot for this rank."""
     facts = os.fstat(file)
-    seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-    if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or fcntl.fcntl(file, fcntl.F_GET_SEALS) != seals:
+    if not stat.S_ISREG(facts.st_mode) or facts.st_uid != os.geteuid() or fcntl.fcntl(file, _GET_SEALS) != _SEALS:
+        return None
+    if facts.st_size < _HEADER_BYTES:
         return None
     page = mmap.mmap(file, facts.st_size)
     magic, slots = struct.unpack_from("=Qq", page)

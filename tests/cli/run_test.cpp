@@ -230,6 +230,13 @@ TEST(RunFlags, ScriptsAndModulesAreRunByPython) {
   EXPECT_THAT(module->arguments, ElementsAre("-m", "nets.train", "--epochs"));
   EXPECT_EQ(parse_run({"--no-python", "./train.py"})->program, "./train.py");
   EXPECT_THAT(run_refusal({"--no-python", "-m", "train"}), HasSubstr("there is no Python"));
+  for (const Words& program :
+      {Words{"train.py"}, {"-m", "train"}, {"/usr/bin/python3", "train.py"}}) {
+    Words all{"--spares"};
+    all.insert(all.end(), program.begin(), program.end());
+    EXPECT_THAT(run_refusal(all), HasSubstr("does not wait for a rank"));
+  }
+  EXPECT_TRUE(parse_run({"--spares", "./train"})->spares);
   const Variable python("PYTHON_EXEC", "/opt/python");
   EXPECT_EQ(parse_run({"train.py"})->program, "/opt/python");
   EXPECT_EQ(parse_run({"./train"})->program, "./train");

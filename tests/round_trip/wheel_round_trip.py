@@ -94,7 +94,8 @@ class WheelRoundTrip(Package):
         output_of(other.bin / "lockstep", "help")
 
     def test_the_backend_passes_its_tests(self):
-        output_of(self.environment.bin / "python", ROOT / "tests/python/backend_test.py")
+        for name in ("backend", "parallel", "launch"):
+            output_of(self.environment.bin / "python", ROOT / f"tests/python/{name}_test.py")
 
     def test_profiles_pass_their_tests(self):
         output_of(self.environment.bin / "python", ROOT / "tests/python/profile_test.py")

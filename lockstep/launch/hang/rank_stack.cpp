@@ -104,19 +104,22 @@ bool ask_thread(ProgressSlot& slot, pid_t process, pid_t thread, Clock::time_poi
 }
 
 /// Asks the main thread of a rank of Python, whose faulthandler writes the stacks to a file of the
-/// rank's, piece by piece. Returns what it has written.
+/// rank's, piece by piece. Returns what it has written; nothing if the program has closed that
+/// file, whose number may be another's by now.
 std::string python_answer(ProgressSlot& slot, pid_t process, Clock::time_point deadline) {
   constexpr std::chrono::milliseconds kPause(10);
   const std::string path = concat("/proc/", process, "/fd/", slot.python_stacks.load(kRelaxed));
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return "";  // another may block
+  if (!std::filesystem::read_symlink(path, ignored).string().starts_with("/memfd:lockstep-stacks"))
+    return "";
   const std::size_t before = text_in(path).size();
   if (::syscall(SYS_tgkill, process, process, slot.stack_signal.load(kRelaxed)) != 0) return "";
   std::string text;
   for (std::size_t last = 0; Clock::now() < deadline; last = text.size()) {
     std::this_thread::sleep_for(kPause);
     text = text_in(path).erase(0, before);
-    if (!text.empty() && text.size() == last) break;
+    const auto stacks = parse_python_stack(text, process);
+    if (text.size() == last && !stacks.empty() && !stacks.front().frames.empty()) break;
   }
   return text;
 }
