@@ -84,8 +84,8 @@ class Day:
         """Keeps what the body returns, or why it returned nothing."""
         try:
             self.found[name] = body()
-        except (Late, RuntimeError, ValueError) as error:
-            self.missing.append({"part": name, "why": str(error)})
+        except Exception as error:  # noqa: BLE001: the day goes on with the next part
+            self.missing.append({"part": name, "why": str(error) or type(error).__name__})
         self.write()
 
     def write(self):
@@ -101,7 +101,10 @@ class Peer:
     def __init__(self, arguments):
         device = "cuda" if arguments.device == "cuda" else "cpu"
         self.process = subprocess.Popen([arguments.peer_python, str(PEER), device], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.about = self.read(60)
+
+    def about(self):
+        """Waits until it has begun. Returns what it says of itself."""
+        return self.read(60)
 
     def read(self, seconds):
         """Returns its next line, and ends it if there is none in time."""
@@ -153,15 +156,16 @@ def our_rate(day, net, flags, until):
 
 def speeds(day, peer, nets, until):
     """Trains each net in each precision, the most asked for first."""
-    rows = []
+    rows = day.found["speed"] = []
     for precision, flags in PRECISIONS.items():
         for net in nets:
             row = {"net": net.name, "batch": net.batch, "precision": precision}
             try:
                 if day.left(until) < 5:
                     raise Late("not reached")
-                row |= {"lockstep": our_rate(day, net, flags, until), "eager": peer.rate(net, precision, day.left(until))}
+                row["lockstep"] = our_rate(day, net, flags, until)
                 rows.append(row)
+                row["eager"] = peer.rate(net, precision, day.left(until))
             except (Late, RuntimeError) as error:
                 day.missing.append({"part": f"{net.name} in {precision}", "why": str(error)})
     return rows
@@ -222,9 +226,9 @@ def study(day, until):
 def speed_table(rows):
     lines = ["| net | batch | precision | Lockstep, samples/s | eager | compiled | over eager |", "|---|---|---|---|---|---|---|"]
     for row in rows:
-        compiled = f"{row['compiled']:,.4g}" if "compiled" in row else ""
-        lines.append(f"| {row['net']} | {row['batch']} | {row['precision']} | {row['lockstep']:,.4g} | {row['eager']:,.4g} | {compiled} "
-                     f"| **{row['lockstep'] / row['eager']:.2f}** |")
+        rates = [f"{row[who]:,.4g}" if who in row else "" for who in ("lockstep", "eager", "compiled")]
+        over = f"**{row['lockstep'] / row['eager']:.2f}**" if "eager" in row else ""
+        lines.append(f"| {row['net']} | {row['batch']} | {row['precision']} | {' | '.join(rates)} | {over} |")
     return lines
 
 
@@ -271,7 +275,7 @@ def parse_arguments():
 def spend(day):
     nets = TINY if day.arguments.tiny else NETS
     peer = Peer(day.arguments)
-    day.found["device"] = peer.about
+    day.part("device", peer.about)
     day.part("self-test", lambda: day.run([day.arguments.lockstep, "env", "--check-devices"], 0.13))
     day.part("speed", lambda: speeds(day, peer, nets, 0.6))
     day.part("predictions", lambda: predictions(day, nets[0], 0.75))

@@ -20,7 +20,7 @@ setup_python() {
 }
 
 dev_round_trip() {
-  packages+=("${packages_for_wheel[@]}" "${packages_for_deb[@]}")
+  packages+=("${packages_for_wheel[@]}" "${packages_for_deb[@]}" "${packages_for_round_trip[@]}")
   dev_build round_trip_programs component_train component_bench
   pack_wheel
   pack_deb

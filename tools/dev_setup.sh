@@ -28,7 +28,8 @@ packages_for_test=(
 )
 packages_for_sanitizers=(libclang-rt-14-dev)
 packages_for_wheel=(python3-venv python3-dev)
-packages_for_deb=(dpkg-dev lintian patchelf)
+packages_for_deb=(dpkg-dev patchelf)
+packages_for_round_trip=(lintian)
 
 missing_packages() {
   local installed package

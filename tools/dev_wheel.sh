@@ -17,9 +17,10 @@ setup_wheel_builder() {
   printf '%s\n' "$python" "${requirements[@]}" >"$wheel_folder/requirements.txt"
 }
 
-# Packing leaves its prefix in the cache, and the extension switched as the wheel needs it: after a failure, too.
+# Packing leaves its prefix in the cache, the extension switched as the wheel needs it, and what CMake knows of the Python, by the
+# path of its venv, where another version may be next time: after a failure, too.
 reset_install_cache() {
-  cmake -U 'SKBUILD*' -D LOCKSTEP_PYTHON=OFF -D CMAKE_INSTALL_PREFIX=/usr/local "$build_folder"
+  cmake -U 'SKBUILD*' -U 'Python_*' -U '_Python_*' -D LOCKSTEP_PYTHON=OFF -D CMAKE_INSTALL_PREFIX=/usr/local "$build_folder"
 }
 
 # Packs what component_train and component_bench have built. It needs no newer glibc than was here, and pip refuses older ones.

@@ -200,7 +200,7 @@ std::vector<ShardedUnit> sharded_units(const ModelProfile& profile, const Way& w
     for (const std::size_t layer : layers) all += profile.layers[layer].parameter_bytes();
     units.push_back({.layers = std::move(layers),
         .bytes = all,
-        .gathered = profile.precision == "32" ? all : all / 2});
+        .gathered = profile.precision.ends_with("-mixed") ? all / 2 : all});
   }
   return units;
 }

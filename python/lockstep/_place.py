@@ -6,6 +6,8 @@ import time
 
 import torch
 
+from lockstep._tensors import tensors_of
+
 CONTEXT_BYTES = 0.6e9  # of an accelerator's, as the planner has it for devices that are not here
 
 
@@ -15,7 +17,7 @@ def generators(device):
 
 
 def process_bytes(model, device):
-    """Returns the memory of a process before its first step, without the parameters that it trains."""
+    """Returns the memory of a process before its first step, without the parameters that it trains and the copies of unchanged()."""
     if device.type != "cpu":
         return CONTEXT_BYTES
     try:
@@ -23,7 +25,8 @@ def process_bytes(model, device):
             resident = int(pages.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except OSError:
         return 0
-    return max(0, resident - sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad))
+    copied = sum(tensor.nbytes for _, _, tensor in tensors_of(model))
+    return max(0, resident - copied - sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad))
 
 
 def reset_peak(device):

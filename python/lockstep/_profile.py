@@ -36,7 +36,7 @@ def profile(model, sample, *, loss=None, batches=None, path="model.profile.json"
         device: where to measure; without, where the model is. The model and the sample are moved there, and the model back.
         units: names of the modules that a pipeline may be cut at, or patterns such as `transformer.h.*`. Without, the children
             of the model, where lists and Sequentials are opened, and what holds a list of blocks is. A layer of the profile
-            reaches from the begin of a unit to that of the next one.
+            reaches from the start of a unit to that of the next one.
         optimizer: a class or function that makes one of parameters.
         precision: "32", or "bf16-mixed" for autocast.
         name: of the model; without, its class.

@@ -25,7 +25,7 @@ def units_of(model, given=None):
         outer = next((other for other in names if name.startswith(f"{other}.")), None)
         if outer is not None:
             raise ValueError(f"lockstep.profile: the unit {name} is within the unit {outer}; leave out one of them")
-    return {name: modules[name] for name in names}
+    return {name: modules[name] for name in names if name in modules}  # a module in two places has the first one's name
 
 
 def _opened(module, prefix):
@@ -65,7 +65,7 @@ def _matches(parts, patterns):
 class Segments:
     """Tells where a step is, while it is made within this context: in a segment of forward or of backward.
 
-    A segment reaches from the begin of a unit's call to that of the next one; the first begins with forward, and the last ends
+    A segment reaches from the start of a unit's call to that of the next one; the first begins with forward, and the last ends
     with the loss. In backward it begins with the first node that it has given to autograd, of those that units take and return.
 
     Args:

@@ -144,12 +144,12 @@ TEST(Prediction, OfCopiesDividesOptimizerAndPartsWithinThem) {
 
 TEST(Prediction, OfShardsInAMixedPrecisionGathersHalf) {
   ModelProfile profile = uniform(4);
-  const auto change = [&](const Way& way) {
+  const auto change = [&](const Way& way, const char* precision = "bf16-mixed") {
     const Machine machine = free_machine(2, 1, 100);
     profile.precision = "32";
     const double seconds = seconds_of(profile, machine, way, 2);
     const double bytes = memory_of(profile, machine, way, 2);
-    profile.precision = "bf16-mixed";
+    profile.precision = precision;
     return std::pair(seconds - seconds_of(profile, machine, way, 2),
         bytes - memory_of(profile, machine, way, 2));
   };
@@ -159,6 +159,7 @@ TEST(Prediction, OfShardsInAMixedPrecisionGathersHalf) {
   EXPECT_EQ(change(way).second, 400) << "of two units";
   way.reshard = Reshard::kNever;
   EXPECT_EQ(change(way).second, 800) << "of all";
+  EXPECT_EQ(change(way, "bfloat16"), std::pair(0.0, 0.0)) << "its parameters are short already";
   EXPECT_EQ(change({.replicas = 2}), std::pair(0.0, 0.0));
 }
 

@@ -81,6 +81,18 @@ class Skip(nn.Module):
         return self.two(self.pool(self.pool(first)) + first)
 
 
+class Shared(nn.Module):
+    """Two lists have the same module."""
+
+    def __init__(self):
+        super().__init__()
+        line = nn.Linear(8, 8)
+        self.one, self.two = nn.Sequential(line, nn.ReLU()), nn.Sequential(line, nn.Tanh())
+
+    def forward(self, x):
+        return self.two(self.one(x))
+
+
 class Between(nn.Module):
     """Multiplies between its units."""
 
@@ -212,6 +224,11 @@ class ProfileTest(unittest.TestCase):
         profile = self.profile(Skip(), (torch.randn(4, 8), ()), loss=mean)
         self.assertEqual(self.of_layers(profile, "name"), ["one", "pool", "pool (2)", "two"])
         self.assertEqual(self.of_layers(profile, "output_bytes"), [4 * 8, 2 * 4 * 8, 4 * 8, 0], "the sum is of the third")
+
+    def test_a_module_in_two_places_is_one_unit_that_is_called_twice(self):
+        profile = self.profile(Shared(), (torch.randn(4, 8), ()), loss=mean)
+        self.assertEqual(self.of_layers(profile, "name"), ["one.0", "one.1", "one.0 (2)", "two.1"])
+        self.assertEqual(self.of_layers(profile, "parameters"), [[4 * 8 * 8, 4 * 8], [], [], []])
 
     def test_what_is_computed_between_units_is_of_the_one_before(self):
         profile = self.profile(Between(), (torch.randn(4, 8), ()), loss=mean)
