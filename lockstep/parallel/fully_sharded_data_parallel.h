@@ -129,8 +129,8 @@ class FullyShardedDataParallel {
 
   /// Makes all parameters whole while the returned value lives, to save them or, with
   /// `keeps_changes`, to load others, on every rank the same: then this is not called meanwhile
-  /// (InvalidArgument), though the module itself may be. A collective; takes the memory of the
-  /// whole model.
+  /// (InvalidArgument), though the module itself may be, without gradients. A collective; takes the
+  /// memory of the whole model.
   ///
   ///     { const auto whole = model.whole(); lockstep::nn::save_weights(*model, file); }
   [[nodiscard]] WholeParameters whole(bool keeps_changes = false) {

@@ -155,14 +155,18 @@ TEST(DeferredScores, AreOfTrainingWithGradientsAlone) {
   EXPECT_EQ(model(tokens).sizes(), at::IntArrayRef({2, 5, 30}));
 }
 
-TEST(NextTokens, AreGivenWithoutGradientsAlone) {
+TEST(NextTokens, GiveTheirLosses) {
   Model model = make_model("llama-260k", 30);
   const Tensor tokens = at::randint(30, {2, 5}, torch::kLong), next = tokens.add(1).remainder(30);
-  EXPECT_THROW(model(with_next_tokens(tokens, next)), InvalidArgument);
-  const torch::NoGradGuard no_gradients;
-  const Tensor scores = model(tokens).transpose(1, 2);
-  const Tensor expected = at::cross_entropy_loss(scores, next, {}, at::Reduction::None);
-  EXPECT_TRUE(at::allclose(model(with_next_tokens(tokens, next)), expected, 1e-5, 1e-5));
+  const Tensor scores = model(tokens).transpose(1, 2), both = with_next_tokens(tokens, next);
+  const Tensor each = at::cross_entropy_loss(scores, next, {}, at::Reduction::None);
+  EXPECT_TRUE(at::allclose(model(both), each, 1e-5, 1e-5));
+  sum_losses(*model, kIgnored, /*smoothing=*/0.1);
+  const Tensor sum =
+      at::cross_entropy_loss(scores, next, {}, at::Reduction::Sum, kIgnored, /*smoothing=*/0.1);
+  EXPECT_TRUE(at::allclose(model(both), sum, 1e-5, 1e-5)) << "in training";
+  model->eval();
+  EXPECT_TRUE(at::allclose(model(both), each, 1e-5, 1e-5));
 }
 
 }  // namespace

@@ -106,10 +106,12 @@ class HeldTensors {
       tensors_.back().set_requires_grad(known->second.requires_grad);
   }
 
-  // Memory that nobody writes to takes none.
+  // Whole numbers may be indices, with which a model is tried out before it is filled.
   torch::Tensor made(HeldTensor::Kind kind, const TensorEntry& entry) const {
-    if (leaves_parameters_empty_ && kind == HeldTensor::Kind::kParameter)
-      return at::empty(entry.shape, *scalar_type_of(entry.type));
+    const torch::ScalarType type = *scalar_type_of(entry.type);
+    if (leaves_parameters_empty_ && kind == HeldTensor::Kind::kParameter &&
+        c10::isFloatingType(type))
+      return at::empty(entry.shape, type);
     torch::Tensor tensor = tensor_of(entry);
     forget(entry);
     return tensor;

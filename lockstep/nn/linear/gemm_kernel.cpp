@@ -84,17 +84,19 @@ inline void copy_panel(const Gemm& gemm, Range depths, std::int64_t column, floa
 
 // Rows that are a multiple of half a page apart share a few sets of the cache, which hold only some
 // of them. Of a column a strip has a few elements, and the next column is far away; for a few
-// panels a copy takes longer than it saves.
-inline bool must_copy(const Gemm& gemm) {
-  constexpr std::int64_t kHalfPage = 512, kFewPanels = 2 * kPanel;
+// panels, as each of many threads has, a copy takes longer than it saves.
+inline bool must_copy(const Gemm& gemm, std::int64_t panels) {
+  constexpr std::int64_t kHalfPage = 512, kFewPanels = 2;
   const MatrixView& left = gemm.left;
-  return left.column_stride == 1 ? left.row_stride % kHalfPage == 0 : gemm.columns > kFewPanels;
+  return left.column_stride == 1 ? left.row_stride % kHalfPage == 0 : panels > kFewPanels;
 }
+
+inline std::int64_t panels_of(const Gemm& gemm) { return parts_of(gemm.columns, kPanel); }
 
 // Strips are stored by whole vectors, so the last one may write up to a vector beyond its end.
 inline std::int64_t scratch_of(const Gemm& gemm) {
   const std::int64_t strips = least(gemm.inner, kMostInner) * least(gemm.rows, kMostRows);
-  return kPanelFloats + (must_copy(gemm) ? strips + kLanes : 0);
+  return kPanelFloats + (must_copy(gemm, panels_of(gemm)) ? strips + kLanes : 0);
 }
 
 // Copies rows of the left matrix as [inner][rows]. The lanes of a vector that are no rows are
@@ -234,8 +236,6 @@ struct Block {
   }
 };
 
-inline std::int64_t panels_of(const Gemm& gemm) { return parts_of(gemm.columns, kPanel); }
-
 inline std::int64_t gemm_tasks(const Gemm& gemm) {
   return parts_of(gemm.rows, kMostRows) * panels_of(gemm);
 }
@@ -243,7 +243,7 @@ inline std::int64_t gemm_tasks(const Gemm& gemm) {
 inline void multiply_panels(const Gemm& gemm, Range rows, Range panels, float* scratch) {
   const std::int64_t steps = parts_of(gemm.inner, kMostInner);
   float *const panel = scratch, *const strips = scratch + kPanelFloats;
-  const bool copies = must_copy(gemm);
+  const bool copies = must_copy(gemm, panels.end - panels.begin);
   for (std::int64_t step = 0; step < steps; ++step) {
     const Block block{gemm, rows, part_of(gemm.inner, steps, step), copies ? strips : nullptr};
     if (copies) block.copy_to(strips);

@@ -452,6 +452,8 @@ void ShardedUnits::on_gradient(std::size_t flat, std::size_t index, torch::Tenso
     fail(concat("backward with create_graph reached ", flats_[flat]->part(index).name,
         ", but what is averaged over ranks cannot be differentiated again"));
   }
+  // Refused below: the next backward must not add to it.
+  if (keeps_changes_) flats_[flat]->parameter(index).mutable_grad().reset();
   if (!in_pass_) begin_pass();
   {
     const InTurn turn(stream_);

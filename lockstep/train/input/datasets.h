@@ -98,8 +98,8 @@ void hold_out(Datasets& source, const TrainOptions& options);
 Datasets load_datasets(const TrainOptions& options);
 
 /// Opens it on each rank; hosts may take longer than a collective may to read their files. Where
-/// nothing but tokens says how many there are, rank 0 alone reads them all, and tells the others. A
-/// collective.
+/// only the tokens themselves say how large the vocabulary is, rank 0 alone reads them all, and
+/// tells the others. A collective.
 Datasets load_datasets(const TrainOptions& options, const ProcessGroup& world);
 
 /// Returns how many numbers the model gives, as task_outputs() has it: the classes of the data, or

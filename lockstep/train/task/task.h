@@ -67,7 +67,7 @@ class Task {
     return batch.input_tensors();
   }
 
-  /// Returns what it takes where it may give losses in place of an output that they are made of.
+  /// Returns what it takes where it may give losses in place of the output that they are made of.
   virtual std::vector<torch::Tensor> measured_inputs(const Batch& batch) const {
     return inputs(batch);
   }

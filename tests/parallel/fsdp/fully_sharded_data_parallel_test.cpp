@@ -1144,6 +1144,8 @@ TEST(FullySharded, RefusesWhatWouldLoseChangesOfWholeParameters) {
       EXPECT_THAT(message_of<InvalidArgument>([&] { auto other = pair.model.whole(); }), refusal);
       EXPECT_THAT(
           message_of<InvalidArgument>([&] { pair.net->forward(input).sum().backward(); }), refusal);
+      for (const auto& parameter : pair.net->parameters())
+        EXPECT_FALSE(parameter.grad().defined()) << "the next backward would add to it";
     }
     EXPECT_TRUE(torch::equal(pair.model(input), pair.serial->forward(input)));
   });
