@@ -119,7 +119,7 @@ class ExportRoundTrip(unittest.TestCase):
         net.load_state_dict(weights)
         operators = json.loads((run / "profile/profile.json").read_text())["ranks"][0]["operators"]
         names = {one["name"]: one["calls"] for one in operators if not one["backward"]}
-        fused = {name.removeprefix("lockstep::"): calls for name, calls in names.items() if name.startswith("lockstep::")}
+        fused = {name.removeprefix("lockstep::"): round(calls, 6) for name, calls in names.items() if name.startswith("lockstep::")}
         return {**found, "weights": weights, "fused": fused}
 
     def programs(self, *arguments, **options):
