@@ -118,11 +118,11 @@ TEST(Prediction, OfCopiesGathersWithinThemAndAveragesPartsOverThem) {
     return seconds_of(uniform(4), machine, way, replicas) - 12;
   };
   Machine nodes = free_machine(2, 2, 100);
-  EXPECT_DOUBLE_EQ(exchanges(nodes, 4, 1), 2 * 1600 * 3 / 4 / 100.0) << "a ring through all";
+  EXPECT_DOUBLE_EQ(exchanges(nodes, 4, 1), 2 * 1600 * 0.75 / 100) << "a ring through all";
   nodes.within.bytes_per_second = 0;  // at once
-  EXPECT_DOUBLE_EQ(exchanges(nodes, 4, 2), 2 * (2 * 800 / 2) / 100.0)
+  EXPECT_DOUBLE_EQ(exchanges(nodes, 4, 2), 2 * (2 * 800 * 0.5) / 100)
       << "a copy a node; both places average their half over one link";
-  EXPECT_DOUBLE_EQ(exchanges(nodes, 4, 4), 2 * 1600 * 3 / 4 / 100.0) << "a copy a place, as ddp";
+  EXPECT_DOUBLE_EQ(exchanges(nodes, 4, 4), 2 * 1600 * 0.75 / 100) << "a copy a place, as ddp";
   const Machine node = free_machine(1, 4, 100);
   EXPECT_DOUBLE_EQ(exchanges(node, 4, 2), (2 * 800 + 2 * 400) / 100.0);
   const Machine pairs = free_machine(4, 1, 100);
