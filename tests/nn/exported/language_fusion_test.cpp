@@ -477,7 +477,7 @@ TEST(LanguageFusion, LeavesOtherAttentionToTheNodes) {
   expect_attention_as_nodes({.has_mask = false}, heads_and_mask(mask), false);
   // A dropout draws the same for each head as it does in the nodes.
   const Tensors inputs = heads_and_mask(causal_mask());
-  const auto dropped = [&](Nodes nodes, Kernels kernels) {
+  const auto dropped = [&](const Nodes& nodes, Kernels kernels) {
     return learned(nodes, inputs, kernels);
   };
   expect_bits(dropped(attention_program({.dropout = 0.5}), Kernels::kOwn),
