@@ -91,9 +91,13 @@ std::set<const void*> read_as_they_are(
   return read;
 }
 
-// Whether it may compute again, by a checkpoint, and read what the graph does not show.
+// Whether it may compute again, by a checkpoint, and read what the graph does not show. Our kernels
+// do not; they count as LibTorch's, since another processor may have others, and ranks must gather
+// alike.
 bool is_custom(const torch::autograd::Node& node) {
-  return node.name().starts_with("torch::autograd::CppNode");
+  const std::string name = node.name();
+  return name.starts_with("torch::autograd::CppNode<") &&
+         !name.starts_with("torch::autograd::CppNode<lockstep::nn::");
 }
 
 // Returns whether backward from a unit's outputs, to what it was given, reads none of a flat

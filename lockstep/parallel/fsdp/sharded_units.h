@@ -86,11 +86,11 @@ struct ShardingReport {
 /// gradient of an embedding would go back through all units, from the head's to the first.
 ///
 /// Note [Order of exchanges]
-/// All ranks compute the same units in the same order, by the same operators, and thus make the
-/// same collectives in the same order, that of memory for the group among them
-/// (ProcessGroup::empty); a rank that does otherwise is told by the group, or by the time limit. On
-/// devices this is one order over a copy's group and that of the replicas: so the latter are not
-/// polled.
+/// All ranks compute the same units in the same order, by the same operators or kernels of ours for
+/// them, and thus make the same collectives in the same order, that of memory for the group among
+/// them (ProcessGroup::empty); a rank that does otherwise is told by the group, or by the time
+/// limit. On devices this is one order over a copy's group and that of the replicas: so the latter
+/// are not polled.
 ///
 /// Note [Streams of a pass]
 /// On an accelerator the same memory is used by forward, backward and collectives. Nodes of

@@ -37,6 +37,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/device/parameters.h"
 #include "lockstep/nn/autocast.h"
+#include "lockstep/nn/fused/dropout.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
 #include "lockstep/parallel/pipeline/checkpoint.h"
@@ -702,6 +703,28 @@ TEST(FullySharded, GathersForBackwardWhatItReads) {
   expect_gathers(/*multiplies=*/true, 0, 4 + 3);
   expect_gathers(/*multiplies=*/false, 0, 4 + 2);
   expect_gathers(/*multiplies=*/true, 2, 4 + 1);
+}
+
+/// An embedding whose rows go through a kernel of ours.
+struct DroppedWordsImpl : WordsImpl {
+  DroppedWordsImpl() : WordsImpl(/*multiplies=*/false) {}
+  torch::Tensor forward(const torch::Tensor& input) {
+    const torch::Tensor rows = WordsImpl::forward(input);
+    const auto& kernel = *nn::fused::dropout_kernels().back();
+    return nn::fused::own_dropout(kernel, rows.to(torch::kFloat), 0.5, 7).to(rows.scalar_type());
+  }
+};
+TORCH_MODULE(DroppedWords);
+
+// Ranks may have other kernels than each other, but must make the same collectives.
+TEST(FullySharded, GathersForBackwardTheSameWithOurKernels) {
+  const Batch batch = make_batch(12, 16, 3);
+  testing::run_ranks(2, [&](const ProcessGroup& group) {
+    Sharded model(
+        filled(Sequential(DroppedWords(), Linear(8, 8), Linear(8, 3))), group, small_units());
+    model(share_here(batch.input, group)).sum().backward();
+    EXPECT_EQ(model.report().gathers, 3 + 1);
+  });
 }
 
 // Not only when backward comes to the unit that has it: its whole gradient would wait until then.
