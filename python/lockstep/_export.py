@@ -5,6 +5,10 @@ import inspect
 
 import torch
 
+from lockstep._given import count_of, pair_of, tensors_of_side
+
+WHO = "lockstep.export"
+
 
 def export(model, sample, path, *, loss=None):
     """Writes a module for `lockstep train --model PATH`: its weights, and two programs, of training and of evaluation.
@@ -30,8 +34,8 @@ def export(model, sample, path, *, loss=None):
     model = getattr(model, "_orig_mod", model)
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"lockstep.export: the model is a {type(model).__name__}, not a torch.nn.Module")
-    inputs, targets = (sample, ()) if loss is None else _pair(sample)
-    inputs, targets = _tensors("input", inputs), _tensors("target", targets)
+    inputs, targets = (sample, ()) if loss is None else pair_of(WHO, sample)
+    inputs, targets = tensors_of_side(WHO, "input", inputs), tensors_of_side(WHO, "target", targets)
     batch = _two_samples(inputs + targets)
     module = model if loss is None else _with_loss(model, loss, len(inputs), len(targets))
     modes = {part: part.training for part in module.modules()}
@@ -49,27 +53,9 @@ def export(model, sample, path, *, loss=None):
     package_pt2(path, exported_programs=programs)
 
 
-def _pair(sample):
-    if not isinstance(sample, (tuple, list)) or len(sample) != 2:
-        given = f"{len(sample)} things" if isinstance(sample, (tuple, list)) else type(sample).__name__
-        raise TypeError(f"lockstep.export: with a loss, the sample is a pair of inputs and targets, not {given}")
-    return sample
-
-
-def _tensors(kind, given):
-    tensors = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-    for index, tensor in enumerate(tensors):
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"lockstep.export: {kind} {index} of the sample is a {type(tensor).__name__}, not a tensor")
-    return tensors
-
-
 def _two_samples(tensors):
     """Returns the tensors with two samples: of one, torch.export would make a program for a single sample."""
-    counts = [tuple(tensor.shape[:1]) for tensor in tensors]
-    if not counts or () in counts or (0,) in counts or len(set(counts)) > 1:
-        shapes = ", ".join(str(list(tensor.shape)) for tensor in tensors) or "no tensor"
-        raise ValueError(f"lockstep.export: the first size of each tensor is the number of samples, one or more: {shapes}")
+    count_of(WHO, tensors)
     return tuple(tensor.detach()[[0, -1]] for tensor in tensors)
 
 

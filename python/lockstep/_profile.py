@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from lockstep._fields import VERSION
-from lockstep._measuring import Measuring
+from lockstep._measured_profile import Measuring
 from lockstep._sample import Sample
 from lockstep._tensors import unchanged
 
@@ -55,7 +55,7 @@ def profile(model, sample, *, loss=None, batches=None, path="model.profile.json"
     sizes, may_leave_out = _sizes(batches, given.count)
     about = {"model": name or type(model).__name__, "precision": _precision_of(model, precision)}
     if own.type == "meta":
-        from lockstep._counted import counted  # takes a second, which `import lockstep` need not wait
+        from lockstep._counted_profile import counted  # takes a second, which `import lockstep` need not wait
 
         fields = counted(model, given, sizes, units, optimizer, precision, _say)
     else:

@@ -4,6 +4,10 @@ from collections.abc import Mapping
 
 import torch
 
+from lockstep._given import count_of, pair_of, tensors_of_side
+
+WHO = "lockstep.profile"
+
 
 class Sample:
     """Tensors as a model and a loss take them, of as many samples as there are in what was given.
@@ -15,12 +19,12 @@ class Sample:
     """
 
     def __init__(self, sample, loss):
-        inputs, targets = (sample, ()) if loss is None else _pair(sample)
+        inputs, targets = (sample, ()) if loss is None else pair_of(WHO, sample)
         self.loss = loss
         self.names = list(inputs) if isinstance(inputs, Mapping) else None
-        self.inputs = list(inputs.values()) if self.names else _tensors("input", inputs)
-        self.targets = _tensors("target", targets)
-        self.count = _count_of([value for value in self.inputs + self.targets if isinstance(value, torch.Tensor)])
+        self.inputs = list(inputs.values()) if self.names else tensors_of_side(WHO, "input", inputs)
+        self.targets = tensors_of_side(WHO, "target", targets)
+        self.count = count_of(WHO, [value for value in self.inputs + self.targets if isinstance(value, torch.Tensor)])
 
     def on(self, device):
         """Moves the tensors there; returns itself."""
@@ -50,29 +54,6 @@ class Sample:
         moved = [[change(each) if isinstance(each, torch.Tensor) else each for each in side] for side in (self.inputs, self.targets)]
         self.inputs, self.targets = moved
         return self
-
-
-def _pair(sample):
-    if not isinstance(sample, (tuple, list)) or len(sample) != 2:
-        given = f"{len(sample)} things" if isinstance(sample, (tuple, list)) else type(sample).__name__
-        raise TypeError(f"lockstep.profile: with a loss, the sample is a pair of inputs and targets, not {given}")
-    return sample
-
-
-def _tensors(kind, given):
-    tensors = list(given) if isinstance(given, (tuple, list)) else [given]
-    for index, tensor in enumerate(tensors):
-        if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"lockstep.profile: {kind} {index} of the sample is a {type(tensor).__name__}, not a tensor")
-    return tensors
-
-
-def _count_of(tensors):
-    counts = {tuple(tensor.shape[:1]) for tensor in tensors}
-    if len(counts) != 1 or counts & {(), (0,)}:
-        shapes = ", ".join(str(list(tensor.shape)) for tensor in tensors) or "no tensor"
-        raise ValueError(f"lockstep.profile: the first size of each tensor is the number of samples, one or more: {shapes}")
-    return counts.pop()[0]
 
 
 def _what_is_wrong(result, found, model, loss):

@@ -7,17 +7,13 @@ A test is a function of rank and world size, of the ranks that its decorator say
 processes, each in a world of its own, so that torch is imported once. The last ones kill a rank. Hosts differ only in what ranks are told.
 """
 
-import multiprocessing
 import os
-import re
 import signal
 import sys
-import tempfile
 import threading
 import time
 import traceback
 from datetime import timedelta
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -25,6 +21,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import lockstep.distributed  # noqa: F401
+import processes
 
 LIMIT = timedelta(seconds=300)
 PROCESSES = 4
@@ -593,18 +590,8 @@ KILLED = {TESTS[-2][0]: 3, TESTS[-1][0]: 1}  # which rank
 
 def main():
     pattern = sys.argv[1] if len(sys.argv) > 1 else ""
-    names = [name for name, *_ in TESTS if re.search(pattern, name)]
-    if not names:
-        sys.exit(f"no test has {pattern} in its name")
-    spawn = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder:
-        processes = [spawn.Process(target=run_rank, args=(rank, names, folder)) for rank in range(PROCESSES)]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-        failures = "".join(path.read_text() for path in sorted(Path(folder).glob("failures-*")))
-    codes = [process.exitcode for process in processes]
+    names = processes.names_of([name for name, *_ in TESTS], pattern)
+    codes, failures = processes.run(run_rank, names, PROCESSES)
     ended = [0] * PROCESSES
     for name in KILLED.keys() & set(names):
         ended[KILLED[name]] = -signal.SIGKILL

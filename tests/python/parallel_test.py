@@ -8,15 +8,11 @@ processes, first in a world of Gloo, then in one of ours, and both must return t
 which each order of adding gives exactly, else equal up to the rounding of float64.
 """
 
-import multiprocessing
 import os
-import re
 import sys
-import tempfile
 import traceback
 from datetime import timedelta
 from itertools import product
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -36,6 +32,7 @@ from torch.distributed.tensor.parallel import (
 )
 
 import lockstep.distributed  # noqa: F401
+import processes
 
 SIZE = 4
 LIMIT = timedelta(seconds=300)
@@ -385,18 +382,8 @@ def run_rank(rank, names, folder):
 
 def main():
     pattern = sys.argv[1] if len(sys.argv) > 1 else ""
-    names = [test.__name__ for test in TESTS if re.search(pattern, test.__name__)]
-    if not names:
-        sys.exit(f"no test has {pattern} in its name")
-    spawn = multiprocessing.get_context("spawn")
-    with tempfile.TemporaryDirectory() as folder:
-        processes = [spawn.Process(target=run_rank, args=(rank, names, folder)) for rank in range(SIZE)]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join()
-        failures = "".join(path.read_text() for path in sorted(Path(folder).glob("failures-*")))
-    codes = [process.exitcode for process in processes]
+    names = processes.names_of([test.__name__ for test in TESTS], pattern)
+    codes, failures = processes.run(run_rank, names, SIZE)
     if any(codes):
         print(f"the processes ended with {codes}")
     print(failures, end="")
