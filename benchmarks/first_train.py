@@ -89,7 +89,7 @@ def make_debian(suite, root):
     version = subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip()
     pins = re.findall(r"^\S+==\S+", (ROOT / "cmake/libtorch-2.15.0.txt").read_text(encoding="utf-8"), re.MULTILINE)
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version", version]
-    platforms = [f"--platform=manylinux{tag}_x86_64" for tag in ("2014", "_2_17", "_2_28")]
+    platforms = [f"--platform=manylinux{tag}_x86_64" for tag in ("2014", "_2_17", "_2_25", "_2_28")]
     subprocess.run([*pip, *platforms, "--dest", str(root / "wheels"), *pins], check=True)
     subprocess.run(inside(root, "python3", "-m", "venv", "/venv"), check=True)
     subprocess.run(inside(root, "/venv/bin/pip", "install", "--quiet", "--no-deps", "--no-index", "--find-links", "/wheels", *pins), check=True)
@@ -99,7 +99,10 @@ def make_debian(suite, root):
 def measure_wheel(wheel, suite, folder):
     root = folder / suite
     if not root.exists():
-        make_debian(suite, root)
+        begun = root.with_suffix(".begun")  # of one that was broken off nothing is used
+        shutil.rmtree(begun, ignore_errors=True)
+        make_debian(suite, begun)
+        begun.rename(root)
     shutil.copy(wheel, root)
     shutil.rmtree(root / "first", ignore_errors=True)
     subprocess.run(inside(root, "/venv/bin/pip", "uninstall", "--quiet", "--yes", "lockstep-torch"), check=True)
