@@ -705,14 +705,17 @@ TEST(FullySharded, GathersForBackwardWhatItReads) {
   expect_gathers(/*multiplies=*/true, 2, 4 + 1);
 }
 
-/// An embedding whose rows go through a kernel of ours.
+/// An embedding whose rows go through a kernel of ours, or one of LibTorch's as on a device.
 struct DroppedWordsImpl : WordsImpl {
-  DroppedWordsImpl() : WordsImpl(/*multiplies=*/false) {}
+  explicit DroppedWordsImpl(bool is_ours) : WordsImpl(/*multiplies=*/false), is_ours(is_ours) {}
   torch::Tensor forward(const torch::Tensor& input) {
-    const torch::Tensor rows = WordsImpl::forward(input);
+    const torch::Tensor rows = WordsImpl::forward(input).to(torch::kFloat);
     const auto& kernel = *nn::fused::dropout_kernels().back();
-    return nn::fused::own_dropout(kernel, rows.to(torch::kFloat), 0.5, 7).to(rows.scalar_type());
+    const torch::Tensor dropped = is_ours ? nn::fused::own_dropout(kernel, rows, 0.5, 7)
+                                          : torch::dropout(rows, 0.5, /*train=*/true);
+    return dropped.to(input.scalar_type());
   }
+  bool is_ours;
 };
 TORCH_MODULE(DroppedWords);
 
@@ -720,10 +723,14 @@ TORCH_MODULE(DroppedWords);
 TEST(FullySharded, GathersForBackwardTheSameWithOurKernels) {
   const Batch batch = make_batch(12, 16, 3);
   testing::run_ranks(2, [&](const ProcessGroup& group) {
-    Sharded model(
-        filled(Sequential(DroppedWords(), Linear(8, 8), Linear(8, 3))), group, small_units());
-    model(share_here(batch.input, group)).sum().backward();
-    EXPECT_EQ(model.report().gathers, 3 + 1);
+    const torch::Tensor input = share_here(batch.input, group);
+    for (const bool is_ours : {false, true}) {
+      if (is_ours && !input.is_cpu()) continue;  // Our kernels are the processor's.
+      Sharded model(filled(Sequential(DroppedWords(is_ours), Linear(8, 8), Linear(8, 3))), group,
+          small_units());
+      model(input).sum().backward();
+      EXPECT_EQ(model.report().gathers, 3 + 1) << (is_ours ? "ours" : "LibTorch's");
+    }
   });
 }
 
