@@ -35,7 +35,7 @@ pack_wheel() {
   rm -f dist/lockstep_torch-*.whl
   phase_step licences tools/gather_licenses build/licenses "$libtorch_folder" "${wheel_programs[@]/#/$build_folder/bin/}"
   trap 'phase_unwatch; reset_install_cache >/dev/null' EXIT
-  CMAKE_BUILD_PARALLEL_LEVEL=$(build_jobs) PATH=$PWD/$wheel_folder/bin:$PATH phase_step wheel "$python" -m pip wheel --disable-pip-version-check \
+  LOCKSTEP_TORCH_DIR=$libtorch_folder CMAKE_BUILD_PARALLEL_LEVEL=$(build_jobs) PATH=$PWD/$wheel_folder/bin:$PATH phase_step wheel "$python" -m pip wheel --disable-pip-version-check \
     --no-deps --no-build-isolation --config-settings "build-dir=$build_folder" \
     --config-settings "cmake.define.Python_EXECUTABLE=$python" \
     --config-settings "wheel.force-include.build/licenses=\${SKBUILD_METADATA_DIR}/licenses" \

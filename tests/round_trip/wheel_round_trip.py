@@ -64,6 +64,11 @@ class WheelRoundTrip(Package):
                 if found and not name.startswith(SYSTEM):
                     self.assertTrue(found.startswith(str(self.environment.place)), f"{program.name}: {line}")
 
+    def test_it_needs_the_torch_that_it_was_built_with(self):
+        needed = self.environment.python("from importlib.metadata import requires; print(*requires('lockstep-torch'))")
+        major, minor, _ = self.environment.python("import torch; print(torch.__version__)").split(".", 2)
+        self.assertEqual(needed, f"torch=={major}.{minor}.*")
+
     def test_licences_of_what_is_inside_are_inside(self):
         libraries = {path.name for path in Path(self.prefix, "lib").glob("*.so*")}
         [folder] = Path(self.prefix).parent.glob("lockstep_torch-*.dist-info/licenses")
