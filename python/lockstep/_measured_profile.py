@@ -8,7 +8,7 @@ from lockstep import _place as place
 from lockstep._count import count_step
 from lockstep._fields import common, counted_layers, optimizer_of, state_bytes
 from lockstep._measure import Trainer, check_names, median_of, noise_of, share_of, step_seconds
-from lockstep._pair import measure_pair, ranks
+from lockstep._pair import measure_pair, ranks, refuse_pair
 from lockstep._units import Segments, units_of
 
 ROUNDS = 2  # of all batches, as machines drift
@@ -34,7 +34,11 @@ class Measuring:
         with torch.random.fork_rng(**place.generators(self.device)):
             load = place.Load()
             if ranks().rank == 0:
-                self._alone(sizes, seconds, may_leave_out)
+                try:
+                    self._alone(sizes, seconds, may_leave_out)
+                except Exception:
+                    refuse_pair(self, sizes)  # or rank 1 would wait for the group's timeout
+                    raise
             others = load.of_others()
             pair = measure_pair(self, sizes)
         return self._fields(others, pair) if ranks().rank == 0 else None

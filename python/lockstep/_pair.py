@@ -13,6 +13,7 @@ from lockstep._measure import Timeline, median_of, step_seconds
 ROUNDS = 2
 LATENCY = 20e-6  # seconds of a message between processes that share memory, as the planner has it where it is not measured
 BUCKET = 25 << 20  # bytes
+FAILED = -1  # instead of a number of steps
 
 Ranks = namedtuple("Ranks", "rank, size")
 
@@ -44,6 +45,8 @@ def measure_pair(measuring, sizes):
     if ranks().size == 1:
         return Pair()
     counts, has_unused = _agree([len(measuring.steps.get(size, ())) // ROUNDS for size in sizes], measuring)
+    if counts[0] == FAILED:
+        raise RuntimeError("lockstep.profile: rank 0 could not measure; it says why")
     both = measuring.trainer_of(DistributedDataParallel(measuring.whole, find_unused_parameters=has_unused))
     apart, joined = {}, {}
     for _ in range(ROUNDS):
@@ -57,6 +60,12 @@ def measure_pair(measuring, sizes):
                 found.setdefault(size, []).extend(trainer.steps(batch, count))
     reduces = [] if measuring.device.type == "cpu" else [_reduce_seconds(measuring.device, elements) for elements in (1, BUCKET // 4)]
     return _pair_of(measuring, apart, joined, reduces) if ranks().rank == 0 else Pair()
+
+
+def refuse_pair(measuring, sizes):
+    """Ends measure_pair() of rank 1, as rank 0 could not measure."""
+    if ranks().size == 2:
+        _agree([FAILED] * len(sizes), measuring)
 
 
 def _agree(counts, measuring):

@@ -6,6 +6,8 @@
 In an environment with the wheel, the program is the wheel's.
 """
 
+import contextlib
+import datetime
 import functools
 import json
 import os
@@ -130,11 +132,23 @@ def mean(result, *targets):
     return result.mean()
 
 
-def profile_in_pair(rank, folder):
+@contextlib.contextmanager
+def pair(rank, folder):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/world", rank=rank, world_size=2)
-    lockstep.profile(small_net(), small_sample(), loss=nn.MSELoss(), batches=(2, 4), path=f"{folder}/{rank}.json", **QUICK)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/world", rank=rank, world_size=2, timeout=datetime.timedelta(seconds=60))
+    yield
     dist.destroy_process_group()
+
+
+def profile_in_pair(rank, folder):
+    with pair(rank, folder):
+        lockstep.profile(small_net(), small_sample(), loss=nn.MSELoss(), batches=(2, 4), path=f"{folder}/{rank}.json", **QUICK)
+
+
+def refuse_in_pair(rank, folder):
+    expected = ("makes no step with 4 samples", "rank 0 could not measure")[rank]
+    with pair(rank, folder), unittest.TestCase().assertRaisesRegex(RuntimeError, expected):
+        lockstep.profile(TwoRows(), small_sample(2), loss=nn.MSELoss(), batches=(2, 4), path=f"{folder}/{rank}.json", **QUICK)
 
 
 class ProfileTest(unittest.TestCase):
@@ -282,6 +296,9 @@ class ProfileTest(unittest.TestCase):
         possible, impossible = self.ways("--places", "1,2")
         self.assertLessEqual({"serial", "ddp", "fsdp", "pp"}, possible)
         self.assertEqual(impossible, {})
+
+    def test_both_of_two_processes_end_if_one_cannot_measure(self):
+        multiprocessing.spawn(refuse_in_pair, (str(self.folder),), nprocs=2)
 
     def test_what_cannot_be_profiled_is_named(self):
         x, y = small_sample(4)
