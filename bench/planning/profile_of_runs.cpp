@@ -8,6 +8,7 @@
 
 #include "bench/statistics/median.h"
 #include "lockstep/core/error.h"
+#include "lockstep/nn/models/catalogue.h"
 #include "lockstep/plan/prediction.h"
 
 namespace lockstep::bench {
@@ -282,6 +283,11 @@ double flops_of(const ProfiledRun& run) {
   return rank.batch > 0 ? rank.flops / static_cast<double>(rank.batch) : 0;
 }
 
+// A language model has no convolutions, and of other nets linear layers are a small part.
+double product_flops_of(const ProfiledRun& run, const std::string& model) {
+  return nn::net_needs(model).context > 0 ? flops_of(run) : 0;
+}
+
 }  // namespace
 
 CostLine cost_line(const std::vector<ComparedSeconds>& measured) {
@@ -354,7 +360,8 @@ plan::ModelProfile profile_of_runs(const ProfiledRuns& all, const ProfileFacts& 
       .optimizer = optimizer_seconds(runs),
       .state_copies = facts.state_copies,
       .noise = noise_of(runs),
-      .flops = flops_of(runs.back())};
+      .flops = flops_of(runs.back()),
+      .product_flops = product_flops_of(runs.back(), facts.model)};
   profile.company.cores = facts.cores;
   fit_memory(runs, profile);
   fit_company(runs, all.pairs, profile);

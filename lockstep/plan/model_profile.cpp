@@ -89,9 +89,14 @@ constexpr int kVersion = 3;  // 1 had no overheads, 2 no cost of gradients or of
 
 // What an image of ResNet50 takes, forward and backward, at 224 x 224: three times 2 x 4.09e9.
 constexpr double kResNet50 = 24.54e9;
+// A sequence of 384 tokens of BERT-Large: for each token 6 for each of the 302 million weights of
+// its layers, and 12 x 24 x 1024 for each other token that it looks at.
+constexpr double kBertLarge = 384 * (6 * 302e6 + 12 * 24 * 1024 * 384.0);
 // Shares of the peak that the published trainings of V100 reach; for devices without one.
 constexpr double kShare32 = 380.44 * kResNet50 / 15.7e12;
 constexpr double kShareMixed = 893.09 * kResNet50 / 125e12;
+constexpr double kProductShare32 = 12 * kBertLarge / 15.7e12;
+constexpr double kProductShareMixed = 52 * kBertLarge / 125e12;
 
 constexpr double kGiga = 1e9;
 constexpr double kTera = 1e12;
@@ -110,13 +115,42 @@ Link nvlink(double gigabytes) {
   return {.latency = 8e-6, .bytes_per_second = kLinkShare * gigabytes * kGiga};
 }
 
-constexpr const char* kNvidiaExamples =
-    "NVIDIA's DeepLearningExamples, ResNet50 v1.5 on one device, and the data sheet";
-constexpr const char* kDataSheet =
-    "data sheet; assumes the share of the peak that ResNet50 reaches on a V100";
+TrainingRate images(double a_second, const char* source) {
+  return {a_second * kResNet50, concat(source, ", ResNet50 on one device")};
+}
 
-TrainingRate published(double images_per_second) { return {images_per_second * kResNet50, false}; }
-TrainingRate estimated(double flops) { return {flops, true}; }
+// Trainings of one transformer on one device differ by more than two times: BERT-Large computes
+// attention from its parts, newer code in one kernel. Where both are published, the rate is the
+// (geometric) middle of theirs.
+TrainingRate sequences(double a_second, const char* source) {
+  return {a_second * kBertLarge, concat(source, ", BERT-Large on one device")};
+}
+TrainingRate sequences_and_gpt(double a_second, const char* source, double gpt_flops) {
+  TrainingRate rate = sequences(a_second, source);
+  rate.flops = std::sqrt(rate.flops * gpt_flops);
+  rate.source += ", and llm-foundry's GPT of 1.3 billion parameters on eight";
+  return rate;
+}
+
+TrainingRate share_of_peak(double share, double peak) {
+  return {share * peak, "the share of its peak that such a net reaches on a V100", true};
+}
+TrainingRates shares_32(double peak) {
+  return {share_of_peak(kShare32, peak), share_of_peak(kProductShare32, peak)};
+}
+TrainingRates shares_mixed(double peak) {
+  return {share_of_peak(kShareMixed, peak), share_of_peak(kProductShareMixed, peak)};
+}
+
+constexpr const char* kNvidia = "NVIDIA's DeepLearningExamples";
+constexpr const char* kLambda = "Lambda's deeplearning-benchmark";
+
+TrainingRates of_k80() {
+  return {images(52, "TensorFlow's benchmarks of 2017"), shares_32(4.37 * kTera).products};
+}
+TrainingRates of_titan_rtx_32() {
+  return {images(330, "Lambda's TensorFlow benchmark of 2019"), shares_32(16.3 * kTera).products};
+}
 
 bool is_same(const std::string& one, const std::string& other) {
   return one.size() == other.size() &&
@@ -255,6 +289,7 @@ void check_profile(const ModelProfile& profile) {
   check_amount(profile, "memory of a process", profile.process_bytes);
   check_amount(profile, "noise", profile.noise);
   check_amount(profile, "arithmetic", profile.flops);
+  check_amount(profile, "matrix products' arithmetic", profile.product_flops, profile.flops);
   check_amount(profile, "a cost of sockets", profile.overheads.socket_core);
   check_amount(profile, "a cost of gradients", profile.overheads.gradient_core);
   check_amount(profile, "memory of replicas", profile.overheads.replica_bytes);
@@ -299,21 +334,21 @@ ModelProfile coarse_profile(const WholeStep& step) {
 
 const std::vector<Device>& known_devices() {
   static const std::vector<Device> kDevices{
-      {"K80", 12 * kGiga, 240 * kGiga, pci(15.75), published(52), published(52),
-          "TensorFlow's benchmarks of 2017, ResNet50 on one GK210 of a K80, and the data sheet"},
-      {"V100", 16 * kGiga, 900 * kGiga, nvlink(150), published(380.44), published(893.09),
-          kNvidiaExamples},
-      {"TITAN-RTX", 24 * kGiga, 672 * kGiga, pci(15.75), published(330),
-          estimated(kShareMixed * 130 * kTera),
-          "Lambda's TensorFlow benchmark of 2019, ResNet50 in fp32, and the data sheet"},
-      {"T4", 16 * kGiga, 320 * kGiga, pci(15.75), estimated(kShare32 * 8.1 * kTera),
-          estimated(kShareMixed * 65 * kTera), kDataSheet},
-      {"A100", 40 * kGiga, 1555 * kGiga, nvlink(300), published(909), published(2375),
-          kNvidiaExamples},
-      {"H100", 80 * kGiga, 3350 * kGiga, nvlink(450), estimated(kShare32 * 66.9 * kTera),
-          estimated(kShareMixed * 989 * kTera), kDataSheet},
-      {"L4", 24 * kGiga, 300 * kGiga, pci(31.5), estimated(kShare32 * 30.3 * kTera),
-          estimated(kShareMixed * 121 * kTera), kDataSheet}};
+      {"K80", 12 * kGiga, 240 * kGiga, pci(15.75), of_k80(), of_k80()},
+      {"V100", 16 * kGiga, 900 * kGiga, nvlink(150),
+          {images(380.44, kNvidia), sequences(12, kNvidia)},
+          {images(893.09, kNvidia), sequences(52, kNvidia)}},
+      {"TITAN-RTX", 24 * kGiga, 672 * kGiga, pci(15.75), of_titan_rtx_32(),
+          shares_mixed(130 * kTera)},
+      {"T4", 16 * kGiga, 320 * kGiga, pci(15.75), shares_32(8.1 * kTera), shares_mixed(65 * kTera)},
+      {"A100", 40 * kGiga, 1555 * kGiga, nvlink(300),
+          {images(909, kNvidia), sequences(61.5, kNvidia)},
+          {images(2375, kNvidia), sequences_and_gpt(110.5, kNvidia, 175 * kTera)}},
+      {"H100", 80 * kGiga, 3350 * kGiga, nvlink(450),
+          {images(1895, kLambda), sequences(145, kLambda)},
+          {images(2791, kLambda), sequences_and_gpt(311, kLambda, 413 * kTera)}},
+      {"L4", 24 * kGiga, 300 * kGiga, pci(31.5), shares_32(30.3 * kTera),
+          shares_mixed(121 * kTera)}};
   return kDevices;
 }
 
@@ -342,8 +377,12 @@ ModelProfile in_precision(ModelProfile profile, const std::string& precision) {
 ModelProfile on_device(const ModelProfile& profile, const Device& device) {
   check(profile.flops > 0, "plan: the profile of ", profile.model,
       " does not say what a sample takes (flops), so it cannot be moved to a ", device.name);
-  const TrainingRate& rate = profile.precision == "32" ? device.rate_32 : device.rate_mixed;
-  const double factor = profile.flops / rate.flops / layers_a_sample(profile);
+  const TrainingRates& rates = profile.precision == "32" ? device.rates_32 : device.rates_mixed;
+  const double in_products = profile.product_flops / rates.products.flops;
+  const double in_convolutions = (profile.flops - profile.product_flops) / rates.convolutions.flops;
+  const bool is_of_products = in_products > in_convolutions;
+  const TrainingRate& rate = is_of_products ? rates.products : rates.convolutions;
+  const double factor = (in_products + in_convolutions) / layers_a_sample(profile);
   ModelProfile moved = profile;
   for (LayerCurves& layer : moved.layers) {
     for (const auto time : LayerCurves::times()) layer.*time = device_curve(layer.*time, factor);
@@ -353,9 +392,11 @@ ModelProfile on_device(const ModelProfile& profile, const Device& device) {
       profile.parameter_bytes() * (3 + 2 * profile.state_copies) / device.bytes_per_second;
   moved.rest = {};
   moved.device = device.name;
-  moved.source = concat(device.source, "; the layers' shares are those on ", profile.device);
+  moved.source =
+      concat(rate.source, ", and the data sheet; the layers' shares are those on ", profile.device);
   moved.is_measured = false;
   moved.is_estimated = rate.is_estimated;
+  moved.is_of_products = is_of_products;
   moved.process_bytes = kContextBytes;
   moved.company = {};
   moved.within = device.within;
@@ -435,11 +476,14 @@ void list_fields(Object& object, ModelProfile& profile) {
   object("process_bytes", profile.process_bytes);
   object("noise", profile.noise);
   object("flops", profile.flops);
+  std::optional<double> product_flops = profile.product_flops;  // older files have none
+  object("product_flops", product_flops);
   object("company", profile.company);
   std::optional<Link> link;
   if (!Object::kReads && profile.knows_within) link = profile.within;
   object("within", link);
   if constexpr (Object::kReads) {
+    profile.product_flops = product_flops.value_or(0);
     profile.knows_within = link.has_value();
     profile.within = link.value_or(Link{});
   }

@@ -115,7 +115,8 @@ struct ModelProfile {
   std::string device;     ///< `Intel Xeon, 1 core`
   std::string source;     ///< the command that measured it, or who published it
   bool is_measured = false;
-  bool is_estimated = false;  ///< moved to a device with a TrainingRate that is
+  bool is_estimated = false;    ///< moved to a device with a TrainingRate that is
+  bool is_of_products = false;  ///< moved to a device where matrix products take most of its time
   std::vector<LayerCurves> layers;
   CostCurve input = {};      ///< waiting for a batch
   CostCurve rest = {};       ///< of a step, that belongs to no layer: the loss, the bookkeeping
@@ -124,6 +125,7 @@ struct ModelProfile {
   double process_bytes = 0;  ///< that a process has before its first step
   double noise = 0;          ///< relative standard deviation of equal steps
   double flops = 0;          ///< of forward and backward, a sample; 0: not known
+  double product_flops = 0;  ///< those of them in matrix products, and not in convolutions
   Company company = {};      ///< of places of this device in one node
   Link within = {};          ///< between these places
   bool knows_within = true;  ///< else one place alone was measured
@@ -161,11 +163,18 @@ struct WholeStep {
 /// with the samples. Throws InvalidArgument for a step that takes no time.
 ModelProfile coarse_profile(const WholeStep& step);
 
-/// The rate that the training of a convolutional net reaches on a device.
+/// The rate that the training of a net reaches on a device.
 struct TrainingRate {
-  double flops = 0;  ///< FLOP/s
+  double flops = 0;    ///< FLOP/s
+  std::string source;  ///< whose training it was
   /// Nobody has published such a training: the share of the data sheet's peak that a V100 reaches.
   bool is_estimated = false;
+};
+
+/// The rates of nets of convolutions, and of transformers, which are matrix products.
+struct TrainingRates {
+  TrainingRate convolutions = {};
+  TrainingRate products = {};
 };
 
 /// An accelerator as data sheets and published trainings describe it. Nothing here was measured by
@@ -175,9 +184,8 @@ struct Device {
   double memory_bytes = 0;
   double bytes_per_second = 0;  ///< of its memory
   Link within = {};             ///< between such devices of one node
-  TrainingRate rate_32 = {};
-  TrainingRate rate_mixed = {};  ///< that of fp32 where it has no mixed precision
-  std::string source;            ///< of these numbers
+  TrainingRates rates_32 = {};
+  TrainingRates rates_mixed = {};  ///< those of fp32 where it has no mixed precision
 };
 
 /// Returns the devices that are known: K80, V100, TITAN-RTX, T4, A100, H100, L4.
@@ -192,10 +200,11 @@ ModelProfile in_precision(ModelProfile profile, const std::string& precision);
 
 /// Returns the profile that this model may have on such a device.
 ///
-/// The whole step takes the model's FLOP at the rate that the device reaches, shared among the
-/// layers as on the device of the profile; but no layer takes less than its kernels need to be
-/// started, so small batches gain nothing. The optimizer is bound by the device's memory. Throws
-/// InvalidArgument for a profile that does not say how many FLOP a sample takes.
+/// The whole step takes the model's FLOP at the rates that the device reaches in convolutions and
+/// in matrix products, shared among the layers as on the device of the profile; but no layer takes
+/// less than its kernels need to be started, so small batches gain nothing. The optimizer is bound
+/// by the device's memory. Throws InvalidArgument for a profile that does not say how many FLOP a
+/// sample takes.
 ModelProfile on_device(const ModelProfile& profile, const Device& device);
 
 }  // namespace lockstep::plan

@@ -18,6 +18,7 @@ class Counts:
     name: str = ""
     forward: int = 0  # FLOP
     backward: int = 0
+    products: int = 0  # of both, those in matrix products
     saved: int = 0  # bytes that forward keeps for backward
     passed: int = 0  # bytes that later segments use
     parameters: list = field(default_factory=list)  # bytes of each that is trained
@@ -40,9 +41,9 @@ def count_step(step, segments, model):
         counter = stack.enter_context(FlopCounterMode(display=False))
         stack.enter_context(tally)
         stack.enter_context(saved_tensors_hooks(tally.save, lambda tensor: tensor))
-        found = stack.enter_context(segments(lambda phase, segment: tally.reach(phase, segment, counter.get_total_flops())))
+        found = stack.enter_context(segments(lambda phase, segment: tally.reach(phase, segment, *_flops(counter))))
         step(found)
-        tally.reach(None, None, counter.get_total_flops())
+        tally.reach(None, None, *_flops(counter))
     counts = tally.counts
     for own, name, passed in zip(counts, found.names, tally.passed(len(counts))):
         own.name, own.passed = name, passed
@@ -60,13 +61,14 @@ class _Tally(TorchDispatchMode):
         self.counts, self.first = [], {}  # of each segment; by storage: the segment that uses it first
         self._own, self._saved = own, set()
         self._made, self._last = {}, {}  # by storage: the segment that makes it, with its bytes; the one that uses it last
-        self._phase, self._segment, self._flops = None, None, 0
+        self._phase, self._segment, self._flops, self._products = None, None, 0, 0
 
-    def reach(self, phase, segment, flops):
+    def reach(self, phase, segment, flops, products):
         if self._phase is not None:
             counts = self.counts[self._segment]
             setattr(counts, self._phase, getattr(counts, self._phase) + flops - self._flops)
-        self._phase, self._segment, self._flops = phase, segment, flops
+            counts.products += products - self._products
+        self._phase, self._segment, self._flops, self._products = phase, segment, flops, products
         if phase == "forward":
             self.counts.append(Counts())
 
@@ -94,6 +96,12 @@ class _Tally(TorchDispatchMode):
             if key not in self.first:
                 self._made.setdefault(key, (self._segment, size))
         return result
+
+
+def _flops(counter):
+    """Returns the FLOP so far, and those of them in matrix products: all but those of convolutions."""
+    counted = counter.get_flop_counts().get("Global", {})
+    return sum(counted.values()), sum(flops for operation, flops in counted.items() if "convolution" not in str(operation))
 
 
 def _key_of(tensor):

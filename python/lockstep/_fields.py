@@ -13,8 +13,8 @@ def counted_layers(sizes, counts):
         saved = max(0.0, (large.saved - small.saved) / (most - least)) if most > least else large.saved / most
         fixed += max(0.0, large.saved - most * saved)
         layers.append({"name": large.name, "activation_bytes": saved, "output_bytes": large.passed / most,
-                       "flops": (large.forward + large.backward) / most, "parameters": large.parameters,
-                       "backward_input": [], "backward_weight": []})
+                       "flops": (large.forward + large.backward) / most, "product_flops": large.products / most,
+                       "parameters": large.parameters, "backward_input": [], "backward_weight": []})
     return layers, fixed
 
 
@@ -22,6 +22,7 @@ def common(layers):
     """Returns the fields that do not depend on where the model is."""
     bytes_of_gradients = sum(sum(layer["parameters"]) for layer in layers)  # DistributedDataParallel has buckets for them
     return {"input": [], "flops": sum(layer["flops"] for layer in layers),
+            "product_flops": sum(layer["product_flops"] for layer in layers),
             "overheads": {"hand_over": [], "threads": [], "socket_core": 0.0, "gradient_core": 0.0,
                           "replica_bytes": bytes_of_gradients, "socket_bytes": bytes_of_gradients}}
 

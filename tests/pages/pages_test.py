@@ -130,6 +130,12 @@ class CommandTest(unittest.TestCase):
                 self.assertIn(" ".join(answer.split()), " ".join(printed.split()), f"{page.name}:{block.line}")
         self.assertGreater(count, 2)
 
+    def test_profiles_that_come_with_the_program_are_listed(self):
+        page = (ROOT / "docs/planning.md").read_text()
+        names = [file.stem for file in (ROOT / "bench/cli/plan/profiles").glob("*.json")]
+        self.assertEqual([name for name in names if f"`{name}`" not in page], [])
+        self.assertGreater(len(names), 20)
+
     def test_a_flag_that_is_not_there_is_seen(self):
         for line in ("lockstep train --epoch 3", "lockstep run --np 2 -- true", "lockstep hosts --cout 2 -- true",
                      "lockstep hosts --count 2 -- lockstep train --epoch 3", "lockstep data synthesise cifar100 x"):

@@ -27,6 +27,7 @@ TEST(ModelProfile, ComesBackFromItsFile) {
   profile.optimizer = 0.25;
   profile.state_copies = 2;
   profile.flops = 1e6;
+  profile.product_flops = 4e5;
   profile.overheads = {.hand_over = CostCurve({{4, 0.01}, {8, 0.02}}),
       .threads = CostCurve({{4, 0.03}}),
       .socket_core = 1e-9,
@@ -42,6 +43,7 @@ TEST(ModelProfile, ComesBackFromItsFile) {
   EXPECT_EQ(again.step_seconds(16), profile.step_seconds(16));
   EXPECT_EQ(again.parameter_bytes(), 1200);
   EXPECT_EQ(again.activation_bytes(), 30);
+  EXPECT_EQ(again.product_flops, 4e5);
   EXPECT_EQ(again.overheads.hand_over(8), 0.02);
   EXPECT_EQ(again.overheads.gradient_core, 2e-10);
   EXPECT_EQ(again.overheads.replica_bytes, 3e7);
@@ -61,6 +63,12 @@ TEST(ModelProfile, OfAPlaceMeasuredAloneHasNoLink) {
   EXPECT_TRUE(on_device(again, device_of("A100")).knows_within) << "its data sheet tells";
 }
 
+TEST(ModelProfile, OfAnOlderFileHasNoMatrixProducts) {
+  const std::string text = profile_text(uniform(1));
+  EXPECT_EQ(
+      parse_profile(replaced(text, " \"product_flops\": 0.0,\n", ""), "p.json").product_flops, 0);
+}
+
 TEST(ModelProfile, RefusesWhatCannotBeACost) {
   const std::string text = profile_text(uniform(1));
   const auto refusal = [&](const std::string& from, const std::string& to) {
@@ -75,6 +83,8 @@ TEST(ModelProfile, RefusesWhatCannotBeACost) {
   for (const char* huge : {"1e308", "1e10"})
     EXPECT_THAT(refusal("\"seconds\": 1.0", std::string("\"seconds\": ") + huge),
         ::testing::HasSubstr("a layer's time"));
+  EXPECT_THAT(refusal("\"product_flops\": 0.0", "\"product_flops\": 1.0"),
+      ::testing::HasSubstr("matrix products' arithmetic of 1; it must be from 0 to 0"));
   EXPECT_THAT(refusal("400.0", "1e300"), ::testing::HasSubstr("a parameter of 1e+300"));
   EXPECT_THROW(parse_profile("{}", "p.json"), DataError);
   EXPECT_THROW(parse_profile(text.substr(0, text.size() / 2), "p.json"), DataError);
@@ -119,8 +129,34 @@ TEST(Device, KeepsTheSharesOfTheLayers) {
   profile.layers[3].forward = CostCurve({{1, 5}});
   const ModelProfile moved = on_device(profile, device_of("A100"));
   EXPECT_FALSE(moved.is_estimated) << "trainings are published";
-  EXPECT_TRUE(on_device(profile, device_of("H100")).is_estimated);
+  EXPECT_TRUE(on_device(profile, device_of("L4")).is_estimated);
   EXPECT_NEAR(moved.layers[3].forward(256) / moved.layers[4].forward(256), 5, 1e-9);
+}
+
+// 384 tokens of BERT-Large, of which DeepLearningExamples trains 12 a second on a V100.
+ModelProfile transformer() {
+  ModelProfile profile = heavy_profile();
+  profile.flops = profile.product_flops = 384 * (6 * 302e6 + 12 * 24 * 1024 * 384.0);
+  return profile;
+}
+
+TEST(Device, TrainsTransformersAtTheirRate) {
+  const ModelProfile moved = on_device(transformer(), device_of("V100"));
+  EXPECT_NEAR(64 / moved.step_seconds(64), 12, 0.01);
+  EXPECT_THAT(moved.source, HasSubstr("BERT-Large"));
+  ModelProfile both = transformer();
+  both.flops += heavy_profile().flops;
+  const ModelProfile mixed = on_device(both, device_of("V100"));
+  EXPECT_NEAR(mixed.step_seconds(64) / 64, 1.0 / 12 + 1 / 380.44, 1e-5);
+}
+
+TEST(Device, IsLessCertainForTransformersAndWithoutAPublishedTraining) {
+  const auto width = [](const ModelProfile& profile, const char* device) {
+    const Prediction step = predict(on_device(profile, device_of(device)), {}, {}, 64);
+    return step.most_seconds() / step.least_seconds();
+  };
+  EXPECT_GT(width(transformer(), "A100"), 1.5 * width(heavy_profile(), "A100"));
+  EXPECT_GT(width(heavy_profile(), "L4"), 2 * width(heavy_profile(), "A100"));
 }
 
 TEST(Device, OfEachKindCanBePlannedFor) {

@@ -188,6 +188,7 @@ class ProfileTest(unittest.TestCase):
         one, two = 2 * 8 * 16, 2 * 16 * 4  # of a matrix product; nobody asks for the gradient of the first one's input
         self.assertEqual(self.of_layers(profile, "flops"), [2 * one, 0, 3 * two])
         self.assertEqual(profile["flops"], 2 * one + 3 * two)
+        self.assertEqual(profile["product_flops"], profile["flops"])
         # The first line keeps its input, ReLU its output, which the second line needs too, and the loss both of its inputs.
         self.assertEqual(self.of_layers(profile, "activation_bytes"), [4 * 8, 4 * 16, 4 * 4 + 4 * 4])
         self.assertEqual(self.of_layers(profile, "output_bytes"), [4 * 16, 4 * 16, 0])
@@ -248,6 +249,14 @@ class ProfileTest(unittest.TestCase):
         profile = self.profile(Between(), (torch.randn(4, 8), ()), loss=mean)
         product = 2 * 8 * 8
         self.assertEqual(self.of_layers(profile, "flops"), [2 * product + 2 * product, 3 * 2 * 8 * 4])
+
+    def test_matrix_products_are_told_from_convolutions(self):
+        net = nn.Sequential(nn.Conv2d(1, 2, 1), nn.Flatten(), nn.Linear(8, 4))
+        profile = self.profile(net, (torch.randn(4, 1, 2, 2), torch.randn(4, 4)), loss=nn.MSELoss())
+        convolution, product = 2 * 2 * 4, 2 * 8 * 4
+        self.assertEqual(profile["flops"], 2 * convolution + 3 * product)
+        self.assertEqual(profile["product_flops"], 3 * product)
+        self.assertEqual(self.of_layers(profile, "product_flops"), [0, 0, 3 * product])
 
     def test_a_batch_that_the_model_does_not_take_is_left_out_unless_it_was_asked_for(self):
         net = nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4))

@@ -187,6 +187,7 @@ Offer offer_of(
   if (const auto rate = command.device_rates.find(name); rate != command.device_rates.end()) {
     offer.profile = offer.profile.scaled_to(batch, batch / rate->second);
     offer.profile.is_estimated = false;
+    offer.profile.is_of_products = false;
   }
   return offer;
 }

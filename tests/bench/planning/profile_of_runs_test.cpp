@@ -79,6 +79,15 @@ TEST(ProfileOfRuns, SharesTheStepsTimesAmongTheLayers) {
   EXPECT_EQ(profile.layers[0].parameters, (std::vector<double>{400, 40}));
 }
 
+TEST(ProfileOfRuns, TakesTheArithmeticOfALanguageModelForMatrixProducts) {
+  ProfiledRun run = made_run(8);
+  run.profile.ranks.front().flops = 800;
+  ProfileFacts facts = kFacts;
+  EXPECT_EQ(profile_of_runs({.alone = {run}}, facts).product_flops, 0);
+  facts.model = "gpt2-nano";
+  EXPECT_EQ(profile_of_runs({.alone = {run}}, facts).product_flops, 100);
+}
+
 TEST(ProfileOfRuns, FindsMemoryByTheBatch) {
   const plan::ModelProfile profile =
       profile_of_runs({.alone = {made_run(8), made_run(16)}}, kFacts);

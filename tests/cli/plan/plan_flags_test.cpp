@@ -6,12 +6,10 @@
 #include "tests/support/message_of.h"
 
 #include "lockstep/core/error.h"
-#include "lockstep/plan/model_profile.h"
 
 namespace lockstep::cli {
 namespace {
 
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -92,16 +90,6 @@ TEST(PlanFlags, TakeTheProfileThatComesWithTheProgramForOtherDevices) {
   EXPECT_EQ(profile_by({"--device", "T4", "--measure-rounds", "1"}), "") << "measured here";
   EXPECT_EQ(profile_by({"--device", "T4", "--", "--image-size", "64"}), "") << "another net";
   EXPECT_EQ(profile_by({}), "") << "about this machine";
-}
-
-TEST(ShippedProfiles, CanBeMovedToDevices) {
-  ASSERT_THAT(shipped_models(), Contains("resnet50"));
-  for (const std::string& model : shipped_models()) {
-    const plan::ModelProfile profile = plan::parse_profile(*shipped_profile(model), model);
-    EXPECT_EQ(profile.model, model);
-    EXPECT_GT(profile.activation_bytes(), 0) << model;
-    EXPECT_GT(plan::on_device(profile, plan::device_of("A100")).step_seconds(8), 0) << model;
-  }
 }
 
 TEST(PlanFlags, RefuseWhatContradictsOrIsUnknown) {
