@@ -210,17 +210,17 @@ def keep(arguments, about, rows):
 def main():
     arguments = parse_arguments()
     begin = time.monotonic()
-    roofs = last_json(output_of([arguments.peer_python, str(PYTORCH), "--roof"]))
-    about = {"processor": cpu_model(), "instructions": roofs["instructions"], "cores": CORES, "precision": arguments.precision,
+    roof = last_json(output_of([arguments.peer_python, str(PYTORCH), "--roof", "--precision", arguments.precision]))
+    about = {"processor": cpu_model(), "instructions": roof["instructions"], "cores": CORES, "precision": arguments.precision,
              "rounds": arguments.rounds, "steps": arguments.steps, "compiled": not arguments.no_compile, "jax": bool(arguments.jax_python)}
     rows = rows_of(arguments, about)
-    print(setting(about["instructions"], f"{roofs['32'] / 1e9:.0f} GFLOP/s in fp32, {roofs['bf16-mixed'] / 1e9:.0f} in bf16",
-                  f"{roofs['copied'] / 1e9:.0f} GB/s copied", arguments.precision, f"{arguments.rounds} rounds") + "\n")
+    print(setting(roof["instructions"], arguments.precision, f"{roof['flops'] / 1e9:.3g} GFLOP/s in large products",
+                  f"{roof['copied'] / 1e9:.3g} GB/s copied", f"{arguments.rounds} rounds") + "\n")
     nets, peers = arguments.only or list(TWELVE), ["PyTorch", "JAX"] if arguments.jax_python else ["PyTorch"]
     print(head_of(peers), flush=True)
     for name in nets:
         if name not in rows:
-            rows[name] = measure(arguments, name, roofs[arguments.precision])
+            rows[name] = measure(arguments, name, roof["flops"])
             keep(arguments, about, rows)
         print(line_of(rows[name], peers), flush=True)
     shown = [rows[name] for name in nets]

@@ -181,23 +181,27 @@ def make(folder):
 
 
 def roof():
-    """Prints the instructions that PyTorch takes, operations a second in fp32 and in bf16, and bytes read and written a second."""
+    """Prints the instructions that PyTorch takes, operations a second of large products, and bytes read and written a second by a large copy."""
     torch.set_num_threads(os.cpu_count())
 
-    def rate(work, call):
-        seconds = []
-        for _ in range(7):
-            start = time.perf_counter()
-            call()
-            seconds.append(time.perf_counter() - start)
-        return work / min(seconds)
+    def seconds_of(call):
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
 
-    size = 2048
-    product, many = torch.randn(size, size), torch.randn(1 << 26)
-    half, other = product.bfloat16(), torch.empty_like(many)
-    print(json.dumps({
-        "instructions": torch.backends.cpu.get_cpu_capability(), "32": rate(2 * size**3, lambda: product @ product),
-        "bf16-mixed": rate(2 * size**3, lambda: half @ half), "copied": rate(8 * many.numel(), lambda: other.copy_(many))}))
+    flops, kind = 0, torch.bfloat16 if arguments.precision == "bf16-mixed" else torch.float32
+    for size in (512, 1024, 2048):
+        factor = torch.randn(size, size).to(kind)
+        seconds = [seconds_of(lambda: factor @ factor)]
+        if seconds[0] < 1:  # PyTorch has no quick one of bf16 for some processors
+            seconds += [seconds_of(lambda: factor @ factor) for _ in range(7)]
+        flops = max(flops, 2 * size**3 / min(seconds))
+        if len(seconds) == 1:
+            break
+    many = torch.randn(1 << 26)
+    other = torch.empty_like(many)
+    copied = 8 * many.numel() / min(seconds_of(lambda: other.copy_(many)) for _ in range(7))
+    print(json.dumps({"instructions": torch.backends.cpu.get_cpu_capability(), "flops": flops, "copied": copied}))
 
 
 def spread(net, world):
