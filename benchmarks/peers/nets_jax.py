@@ -15,7 +15,7 @@ import argparse
 import json
 import os
 import time
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
 
 from works import CHECKED, IN_JAX, WORKS
@@ -97,8 +97,12 @@ def mnist_small(layers, x):
 
 
 def max_pool_3x3(x):
-    """Stride 2, padding 1."""
-    return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), [(0, 0), (1, 1), (1, 1), (0, 0)])
+    """Stride 2, padding 1; the gradient of lax.reduce_window takes longer."""
+    images, height, width, channels = x.shape
+    padded = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), constant_values=-jnp.inf)
+    parts = [lax.slice(padded, (0, row, column, 0), (images, row + height - 1, column + width - 1, channels), (1, 2, 2, 1))
+             for row in range(3) for column in range(3)]
+    return reduce(jnp.maximum, parts)
 
 
 def resnet18(layers, x):
