@@ -1,162 +1,231 @@
 #!/usr/bin/env python3
-"""Times training of each net in Lockstep and in Python PyTorch, in turn on the same cores, and prints the ratios of medians.
+"""Times training of twelve nets in Lockstep, in Python PyTorch and in JAX, in turn on the same cores, and prints the ratios of medians.
 
-    python3 -m venv peer && peer/bin/pip install torch==2.15.0 torchvision timm "Pillow<13"
-    benchmarks/against_pytorch.py --peer-python peer/bin/python
-    benchmarks/against_pytorch.py --peer-python peer/bin/python --rows resnet18 vgg19 --precision bf16-mixed --rounds 5
-    benchmarks/against_pytorch.py --peer-python peer/bin/python --device cuda --precision bf16-mixed
+    python3 -m venv peer && peer/bin/pip install torch==2.15.0 torchvision timm transformers==5.24.0 safetensors "Pillow<13"
+    python3 -m venv jax && jax/bin/pip install jax==0.10.2 safetensors
+    benchmarks/against_pytorch.py --peer-python peer/bin/python --jax-python jax/bin/python --json fp32.json
+    benchmarks/against_pytorch.py --peer-python peer/bin/python --precision bf16-mixed --json bf16.json
+    benchmarks/against_pytorch.py --peer-python peer/bin/python --only resnet50 vgg19-224 --rounds 5
 
-Lockstep is `lockstep train` on the images of `--data mock`, with as many ranks as the row says; the peer is peers/nets.py, with
-malloc tuned, channels-last, fused Adam and gradients as bucket views. For each row the peer first runs every one of its settings
-(two ranks of one thread or one of two, compiled or not) once, and goes on with the best. With `--device cuda` both train on one
-GPU, with cuDNN's kernels chosen by time; the peer compiles with CUDA graphs. The roof is what both cores, or the GPU, do in a
-large matrix product, and a share of it counts the arithmetic of direct convolutions; Winograd's form needs less, so a share may
-be above 1.
+The nets, their batches and optimizers are in peers/works.py, where --only finds more. Lockstep trains by name what is in its own catalogue, on
+images of noise, and all else from what Python exports; PyTorch (peers/nets.py) reads batches that lie in memory.
+
+Each side first runs each of its settings once, and goes on with the best. Of all that is two ranks of one thread or one of two; of PyTorch
+also eager or compiled, and images channels-last or not, of which compiled runs take what is faster in eager ones; of JAX (peers/nets_jax.py,
+three nets, after a check that they compute what PyTorch does) some flags of XLA. What fails is named beside the best. In bf16 PyTorch runs under
+autocast. The time of a step is the median over the lines of a run, without the first.
+
+With --json a second run goes on with the nets that are not yet in the file.
+
+A share is that of the roof, which is a large product on all cores in PyTorch, and counts the arithmetic of direct convolutions: Winograd's form
+needs less, so a share may be above 1. To see on a processor with AVX-512 what AVX2 does: LOCKSTEP_TEST_CPU_FEATURES=avx2 ONEDNN_MAX_CPU_ISA=AVX2
+ATEN_CPU_CAPABILITY=avx2 MKL_ENABLE_INSTRUCTIONS=AVX2 XLA_FLAGS=--xla_cpu_max_isa=AVX2.
 """
 
+import json
+import math
 import os
 import statistics
+import tempfile
 import time
 from dataclasses import dataclass
-from itertools import product
+from functools import partial
+from pathlib import Path
 
-from commands import ROOT, SharedTime, bold_ratio, cpu_model, last_json, output_of, parser_of, records_in, training_rate
+from commands import (ROOT, Failed, SharedTime, bold_ratio, cpu_model, last_json, output_of, parser_of, ratio_of, seconds_of_step, setting, steps_of,
+                      with_range)
+from peers.works import IN_JAX, TWELVE, WORKS
 
-
-
-@dataclass
-class Row:
-    """The same work on both sides. A batch is that of all ranks together."""
-
-    net: str
-    image_size: int
-    batch: int
-    batches: int  # an epoch
-    flags: str = ""  # of ours
-    peer_flags: str = ""
-    classes: int = 10
-    ranks: int = 2  # of ours
-    peer_ranks: tuple = (2, 1)  # of which the peer takes the best
-
-
-PIPELINE = "--parallel pp --places 2 --chunks 8 --schedule zero-bubble"
-
-ROWS = {
-    "mnist-small": Row("mnist-small", 28, 256, 234),  # an epoch of Fashion-MNIST
-    "mnist-large": Row("mnist-large", 28, 256, 6),
-    "resnet18": Row("resnet18", 32, 256, 6),
-    "resnet18-timm": Row("resnet18", 32, 256, 6, "--augment timm", "--augment timm"),
-    "resnet18-cifar": Row("resnet18-cifar", 32, 256, 2),
-    "resnet50": Row("resnet50", 224, 16, 3, ranks=1),  # all cores in one rank are faster here
-    "vgg19": Row("vgg19", 224, 16, 2, classes=20),
-    # A pipeline of two places in one process against the best single process.
-    "resnet50-pipeline": Row("resnet50", 128, 120, 2, PIPELINE, classes=1000, ranks=1, peer_ranks=(1,)),
-}
-
-GPU = {"ranks": 1, "peer_ranks": (1,)}
-GPU_ROWS = {
-    "mnist-small": Row("mnist-small", 28, 256, 3000, **GPU),
-    "mnist-large": Row("mnist-large", 28, 256, 500, **GPU),
-    "resnet18": Row("resnet18", 32, 256, 200, **GPU),
-    "resnet18-cifar": Row("resnet18-cifar", 32, 256, 100, **GPU),
-    "resnet50": Row("resnet50", 224, 128, 40, classes=1000, **GPU),
-    "vgg19": Row("vgg19", 224, 64, 40, classes=20, **GPU),
-}
+PYTORCH, JAX = ROOT / "benchmarks/peers/nets.py", ROOT / "benchmarks/peers/nets_jax.py"
+LINES = 6
+CORES = os.cpu_count()
+OPTIMIZERS = {"adam": "--opt adam --lr 0.001", "adamw": "--opt adamw --lr 0.001", "sgd": "--opt sgd --momentum 0.9 --lr 0.01"}
+FLAGS_OF_XLA = ["xla_cpu_enable_fast_math=true", "xla_cpu_use_onednn=true", "xla_cpu_use_xnnpack=true"]
 
 
 def parse_arguments():
     parser = parser_of(__doc__)
-    parser.add_argument("--peer-python", required=True, help="a Python that can import torch 2.15, torchvision and timm")
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--rows", nargs="+", metavar="ROW", help=f"all of the device, unless given: {', '.join(ROWS)}")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peer-python", required=True, help="a Python that can import torch 2.15, torchvision, timm, transformers, safetensors")
+    parser.add_argument("--jax-python", help="a Python that can import jax and safetensors; without it JAX is left out")
+    parser.add_argument("--only", nargs="+", choices=WORKS, metavar="NET", help=f"the twelve, unless given, of {', '.join(WORKS)}")
     parser.add_argument("--precision", choices=["32", "bf16-mixed"], default="32")
-    parser.add_argument("--no-compile", action="store_true", help="leave out the peer's compiled settings, which take minutes each")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, help=f"of each run, a multiple of {LINES}; the net's own, unless given")
+    parser.add_argument("--no-compile", action="store_true", help="leave out PyTorch's compiled settings, which take minutes each")
+    parser.add_argument("--json", metavar="FILE", help="keep what was measured, and go on from it")
     arguments = parser.parse_args()
-    arguments.known_rows = GPU_ROWS if arguments.device == "cuda" else ROWS
-    for name in arguments.rows or []:
-        if name not in arguments.known_rows:
-            parser.error(f"--rows: {name} is no row of --device {arguments.device}: {', '.join(arguments.known_rows)}")
+    if arguments.steps is not None and (arguments.steps < LINES or arguments.steps % LINES):
+        parser.error(f"--steps: {arguments.steps} is no multiple of {LINES}")
     return arguments
 
 
-def ours(arguments, row):
-    """Trains two epochs; returns the images a second of the second one."""
-    command = [arguments.lockstep, "train", "--model", row.net, "--image-size", str(row.image_size)]
-    command += ["--num-classes", str(row.classes), "--nproc-per-node", str(row.ranks), "--batch-size", str(row.batch // row.ranks)]
-    command += ["--device", arguments.device, *(["--cudnn-benchmark"] if arguments.device == "cuda" else [])]
-    command += ["--repeat", "20", "--limit-train-batches", str(row.batches), "--precision", arguments.precision, *row.flags.split()]
-    return training_rate(command, row.batch * row.batches)
+@dataclass(frozen=True)
+class Setting:
+    """So many ranks, which share the cores, and more flags."""
+
+    ranks: int
+    flags: tuple = ()
+
+    def threads(self):
+        return CORES // self.ranks
+
+    def __str__(self):
+        return ", ".join([f"{self.ranks}x{self.threads()}", *(flag.removeprefix("--") for flag in self.flags)])
 
 
-def peer(arguments, row, setting):
-    """The same by the peer with a setting: ranks, threads of each, compiled or not."""
-    ranks, threads, compiled = setting
-    command = [arguments.peer_python, str(ROOT / "benchmarks/peers/nets.py"), "--net", row.net]
-    command += ["--image-size", str(row.image_size), "--classes", str(row.classes), "--batch-size", str(row.batch // ranks)]
-    command += ["--batches", str(row.batches), "--ranks", str(ranks), "--threads", str(threads)]
-    command += ["--device", arguments.device, "--precision", arguments.precision]
-    command += [*row.peer_flags.split(), *(["--compile"] if compiled else [])]
-    record = records_in(output_of(command))[-1]
-    return record["images_per_s"], record["flops_per_image"]
+class Side:
+    """A program that trains the net: what its settings reached when tried, and the samples a second of each round."""
+
+    def __init__(self, run):
+        self.run, self.tried, self.failed, self.rates = run, {}, {}, []
+
+    def attempt(self, setting):
+        """Returns the samples a second of one run, 0 if it fails."""
+        try:
+            self.tried[setting] = self.run(setting)
+        except Failed as failure:
+            self.failed[setting] = str(failure)
+        return self.tried.get(setting, 0)
+
+    def best(self):
+        if not self.tried:
+            raise Failed("every setting fails:\n" + "\n".join(self.failed.values()))
+        return max(self.tried, key=self.tried.get)
+
+    def measure(self):
+        self.rates.append(self.run(self.best()))
+
+    def record(self):
+        tried, failed = ({str(setting): value for setting, value in of.items()} for of in (self.tried, self.failed))
+        return {"rates": self.rates, "setting": str(self.best()), "tried": tried, "failed": failed}
 
 
-def best_setting(arguments, row):
-    compiled = [False] if arguments.no_compile else [False, True]
-    threads = 1 if arguments.device == "cuda" else os.cpu_count()
-    speeds = {setting: peer(arguments, row, setting)[0] for setting in (
-        (ranks, threads // ranks, choice) for ranks, choice in product(row.peer_ranks, compiled))}
-    return max(speeds, key=speeds.get)
+class Net:
+    """The runs of a net; nets.py makes the folder's files, and tells of the net."""
+
+    def __init__(self, arguments, name, folder):
+        self.arguments, self.name, self.folder, self.work = arguments, name, folder, WORKS[name]
+        self.steps = arguments.steps or self.work.steps
+        self.common = ["--net", name, "--steps", str(self.steps), "--lines", str(LINES), "--precision", arguments.precision]
+        self.made = last_json(output_of([arguments.peer_python, str(PYTORCH), "--net", name, "--make", folder]))
+
+    def by_lockstep(self, setting):
+        with tempfile.TemporaryDirectory() as run:
+            command = [self.arguments.lockstep, "train", *self.work.flags_of_lockstep(self.folder), "--nproc-per-node", str(setting.ranks)]
+            command += ["--batch-size", str(self.work.batch // setting.ranks), "--precision", self.arguments.precision]
+            output_of([*command, *OPTIMIZERS[self.work.optimizer].split(), *steps_of(self.steps, LINES), "--output", f"{run}/run"])
+            return self.work.batch / seconds_of_step(f"{run}/run")
+
+    def by_pytorch(self, setting):
+        command = [self.arguments.peer_python, str(PYTORCH), *self.common, "--ranks", str(setting.ranks), "--threads", str(setting.threads())]
+        return self.rate_of(last_json(output_of([*command, *setting.flags])))
+
+    def by_jax(self, setting):
+        command = [self.arguments.jax_python, str(JAX), *self.common, "--data", self.folder, "--devices", str(setting.ranks)]
+        return self.rate_of(last_json(output_of([*command, *setting.flags])))
+
+    def rate_of(self, printed):
+        return self.work.batch / statistics.median(printed["seconds"][1:])
+
+    def sides(self):
+        """Returns the sides, each of which has tried its settings."""
+        sides = {"Lockstep": Side(self.by_lockstep), "PyTorch": Side(self.by_pytorch)}
+        for ranks in self.work.ranks:
+            sides["Lockstep"].attempt(Setting(ranks))
+            self.try_pytorch(partial(Setting, ranks), sides["PyTorch"])
+        if self.arguments.jax_python and self.name in IN_JAX:
+            output_of([self.arguments.jax_python, str(JAX), "--net", self.name, "--data", self.folder, "--check"])
+            sides["JAX"] = Side(self.by_jax)
+            for setting in [Setting(1), Setting(2), *(Setting(1, (f"--xla={flag}",)) for flag in FLAGS_OF_XLA)]:
+                sides["JAX"].attempt(setting)
+        return sides
+
+    def try_pytorch(self, with_flags, side):
+        orders = [(), ("--channels-last",)] if self.made["images"] else [()]
+        faster = max(orders, key=lambda order: side.attempt(with_flags(order)))
+        if not self.arguments.no_compile:
+            side.attempt(with_flags((*faster, "--compile")))
 
 
-ROOF = """
-import json, sys, time, torch
-on_gpu = sys.argv[1] == "cuda"
-torch.set_num_threads(2)
-torch.set_default_device(sys.argv[1])
-wait = torch.cuda.synchronize if on_gpu else lambda: None
-def rate(call, work):
-    rates = []
-    for _ in range(7):
-        wait(); start = time.perf_counter(); call(); wait()
-        rates.append(work / (time.perf_counter() - start))
-    return max(rates)
-size = 8192 if on_gpu else 2048
-a = torch.randn(size, size); h = a.bfloat16(); big = torch.randn(1 << (30 if on_gpu else 26)); other = torch.empty_like(big)
-flops = 2 * size ** 3
-name = torch.cuda.get_device_name() if on_gpu else ""
-print(json.dumps([name, rate(lambda: a @ a, flops), rate(lambda: h @ h, flops), rate(lambda: other.copy_(big), 8 * big.numel())]))
-"""
+def measure(arguments, name, roof):
+    with tempfile.TemporaryDirectory() as folder:
+        net = Net(arguments, name, folder)
+        sides, busy = net.sides(), SharedTime()
+        for _ in range(arguments.rounds):
+            for side in sides.values():
+                side.measure()
+    return {"net": name, "batch": net.work.batch, **net.made, "roof": roof, "others": busy.of_others(), "date": time.strftime("%Y-%m-%d"),
+            "sides": {which: side.record() for which, side in sides.items()}}
 
 
-def machine(arguments):
-    """Returns a GPU's name and the peaks of the device, by large products and a large copy in the peer's library."""
-    return last_json(output_of([arguments.peer_python, "-c", ROOF, arguments.device]))
+def cells(row, which):
+    """Returns a side's cells of a table, and for a peer the ratio to it; empty ones if it was not measured."""
+    is_peer = which != "Lockstep"
+    side = row["sides"].get(which)
+    if side is None:
+        return ["", ""]
+    share = statistics.median(side["rates"]) * row["flops_of_a_sample"] / row["roof"]
+    failed = f"; failed: {'; '.join(side['failed'])}" if side["failed"] else ""
+    text = f"{with_range(side['rates'], ',.4g')}, {share:.2f}, {side['setting']}{failed}"
+    return [text, bold_ratio(row["sides"]["Lockstep"]["rates"], side["rates"])] if is_peer else [text]
 
 
-def measure(arguments, name, row, roof):
-    setting = best_setting(arguments, row)
-    own, others, busy = [], [], SharedTime()
-    for _ in range(arguments.rounds):
-        own.append(ours(arguments, row))
-        speed, flops = peer(arguments, row, setting)
-        others.append(speed)
-    ours_median, peers_median = statistics.median(own), statistics.median(others)
-    ranks, threads, compiled = setting
-    print(f"| {name} | {ours_median:,.4g} ({ours_median * flops / roof:.2f}) | {peers_median:,.4g} ({peers_median * flops / roof:.2f}), "
-          f"{ranks} x {threads}{', compiled' if compiled else ''} "
-          f"| {bold_ratio(own, others)} | {busy.of_others():.0%} |", flush=True)
+def line_of(row, peers):
+    columns = [row["net"], str(row["batch"]), *cells(row, "Lockstep")]
+    for which in peers:
+        columns += cells(row, which)
+    return f"| {' | '.join(columns)} | {row['others']:.0%} |"
+
+
+def head_of(peers):
+    columns = ["net", "batch", "Lockstep, samples/s, share, ranks x threads"]
+    for which in peers:
+        columns += [f"{which}'s best", f"**over {which}** (by round)"]
+    columns.append("other programs")
+    return f"| {' | '.join(columns)} |\n|{'---|' * len(columns)}"
+
+
+def mean_over(rows, which):
+    ratios = {row["net"]: ratio_of(row["sides"]["Lockstep"]["rates"], row["sides"][which]["rates"])[0] for row in rows if which in row["sides"]}
+    mean = math.exp(statistics.mean(map(math.log, ratios.values())))
+    least = min(ratios, key=ratios.get)
+    return f"Over {which}: geometric mean of {len(ratios)} **{mean:.2f}**, least {ratios[least]:.2f} ({least})."
+
+
+def rows_of(arguments, about):
+    """Returns the rows of an earlier run by their nets, none if there was no such run."""
+    if not arguments.json or not Path(arguments.json).exists():
+        return {}
+    kept = json.loads(Path(arguments.json).read_text())
+    if kept["about"] != about:
+        raise SystemExit(f"{arguments.json} has other measurements, {kept['about']}, not {about}: name another file")
+    return {row["net"]: row for row in kept["rows"]}
+
+
+def keep(arguments, about, rows):
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps({"about": about, "rows": list(rows.values())}, indent=1) + "\n")
 
 
 def main():
     arguments = parse_arguments()
-    gpu, fp32, bf16, copied = machine(arguments)
-    print(f"{gpu or cpu_model()}, {os.cpu_count()} cores, {fp32 / 1e9:.0f} GFLOP/s in fp32, {bf16 / 1e9:.0f} in bf16, "
-          f"{copied / 1e9:.0f} GB/s copied; {arguments.precision}, {arguments.rounds} rounds, {time.strftime('%d %B %Y')}\n")
-    print("| work | Lockstep, images/s (share of the roof) | PyTorch's best, ranks x threads | ratio (by round) | other programs |")
-    print("|---|---|---|---|---|", flush=True)
-    for name in arguments.rows or arguments.known_rows:
-        measure(arguments, name, arguments.known_rows[name], fp32 if arguments.precision == "32" else bf16)
+    begin = time.monotonic()
+    roof = last_json(output_of([arguments.peer_python, str(PYTORCH), "--roof", "--precision", arguments.precision]))
+    about = {"processor": cpu_model(), "instructions": roof["instructions"], "cores": CORES, "precision": arguments.precision,
+             "rounds": arguments.rounds, "steps": arguments.steps, "compiled": not arguments.no_compile, "jax": bool(arguments.jax_python)}
+    rows = rows_of(arguments, about)
+    print(setting(roof["instructions"], arguments.precision, f"{roof['flops'] / 1e9:.3g} GFLOP/s in large products",
+                  f"{roof['copied'] / 1e9:.3g} GB/s copied", f"{arguments.rounds} rounds") + "\n")
+    nets, peers = arguments.only or list(TWELVE), ["PyTorch", "JAX"] if arguments.jax_python else ["PyTorch"]
+    print(head_of(peers), flush=True)
+    for name in nets:
+        if name not in rows:
+            rows[name] = measure(arguments, name, roof["flops"])
+            keep(arguments, about, rows)
+        print(line_of(rows[name], peers), flush=True)
+    shown = [rows[name] for name in nets]
+    print("\n" + "\n".join(mean_over(shown, which) for which in peers if any(which in row["sides"] for row in shown)))
+    print(f"{(time.monotonic() - begin) / 60:.0f} minutes.")
 
 
 if __name__ == "__main__":

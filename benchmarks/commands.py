@@ -22,11 +22,15 @@ def parser_of(script, program="lockstep"):
     return parser
 
 
+class Failed(SystemExit):
+    """A command that failed; ends the benchmark with the last of its errors, unless that goes on without it."""
+
+
 def output_of(command):
-    """Returns what a command prints; ends the benchmark with the last of its errors when it fails."""
+    """Returns what a command prints."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
-        sys.exit(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
+        raise Failed(f"{' '.join(command)}\nended with {done.returncode}:\n{done.stderr[-3000:]}")
     return done.stdout
 
 
@@ -51,10 +55,15 @@ def training_rate(command, samples):
     return samples / last["train_seconds"]
 
 
-def steps_alone(steps, lines):
-    """Returns the flags of a training that makes steps of constant data, and writes so many lines of metrics and nothing else."""
-    flags = ["--data", "mock:constant", "--max-steps", str(steps), "--epochs", str(steps), "--log-interval", str(steps // lines)]
+def steps_of(steps, lines):
+    """Returns the flags of a training that makes so many steps, and writes so many lines of metrics and nothing else."""
+    flags = ["--max-steps", str(steps), "--log-interval", str(steps // lines)]
     return [*flags, "--val-interval", "never", "--snapshot-interval", "never", "--progress", "none"]
+
+
+def steps_alone(steps, lines):
+    """Returns those flags for constant data, of any number of batches."""
+    return ["--data", "mock:constant", "--epochs", str(steps), *steps_of(steps, lines)]
 
 
 def seconds_of_step(run):

@@ -20,13 +20,13 @@ BATCH = Dim("batch", min=1)
 WORDS = 100
 
 
-def images(side=64, count=2):
-    return (torch.randn(count, 3, side, side),), ({0: BATCH},)
+def images(side=64, count=2, channels=3):
+    return (torch.randn(count, channels, side, side),), ({0: BATCH},)
 
 
 def ids(*lengths, count=2, varies=True):
     names = ("length", "other")
-    dims = tuple({0: BATCH, 1: Dim(name, min=2, max=64)} if varies else {0: BATCH} for _, name in zip(lengths, names))
+    dims = tuple({0: BATCH, 1: Dim(name, min=2, max=max(64, length))} if varies else {0: BATCH} for length, name in zip(lengths, names))
     return tuple(torch.randint(0, WORDS, (count, length)) for length in lengths), dims
 
 

@@ -12,6 +12,7 @@ import time
 
 import torch
 from catalogue import make_net
+from mnist import channels_last
 from torch.nn import functional as F
 
 DEVICE = torch.device(sys.argv[1] if len(sys.argv) > 1 else "cuda")
@@ -27,7 +28,7 @@ def wait():
 class Images:
     def __init__(self, asked):
         channels = 1 if asked["net"].startswith("mnist") else 3
-        self.net = make_net(asked["net"], asked["classes"]).to(DEVICE)
+        self.net = channels_last(make_net(asked["net"], asked["classes"])).to(DEVICE)
         images = torch.randn(asked["batch"], channels, asked["image_size"], asked["image_size"], device=DEVICE)
         self.images = images.contiguous(memory_format=torch.channels_last)
         self.labels = torch.randint(asked["classes"], (asked["batch"],), device=DEVICE)

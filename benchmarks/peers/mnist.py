@@ -36,7 +36,16 @@ def one_channel_nhwc(rows, height, width):
     return rows.reshape(-1, height, width, 1).permute(0, 3, 1, 2)
 
 
+def images_channels_last(images):
+    if images.shape[1] == 1:
+        return one_channel_nhwc(images, *images.shape[2:])
+    return images.contiguous(memory_format=torch.channels_last)
+
+
 def channels_last(net):
+    """Returns a net of images in this order, changed in place."""
     net = net.to(memory_format=torch.channels_last)
-    net[0].weight.data = one_channel_nhwc(net[0].weight.data.contiguous(), 3, 3)
+    for layer in net.modules():
+        if isinstance(layer, nn.Conv2d) and layer.weight.shape[1] == 1 and layer.groups == 1:
+            layer.weight.data = one_channel_nhwc(layer.weight.data.contiguous(), *layer.kernel_size)
     return net

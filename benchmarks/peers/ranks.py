@@ -15,6 +15,9 @@ def start_ranks(count, *flags, **variables):
     """Becomes torchrun with these flags, which starts the running script as so many ranks, of one thread unless the variables say otherwise."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", *flags, "--nproc-per-node", str(count), *sys.argv]
+    if count == 1 and not flags:  # without the seconds that torchrun takes
+        environment |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
+        command = [sys.executable, *sys.argv]
     os.execve(sys.executable, command, environment)
 
 
