@@ -123,6 +123,10 @@ function(lockstep_guard result seconds)
   set(${result} ${guard} PARENT_SCOPE)
 endfunction()
 
+# Each of the hundreds of trainings that tests of processes start would measure it, a third of a second a rank where the
+# processor emulates bfloat16; Bf16Speed and what is started outside of ctest do.
+set(lockstep_known_bf16_speed "LOCKSTEP_TEST_BF16_SPEED=1")
+
 # lockstep_test(NAME [TORCH] LABEL unit|process SOURCES ... [DEPENDS ...] [TIMEOUT s])
 # makes one GoogleTest binary and one ctest entry: each start pays for loading LibTorch, so one binary a layer.
 function(lockstep_test name)
@@ -145,6 +149,9 @@ function(lockstep_test name)
   # The longest first: no core waits for one of them at the end.
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABEL}" TIMEOUT ${guard} COST ${arg_TIMEOUT}
     ENVIRONMENT "OMP_NUM_THREADS=1;LOCKSTEP_BINARY_DIR=${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  if(arg_LABEL STREQUAL process)
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT ${lockstep_known_bf16_speed})
+  endif()
 endfunction()
 
 # lockstep_test_over_backends(NAME FILTER [BACKEND...]) runs tests whose ranks are those of testing::run_ranks() again, connected
@@ -191,16 +198,16 @@ function(lockstep_precompile_torch target name)
   target_precompile_headers(${target} REUSE_FROM ${name})
 endfunction()
 
-# GoogleTest's headers cost seconds a file, too.
+# GoogleTest's headers and JSON's cost seconds a file, too.
 function(lockstep_use_precompiled_googletest target)
   if(NOT TARGET lockstep_googletest_headers)
     file(WRITE "${PROJECT_BINARY_DIR}/googletest_headers.cpp" "")
     add_library(lockstep_googletest_headers OBJECT "${PROJECT_BINARY_DIR}/googletest_headers.cpp")
-    target_link_libraries(lockstep_googletest_headers PRIVATE GTest::gmock)
+    target_link_libraries(lockstep_googletest_headers PRIVATE GTest::gmock nlohmann_json::nlohmann_json)
     # As programs are compiled.
     set_target_properties(lockstep_googletest_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(lockstep_googletest_headers PRIVATE -fPIE)
-    target_precompile_headers(lockstep_googletest_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
+    target_precompile_headers(lockstep_googletest_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp>)
   endif()
   target_precompile_headers(${target} REUSE_FROM lockstep_googletest_headers)
 endfunction()

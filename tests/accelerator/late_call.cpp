@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <mutex>
 #include <optional>
+#include <ostream>
 #include <set>
+#include <sstream>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -22,6 +26,66 @@ namespace {
 // Whose results have sizes that depend on values.
 const std::set<std::string> kOfValues = {"aten::nonzero", "aten::masked_select", "aten::_unique2",
     "aten::unique_consecutive", "aten::unique_dim", "aten::bincount", "aten::repeat_interleave"};
+
+/// What a kernel on zeros has made of the sizes of its arguments and of its results.
+struct Example {
+  Stack arguments, results;
+};
+
+void describe(std::ostream& out, const at::Tensor& tensor) {
+  if (!tensor.defined()) return;
+  out << tensor.device().type() << tensor.scalar_type() << tensor.sizes() << tensor.strides();
+  if (tensor.unsafeGetTensorImpl()->is_wrapped_number()) out << "number";
+}
+
+void describe(std::ostream& out, const c10::IValue& value) {
+  out << ';';
+  if (value.isTensor()) return describe(out, value.toTensor());
+  if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) describe(out << ',', tensor);
+  } else if (value.isOptionalTensorList()) {
+    for (const std::optional<at::Tensor> tensor : value.toOptionalTensorList())
+      describe(out << ',', tensor.value_or(at::Tensor()));
+  } else if (!value.isGenerator()) {
+    out << value;
+  }
+}
+
+/// The examples that were made, by all that their sizes and types hang on: steps of a training
+/// repeat their calls, so each is computed on zeros once.
+class Examples {
+ public:
+  static Examples& get() {
+    static Examples* const examples = new Examples;  // streams may outlive statics
+    return *examples;
+  }
+
+  std::optional<Example> find(const std::string& call) {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_call_.find(call);
+    return found == by_call_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  /// Keeps an example without its memory; none of its tensors may be a view of another.
+  void keep(const std::string& call, const Example& example) {
+    Example kept;
+    for (const c10::IValue& value : example.arguments)
+      kept.arguments.push_back(mapped(value, &without_memory));
+    for (const c10::IValue& value : example.results)
+      kept.results.push_back(mapped(value, &without_memory));
+    const std::lock_guard lock(mutex_);
+    by_call_.emplace(call, std::move(kept));
+  }
+
+ private:
+  static at::Tensor without_memory(const at::Tensor& tensor) {
+    if (!tensor.defined()) return tensor;
+    return at::empty_strided(tensor.sizes(), tensor.strides(), on_cpu(tensor).device(c10::kMeta));
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<std::string, Example> by_call_;
+};
 
 /// One call of an operator.
 class Call {
@@ -43,6 +107,9 @@ class Call {
   Stack results_later();
   Stack views() const;
   Stack zeros() const;
+  Example example() const;
+  bool gives_views() const { return !schema_.returns().empty() && argument_behind(0, false); }
+  std::string text() const;
   Stack run(Stack stack) const;
   template <typename Replace>
   void replace_generators(Stack& stack, const Replace& replace) const;
@@ -50,7 +117,7 @@ class Call {
   c10::IValue result_like(const c10::IValue& example, std::size_t index) const;
   Stack targets_of(const Stack& results) const;
   at::Tensor made_like(const at::Tensor& example) const;
-  void follow_sizes(const Stack& zeros) const;
+  void follow_sizes(const Stack& examples) const;
   std::size_t stream() const { return Runtime::get().current(device_); }
 
   const c10::OperatorHandle& op_;
@@ -125,6 +192,23 @@ Stack Call::run(Stack stack) const {
   return stack;
 }
 
+// With all that sizes and types of results hang on.
+std::string Call::text() const {
+  std::ostringstream text;
+  text << &schema_;
+  for (const c10::IValue& argument : arguments_) describe(text, argument);
+  return text.str();
+}
+
+Example Call::example() const {
+  const std::string call = gives_views() ? "" : text();
+  if (auto known = Examples::get().find(call)) return *std::move(known);
+  Example example{.arguments = zeros(), .results = {}};
+  example.results = run(example.arguments);
+  if (!gives_views()) Examples::get().keep(call, example);
+  return example;
+}
+
 // Which argument a result is, or is a view of.
 std::optional<std::size_t> Call::argument_behind(std::size_t result, bool written) const {
   const c10::AliasInfo* const alias = schema_.returns()[result].alias_info();
@@ -178,21 +262,22 @@ Stack Call::results_now() {
 }
 
 // An out= tensor takes the size that the kernel gives it.
-void Call::follow_sizes(const Stack& zeros) const {
+void Call::follow_sizes(const Stack& examples) const {
   for (std::size_t i = 0; i < arguments_.size(); ++i) {
     if (!arguments_[i].isTensor() || !is_on_device(arguments_[i].toTensor())) continue;
     const at::Tensor& now = arguments_[i].toTensor();
-    const at::Tensor& after = zeros[i].toTensor();
+    const at::Tensor& after = examples[i].toTensor();
     if (now.sizes() != after.sizes()) now.resize_(after.sizes());
   }
 }
 
 Stack Call::results_later() {
-  const Stack examples_of = zeros(), examples = run(examples_of);
-  follow_sizes(examples_of);
+  const Example like = example();
+  follow_sizes(like.arguments);
   Stack results;
-  for (std::size_t i = 0; i < examples.size(); ++i) results.push_back(result_like(examples[i], i));
-  if (!results.empty() && argument_behind(0, false)) return results;  // views
+  for (std::size_t i = 0; i < like.results.size(); ++i)
+    results.push_back(result_like(like.results[i], i));
+  if (gives_views()) return results;
   Runtime::get().count(&Counts::kernels);
   Runtime::get().streams().enqueue(
       stream(), [op = op_, stack = views(), targets = targets_of(results)]() mutable {

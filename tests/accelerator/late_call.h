@@ -7,8 +7,8 @@
 namespace lockstep::emulated {
 
 /// Queues an operator, which the CPU's kernel computes when the stream comes to it, and puts its
-/// results on the stack. Their sizes come from calling the kernel on zeros now. Operators whose
-/// results depend on values wait for the stream.
+/// results on the stack. Their sizes come from calling the kernel on zeros, once for arguments of
+/// the same sizes. Operators whose results depend on values wait for the stream.
 void queue_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 /// Returns a CPU tensor that sees what a device's tensor sees, for use on its stream.

@@ -19,12 +19,9 @@ inline bool is_on_device(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().is_privateuseone();
 }
 
-/// Returns the value with each tensor of a device replaced; lists and optional lists too.
-template <typename Replace>
-c10::IValue replaced(const c10::IValue& value, const Replace& replace) {
-  const auto of = [&](const at::Tensor& tensor) {
-    return is_on_device(tensor) ? replace(tensor) : tensor;
-  };
+/// Returns the value with what a function gives for each tensor; lists and optional lists too.
+template <typename Function>
+c10::IValue mapped(const c10::IValue& value, const Function& of) {
   if (value.isTensor()) return of(value.toTensor());
   if (value.isTensorList()) {
     c10::List<at::Tensor> list;
@@ -37,8 +34,15 @@ c10::IValue replaced(const c10::IValue& value, const Replace& replace) {
       list.push_back(tensor ? std::optional(of(*tensor)) : std::nullopt);
     return list;
   }
-  if (value.isDevice() && value.toDevice().is_privateuseone()) return c10::Device(c10::kCPU);
   return value;
+}
+
+/// Returns the value with each tensor of a device replaced, and the device by the CPU.
+template <typename Replace>
+c10::IValue replaced(const c10::IValue& value, const Replace& replace) {
+  if (value.isDevice() && value.toDevice().is_privateuseone()) return c10::Device(c10::kCPU);
+  return mapped(value,
+      [&](const at::Tensor& tensor) { return is_on_device(tensor) ? replace(tensor) : tensor; });
 }
 
 /// Returns the tensors in a value, without those that are undefined.

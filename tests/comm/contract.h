@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "group_factory.h"
+#include "tests/support/places.h"
 #include <torch/types.h>
 
 namespace lockstep::testing {
@@ -29,16 +30,23 @@ inline const auto kHosts =
     ::testing::Values(ContractParameters{"hosts_0011", 4}, ContractParameters{"hosts_011", 3},
         ContractParameters{"hosts_0001", 4}, ContractParameters{"hosts_0110", 4});
 
-/// Returns the groups of these sizes, connected by each backend that this program can make.
+/// Returns the groups of these sizes, connected by each backend that this program can make; a rank
+/// alone has none, so there is one group of it.
 inline std::vector<ContractParameters> groups_of(std::initializer_list<int> sizes) {
   std::vector<ContractParameters> groups;
   for (const std::string& backend : backends_to_test())
-    for (const int size : sizes) groups.emplace_back(backend, size);
+    for (const int size : sizes)
+      if (size > 1 || backend == backends_to_test().front()) groups.emplace_back(backend, size);
   return groups;
 }
 
 inline std::string contract_name(const ::testing::TestParamInfo<ContractParameters>& parameters) {
   return std::get<0>(parameters.param) + "_" + std::to_string(std::get<1>(parameters.param));
+}
+
+/// Says whether so many elements show nothing more here: emulated devices carry each tensor whole.
+inline bool is_no_other_way(std::int64_t elements) {
+  return on_devices() && device_type() == torch::kPrivateUse1 && elements > 100'000;
 }
 
 /// The element types that every group reduces.

@@ -5,14 +5,15 @@ import re
 import unittest
 from pathlib import Path
 
-from packages import FOLDER, PROGRAMS, ROOT, Package, outside_test, output_of, sources_of, sources_of_headers, the_only
+from packages import PROGRAMS, ROOT, Package, outside_test, output_of, sources_of, sources_of_headers, the_only
 
 
 class DebRoundTrip(Package):
     @classmethod
     def setUpClass(cls):
+        super().setUpClass()
         cls.deb = the_only("lockstep_*.deb")
-        cls.root = Path(FOLDER.name) / "root"
+        cls.root = cls.folder / "root"
         output_of("dpkg-deb", "--raw-extract", cls.deb, cls.root)
         cls.programs = [cls.root / "usr/bin" / name for name in PROGRAMS]
         cls.depends = {name.split()[0] for name in output_of("dpkg-deb", "--field", cls.deb, "Depends").strip().split(", ")}

@@ -1,18 +1,18 @@
-"""What the tests of packages share: a folder, where users' projects are built; the licences that must be in a package."""
+"""What the tests of packages share: a folder each, where users' projects are built; the licences that must be in a package."""
 
 import json
 import os
 import re
+import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDER = tempfile.TemporaryDirectory()  # until Python ends
 BUILD = Path(os.environ["LOCKSTEP_BINARY_DIR"]).parent
+FOLDER = BUILD / "round_trip"  # the same each time, so that ccache knows what users' projects compile
 PROGRAMS = ("lockstep", "lockstep-train", "lockstep-bench", "lockstep-collectives")
 SYSTEM = ("glibc", "gcc-12", "linux")  # LibTorch needs them, too
-os.environ |= {"LOCKSTEP_BUILD": FOLDER.name, "LOCKSTEP_OUTSIDE": FOLDER.name}
+os.environ |= {"LOCKSTEP_BUILD": str(FOLDER), "LOCKSTEP_OUTSIDE": str(FOLDER)}
 sys.path.append(str(ROOT / "tests/find_package"))
 import outside_test  # noqa: E402  builds projects of users
 from outside_test import output_of  # noqa: E402
@@ -46,6 +46,13 @@ def sources_of_headers():
 
 
 class Package(outside_test.Outside):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = outside_test.FOLDER = FOLDER / cls.__name__
+        shutil.rmtree(cls.folder, ignore_errors=True)
+        cls.folder.mkdir(parents=True)
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+
     def expect_licenses(self, folder, sources):
         self.assertGreater(len(sources - set(SYSTEM)), 2)
         for source in sources - set(SYSTEM):

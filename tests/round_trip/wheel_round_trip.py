@@ -9,7 +9,7 @@ import sysconfig
 import unittest
 from pathlib import Path
 
-from packages import FOLDER, ROOT, Package, outside_test, output_of, sources_of_headers, sources_with, the_only
+from packages import ROOT, Package, outside_test, output_of, sources_of_headers, sources_with, the_only
 
 SYSTEM = tuple(f"lib{name}." for name in ("c", "m", "dl", "rt", "pthread", "util", "resolv", "gcc_s", "stdc++"))
 OTHERS = ("pip", "lockstep", "__pycache__")
@@ -18,8 +18,8 @@ OTHERS = ("pip", "lockstep", "__pycache__")
 class Environment:
     """A fresh one with the wheel in it."""
 
-    def __init__(self, name):
-        self.place = Path(FOLDER.name) / name
+    def __init__(self, place):
+        self.place = place
         self.bin = self.place / "bin"
         output_of(sys.executable, "-m", "venv", "--without-pip", self.place)
         packages = Path(self.python("import sysconfig; print(sysconfig.get_path('purelib'))"))
@@ -42,13 +42,14 @@ class Environment:
 class WheelRoundTrip(Package):
     @classmethod
     def setUpClass(cls):
-        cls.environment = Environment("environment")
+        super().setUpClass()
+        cls.environment = Environment(cls.folder / "environment")
         cls.lockstep = cls.environment.bin / "lockstep"
         cls.prefix = cls.environment.python("import lockstep; print(lockstep.cmake_prefix_path)")
 
     def test_the_command_trains_and_starts_no_python(self):
         self.assertEqual(self.lockstep.read_text().splitlines()[0], "#!/bin/sh")
-        link = Path(FOLDER.name) / "link"
+        link = self.folder / "link"
         link.symlink_to(self.lockstep)
         self.expect_command_trains(link)
 
@@ -77,7 +78,7 @@ class WheelRoundTrip(Package):
         self.assertEqual((folder / "LICENSE").read_text(), (ROOT / "LICENSE").read_text())
 
     def test_torch_distributed_finds_the_backend(self):
-        script = Path(FOLDER.name) / "script.py"
+        script = self.folder / "script.py"
         script.write_text("import torch, torch.distributed as dist\n"
                           "dist.init_process_group('lockstep')\n"
                           "total = torch.tensor([dist.get_rank() + 1.0])\n"
@@ -88,7 +89,7 @@ class WheelRoundTrip(Package):
         self.assertIn("total 3.0", output)
 
     def test_a_python_without_the_backend_says_so_and_has_all_else(self):
-        other = Environment("other")
+        other = Environment(self.folder / "other")
         [extension] = other.place.glob("lib/python3*/site-packages/lockstep/_backend.*")
         extension.rename(extension.with_name("_backend.cpython-399-x86_64-linux-gnu.so"))
         with self.assertRaisesRegex(AssertionError, r"the package has _backend\.cpython-399\S+, not the extension for Python 3\."):
@@ -113,7 +114,7 @@ class WheelRoundTrip(Package):
         self.expect_trains(self.lockstep, build, outside_test.unpacked_clothes("clothes"))
 
     def test_nothing_is_left(self):
-        environment = Environment("left")
+        environment = Environment(self.folder / "left")
         self.assertNotEqual(environment.files(), environment.before)
         environment.pip("uninstall", "--yes", "lockstep-torch")
         self.assertEqual(environment.files(), environment.before)

@@ -25,8 +25,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::IsSupersetOf;
 
-std::vector<DeviceFinding> findings(
-    const std::function<void(const DeviceFinding&)>& report = [](const DeviceFinding&) {}) {
+std::vector<DeviceFinding> findings(const std::function<void(const DeviceFinding&)>& report) {
   install();
   return check_devices(devices_of_type(c10::kPrivateUse1), report);
 }
@@ -85,13 +84,17 @@ TEST(DeviceCheckOfFew, SaysWhatItCannotShow) {
 
 INSTANTIATE_TEST_SUITE_P(Engines, DeviceCheck, kEngines, name_of_engine);
 
+// Two devices have a trial of each kind, but for that of all.
 TEST(DeviceCheckFailure, IsSaidOfTheTrialsThatMeetItAndTheRestGoesOn) {
+  install();
   register_device_backend(
       c10::kPrivateUse1, [](Backend&, torch::Device device) -> std::shared_ptr<Backend> {
         throw CommError(concat("no way to ", device.str()));
       });
-  const auto found = findings();
+  const auto found = check_devices({device_at(0), device_at(1)}, [](const DeviceFinding&) {});
   register_device_backend(c10::kPrivateUse1, nullptr);
+  EXPECT_THAT(trials_of(found),
+      IsSupersetOf({"emulated:0 and emulated:1: collectives", "ddp", "fsdp", "pp over ranks"}));
   for (const DeviceFinding& finding : found) {
     const bool meets = finding.what.find("collectives") != std::string::npos ||
                        finding.what.find("ddp") != std::string::npos || finding.what == "fsdp" ||

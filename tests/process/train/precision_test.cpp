@@ -5,9 +5,13 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <stdlib.h>
+#include <string>
 
 #include "tests/process/train/trained_run.h"
+
+#include "lockstep/core/environment.h"
 
 namespace lockstep::testing {
 namespace {
@@ -53,14 +57,22 @@ INSTANTIATE_TEST_SUITE_P(Ways, TrainPrecision,
 // The speed of bfloat16 that the programs of the test take theirs to have.
 class Processor {
  public:
-  explicit Processor(const char* speed) { set(speed); }
+  explicit Processor(const char* speed) : before_(environment(kVariable)) { set(speed); }
   Processor(const Processor&) = delete;
   Processor& operator=(const Processor&) = delete;
-  ~Processor() { ::unsetenv(kVariable); }
+  ~Processor() {
+    if (before_) {
+      set(before_->c_str());
+    } else {
+      ::unsetenv(kVariable);
+    }
+  }
   static void set(const char* speed) { ::setenv(kVariable, speed, 1); }
 
  private:
   static constexpr const char* kVariable = "LOCKSTEP_TEST_BF16_SPEED";
+
+  std::optional<std::string> before_;
 };
 
 class AutoPrecision : public ::testing::Test {
