@@ -363,8 +363,8 @@ C10dBackend::WorkPtr C10dBackend::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   check(outputs.size() == inputs.size(),
       "all_gather_into_tensor: an output for each input is needed");
-  return start({OpType::ALLGATHER_INTO_TENSOR_COALESCED, "lockstep:all_gather", inputs, outputs},
-      options, [group = group_, outputs, inputs] {
+  return start({OpType::COALESCED, "lockstep:all_gather", inputs, outputs}, options,
+      [group = group_, outputs, inputs] {
         std::vector<Work> works;
         for (std::size_t i = 0; i < inputs.size(); ++i)
           works.push_back(group.all_gather(as_real(outputs[i]), as_real(inputs[i])));
@@ -424,9 +424,8 @@ C10dBackend::WorkPtr C10dBackend::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
   check(
       outputs.size() == inputs.size(), "reduce_scatter_tensor: an output for each input is needed");
-  return start(
-      {OpType::REDUCE_SCATTER_TENSOR_COALESCED, "lockstep:reduce_scatter", inputs, outputs},
-      options, [group = group_, outputs, inputs, op = options.reduceOp] {
+  return start({OpType::COALESCED, "lockstep:reduce_scatter", inputs, outputs}, options,
+      [group = group_, outputs, inputs, op = options.reduceOp] {
         std::vector<Work> works;
         for (std::size_t i = 0; i < inputs.size(); ++i)
           works.push_back(
