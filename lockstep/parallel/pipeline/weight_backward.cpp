@@ -1,5 +1,6 @@
 #include "lockstep/parallel/pipeline/weight_backward.h"
 
+#include <cstddef>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -128,6 +129,15 @@ edge_list leaf_edges(const std::vector<Node*>& leaves) {
   return edges;
 }
 
+// One of several outputs of a node, such as an LSTM's, may have got no gradient.
+void drop_undefined(edge_list& edges, Tensors& gradients) {
+  for (std::size_t index = gradients.size(); index-- > 0;) {
+    if (gradients[index].defined()) continue;
+    edges.erase(edges.begin() + static_cast<std::ptrdiff_t>(index));
+    gradients.erase(gradients.begin() + static_cast<std::ptrdiff_t>(index));
+  }
+}
+
 void accumulate(const torch::Tensor& leaf, const torch::Tensor& gradient) {
   if (!gradient.defined()) return;
   torch::Tensor& sum = leaf.mutable_grad();
@@ -138,8 +148,10 @@ void accumulate(const torch::Tensor& leaf, const torch::Tensor& gradient) {
 
 void WeightBackward::run() {
   auto& engine = Engine::get_default_engine();
-  for (const Part& part : parts_)
-    engine.execute(part.from, part.gradients, false, false, true, part.parameters);
+  for (const Part& part : parts_) {
+    if (!part.from.empty())
+      engine.execute(part.from, part.gradients, false, false, true, part.parameters);
+  }
   parts_.clear();
 }
 
@@ -170,6 +182,7 @@ WeightBackward backward_inputs(
   for (const torch::Tensor& input : inputs) accumulate(input, *next++);
   for (auto& part : rest.parts_) {
     for (torch::Tensor& gradient : part.gradients) gradient = *next++;
+    drop_undefined(part.from, part.gradients);
   }
   return rest;
 }

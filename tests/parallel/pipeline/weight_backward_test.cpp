@@ -4,6 +4,7 @@
 
 #include "serial_reference.h"
 #include <ATen/ops/conv2d.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -65,6 +66,34 @@ TEST(WeightBackward, SkipConnectionsInsideAStage) {
   copy->b->weight.copy_(net->b->weight), copy->b->bias.copy_(net->b->bias);
   const torch::AutoGradMode grad(true);
   expect_same_in_two_parts(net, copy, torch::randn({5, 4}, torch::kDouble));
+}
+
+/// A node of two outputs, as an LSTM's layer is.
+struct TwoOutputs : torch::autograd::Function<TwoOutputs> {
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
+      const torch::Tensor& input, const torch::Tensor& weight) {
+    context->save_for_backward({input, weight});
+    return {input * weight, input + weight};
+  }
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* context, const torch::autograd::variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const torch::Tensor both = gradients[0], sum = gradients[1];
+    return {both * saved[1] + sum, (both * saved[0] + sum).sum(0)};
+  }
+};
+
+struct OneOfTwoImpl : torch::nn::Module {
+  OneOfTwoImpl() : weight(register_parameter("weight", torch::full({4}, 3.0, torch::kDouble))) {}
+  torch::Tensor forward(const torch::Tensor& input) {
+    return TwoOutputs::apply(input, weight)[0].tanh();
+  }
+  torch::Tensor weight;
+};
+TORCH_MODULE(OneOfTwo);
+
+TEST(WeightBackward, AnOutputThatNobodyUses) {
+  expect_same_in_two_parts(OneOfTwo(), OneOfTwo(), torch::randn({5, 4}, torch::kDouble));
 }
 
 // A layer that is used twice on one way cannot be cut: everything is done in the first part.
