@@ -5,7 +5,7 @@
 
 The studies ran on GPUs that nobody of us had: K80, V100, TITAN RTX, T4. For each a profile is written by hand: the layers of its
 net with their shares of the arithmetic, scaled to what the study measured on one device. Prints prediction, the study's own figure
-and the error of each other row. What the link is taken for stands beside it.
+and the error of each other row. What the link is taken for stands beside it. PyTorch's DataParallel is planned by --peer pytorch-dp.
 """
 
 import json
@@ -111,19 +111,22 @@ class Planner:
     def __init__(self, lockstep, folder):
         self.lockstep, self.folder = lockstep, Path(folder)
 
-    def step_seconds(self, profile, *flags):
+    def choice(self, profile, *flags):
         file = self.folder / "profile.json"
         file.write_text(json.dumps(profile))
         command = [self.lockstep, "plan", "--profile", str(file), "--json", *map(str, flags)]
-        return last_json(output_of(command))["choices"][0]["step_seconds"]
+        return last_json(output_of(command))["choices"][0]
+
+    def step_seconds(self, profile, *flags):
+        return self.choice(profile, *flags)["step_seconds"]
 
 
 def title(text):
-    print(f"\n{text}\n{'':32}{'predicted':>10}{'the study':>11}{'error':>8}")
+    print(f"\n{text}\n{'':40}{'predicted':>10}{'the study':>11}{'error':>8}")
 
 
 def row(name, predicted, published, unit="s"):
-    print(f"  {name:30}{predicted:8.2f} {unit:1}{published:9.2f} {unit:1}{predicted / published - 1:+8.0%}")
+    print(f"  {name:38}{predicted:8.2f} {unit:1}{published:9.2f} {unit:1}{predicted / published - 1:+8.0%}")
 
 
 def data_parallel(planner):
@@ -146,20 +149,23 @@ def data_parallel(planner):
     for model, layers in (("small", mnist_small()), ("large", mnist_large())):
         profile = profile_of(model, layers, arithmetic[model], input_a_sample=reading, rest=fixed[model], copies=2)
         for batch, seconds in two[model].items():
-            step = planner.step_seconds(profile, "--batch-a-place", "--batch", batch, "--places", 2, "--ways", "dp", "--within", "8GB,20us")
+            step = planner.step_seconds(profile, "--batch-a-place", "--batch", batch, "--places", 2, "--ways", "dp", "--within", "8GB,20us",
+                                        "--peer", "pytorch-dp")
             row(f"{model} net, batches of {batch}", step * images / (2 * batch), seconds)
 
 
 def throughput(planner):
-    """ResNet50 by DataParallel on four V100s, from a batch that stays on the device."""
+    """ResNet50 by DataParallel on four V100s, from a batch that stays on the device. The row of the smaller batch tells for how long a
+    replica's forward keeps Python's lock: its step is the longer the more there is of that; the other row follows."""
     serial, same, large = 0.003332657925784588, 0.003342693066224456, 0.0012320765294134618
     profile = profile_of("resnet50", resnet50(1000, 224), serial, start=START)
-    title("throughput: how many times as fast a sample is on four V100s; links taken for 10 GB/s")
+    flags = ("--places", 4, "--ways", "dp", "--within", "10GB,20us", "--peer")
+    free = planner.choice(profile, "--batch", 128, *flags, "pytorch-dp,0.000001s")
+    lock = (128 * same - free["step_seconds"] + free["forward_seconds"]) / 4
+    title(f"throughput: how many times as fast a sample is on four V100s; links taken for 10 GB/s, and {1e3 * lock:.0f} ms for the lock")
     for batch, published in ((128, serial / same), (512, serial / large)):
-        step = planner.step_seconds(profile, "--batch", batch, "--places", 4, "--ways", "dp", "--within", "10GB,20us")
-        row(f"batches of {batch}", serial * batch / step, published, "x")
-    print("  Off because PyTorch's DataParallel copies the model to all devices in each step and starts the kernels of all replicas\n"
-          "  under Python's one lock: the study's steps are 320 and 200 ms longer than a fourth of the work, whatever the batch.")
+        step = planner.step_seconds(profile, "--batch", batch, *flags, f"pytorch-dp,{lock}s")
+        row(f"batches of {batch}" + (", which tell of the lock" if batch == 128 else ""), serial * batch / step, published, "x")
 
 
 def ddp_scaling(planner):
@@ -174,16 +180,29 @@ def ddp_scaling(planner):
         row(name, step * samples / (256 * nodes), published)
 
 
+def gigabits_for(efficiency, efficiency_at):
+    """Returns the link's Gbit/s at which the efficiency is that."""
+    least, most = 0.1, 100.0
+    for _ in range(20):
+        middle = (least * most) ** 0.5
+        least, most = (middle, most) if efficiency_at(middle) < efficiency else (least, middle)
+    return least
+
+
 def scale_out(planner):
-    """VGG19 on one T4 a node; the network of the instances is called "25 GB/s" and is "up to 25 Gbit/s"."""
+    """VGG19 on one T4 a node; the network of the instances is called "25 GB/s" and is "up to 25 Gbit/s". The row of two nodes tells its rate."""
     minutes, steps = 8.76, 650
     profile = profile_of("vgg19", vgg19(20), 60 * minutes / steps / 32, start=START)
-    title("scale-out: scaling efficiency on nodes of one T4; the network taken for 6.5 Gbit/s, of which two nodes tell")
     one = planner.step_seconds(profile, "--batch", 32, "--nodes", 1, "--places", 1, "--ways", "serial")
+
+    def efficiency(nodes, gigabits):
+        return one / planner.step_seconds(profile, "--batch-a-place", "--batch", 32, "--nodes", nodes, "--places", 1, "--ways", "ddp",
+                                          "--link", f"{gigabits}Gbit,50us")
+
+    rate = gigabits_for(0.81, lambda gigabits: efficiency(2, gigabits))
+    title(f"scale-out: scaling efficiency on nodes of one T4; the network taken for {rate:.1f} Gbit/s")
     for nodes, published in ((2, 0.81), (4, 0.65), (8, 0.46)):
-        step = planner.step_seconds(profile, "--batch-a-place", "--batch", 32, "--nodes", nodes, "--places", 1, "--ways", "ddp",
-                                    "--link", "6.5Gbit,50us")
-        row(f"{nodes} nodes", one / step, published, " ")
+        row(f"{nodes} nodes" + (", which tell of the network" if nodes == 2 else ""), efficiency(nodes, rate), published, " ")
 
 
 def pipeline(planner):

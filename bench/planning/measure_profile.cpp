@@ -63,18 +63,20 @@ namespace fs = std::filesystem;
 
 constexpr double kLimit = 60 * 60;  // seconds of a training
 // The profile takes the first 13 steps, on accelerators 23; the layers are measured after them.
-constexpr int kProfiledSteps = 25;
-constexpr int kWarmUpSteps = 10;
+constexpr int kProfiledSteps = 15, kProfiledOnAccelerators = 25;
+constexpr int kLayerSteps = 6;  // about as long as measuring the layers takes
+constexpr int kWarmUpSteps = 10, kLongWarmUpSteps = 3;
 constexpr int kTimedLines = 3;
 // Half a second for a line, so that short steps are many, and long ones take no hour.
 constexpr double kLineSeconds = 0.5;
-constexpr int kFewestSteps = 5, kMostSteps = 50;
+constexpr int kMostSteps = 50;
 
 /// One way of spreading that is measured.
 struct Measured {
   std::string in_words;
   Words spreading;
   std::vector<ProfiledRun> ProfiledRuns::*runs;
+  double slowness;  // about how many times as long its step takes as one place's
   // Peaks of memory tell what an exchange takes where both sides are profiled: a profile takes
   // some.
   bool is_profiled = false;
@@ -82,17 +84,18 @@ struct Measured {
 
 const Measured& measured(MeasuredAs as) {
   static const std::array kAll{
-      Measured{"serial", words_of("--parallel", "serial"), &ProfiledRuns::alone, true},
-      Measured{
-          "ddp", words_of("--parallel", "ddp", "--nproc-per-node", 2), &ProfiledRuns::pairs, true},
-      Measured{"dp", words_of("--parallel", "dp", "--places", 2), &ProfiledRuns::threads},
+      Measured{"serial", words_of("--parallel", "serial"), &ProfiledRuns::alone, 1, true},
+      Measured{"ddp", words_of("--parallel", "ddp", "--nproc-per-node", 2), &ProfiledRuns::pairs,
+          1.3, true},
+      Measured{"dp", words_of("--parallel", "dp", "--places", 2), &ProfiledRuns::threads, 1.3},
       Measured{"mp", words_of("--parallel", "mp", "--places", 2, "--balance", "time"),
-          &ProfiledRuns::stages},
+          &ProfiledRuns::stages, 1},
       Measured{"ddp through Gloo",
           words_of("--parallel", "ddp", "--nproc-per-node", 2, "--backend", "gloo"),
-          &ProfiledRuns::sockets, true},
+          &ProfiledRuns::sockets, 1.3, true},
       Measured{concat("ddp of ", kCrowdedRanks, " ranks on two places"),
-          words_of("--parallel", "ddp", "--nproc-per-node", kCrowdedRanks), &ProfiledRuns::crowds}};
+          words_of("--parallel", "ddp", "--nproc-per-node", kCrowdedRanks), &ProfiledRuns::crowds,
+          2.6}};
   return kAll[static_cast<std::size_t>(as)];
 }
 
@@ -121,7 +124,9 @@ StudyCell training_cell(
 
 // Lines of a run that are not timed.
 int skipped_lines(const MeasureRequest& request, bool profiled) {
-  const int steps = profiled ? kProfiledSteps : kWarmUpSteps;
+  const int warm_up = request.steps_a_line > 1 ? kWarmUpSteps : kLongWarmUpSteps;
+  const int of_profile = request.has_accelerator ? kProfiledOnAccelerators : kProfiledSteps;
+  const int steps = profiled ? of_profile : warm_up;
   return (steps + request.steps_a_line - 1) / request.steps_a_line;
 }
 
@@ -192,11 +197,6 @@ void keep(ProfiledRun run, std::vector<ProfiledRun>& runs) {
         same->step_seconds.end(), run.step_seconds.begin(), run.step_seconds.end());
 }
 
-int steps_a_line(double step_seconds) {
-  const double steps = std::clamp<double>(kLineSeconds / step_seconds, kFewestSteps, kMostSteps);
-  return static_cast<int>(steps);
-}
-
 bool can_be_cut(const ProfiledRuns& runs) {
   return runs.alone.front().profile.ranks.front().chain.size() > 1;
 }
@@ -237,8 +237,10 @@ std::vector<MeasuredCell> profile_cells(const MeasureRequest& request, bool is_a
     cells.push_back(cell_of(request, as, batch, measured(as).is_profiled && !is_again));
   };
   const bool has_pairs = 2 * request.cores_a_place <= request.cores;
-  const std::vector<int> some = some_of(request.batches);
-  for (const int batch : request.batches) {
+  std::vector<int> batches = request.batches;
+  std::ranges::sort(batches);
+  const std::vector<int> some = some_of(batches);
+  for (const int batch : batches) {
     if (std::ranges::find(request.refused, batch) != request.refused.end()) continue;
     add(MeasuredAs::kAlone, batch);
     if (has_pairs) add(MeasuredAs::kPair, batch);
@@ -263,50 +265,211 @@ std::vector<double> plain_steps(
   return steps;
 }
 
-std::string count_text(std::size_t done, std::size_t all, double seconds) {
-  std::string text = concat(done + 1, " of ", all);
-  if (done == 0) return text;
-  const double left = seconds / static_cast<double>(done) * static_cast<double>(all - done);
-  return concat(text, "; about ", format_duration(left), " left");
+MeasureRequest paced(MeasureRequest request, const Pace& pace, int batch) {
+  const double steps = kLineSeconds / std::max(1e-9, pace.step(batch));
+  request.steps_a_line = static_cast<int>(std::clamp<double>(steps, 1, kMostSteps));
+  return request;
 }
 
-plan::ModelProfile measure_profile(const MeasureRequest& request, const ProfileFacts& facts,
-    const CellPaths& paths, const std::function<void(const std::string&)>& say) {
-  check(!request.batches.empty(), "plan: a profile is measured with at least one batch");
-  Trials trials(paths, "plan");
-  ProfiledRuns runs;
-  MeasureRequest paced = request;
-  std::size_t count = profile_cells(request).size();
-  const Stopwatch watch;
-  for (std::size_t i = 0; i < count * static_cast<std::size_t>(request.rounds);) {
-    const MeasuredCell each = profile_cells(paced, i >= count)[i % count];
-    say(concat("measuring ", request.model, " by ", measured(each.as).in_words, ", batches of ",
-        each.batch, i < count ? "" : ", again", ": ",
-        count_text(i, count * static_cast<std::size_t>(request.rounds), watch.seconds())));
+double seconds_of(const MeasuredCell& cell, const MeasureRequest& request, const Pace& pace) {
+  const int layers = cell.has_profile ? kLayerSteps : 0;
+  const int steps = layers + steps_of_run(paced(request, pace, cell.batch), cell.has_profile);
+  return pace.start + steps * pace.step(cell.batch) * measured(cell.as).slowness;
+}
+
+std::vector<int> affordable(const MeasureRequest& request, const Pace& pace) {
+  constexpr int kLeast = 4;  // with its half and its quarter
+  MeasureRequest tried = request;
+  std::ranges::sort(tried.batches);
+  const auto seconds = [&] {
+    double sum = 0;
+    for (const MeasuredCell& cell : profile_cells(tried)) sum += seconds_of(cell, tried, pace);
+    return sum;
+  };
+  while (seconds() > request.seconds && tried.batches.back() > kLeast) {
+    for (int& batch : tried.batches) batch = std::max(1, batch / 2);
+    tried.batches.erase(
+        std::unique(tried.batches.begin(), tried.batches.end()), tried.batches.end());
+  }
+  return tried.batches;
+}
+
+std::string count_text(std::size_t done, std::size_t all, double seconds_left) {
+  return concat(done + 1, " of ", all, "; about ", format_duration(seconds_left), " left");
+}
+
+namespace {
+
+/// Measures one model: a few steps tell what trainings take, then each of them is made that there
+/// is time for.
+class Measurement {
+ public:
+  Measurement(const MeasureRequest& request, const ProfileFacts& facts, const CellPaths& paths,
+      const MeasureNews& news)
+      : request_(request), facts_(facts), trials_(paths, "plan"), news_(news) {
+    std::ranges::sort(request_.batches);
+  }
+
+  plan::ModelProfile run() {
+    find_pace();
+    for (int round = 0; round < request_.rounds; ++round) make_round(round);
+    return profile_of_runs(runs_, facts_);
+  }
+
+ private:
+  bool is_limited() const { return request_.seconds > 0; }
+
+  // The second of the batches: one sample alone is too few for some nets, and two for none.
+  void find_pace() {
+    constexpr double kShort = 10;
+    const std::vector<int> named = request_.batches;
+    const int second = named[std::min<std::size_t>(1, named.size() - 1)];
+    try_batch(is_limited() ? std::min(2, second) : second);
+    if (!is_limited()) return;
+    const MeasuredCell least = cell_of(request_, MeasuredAs::kAlone, named.front(), false);
+    if (named.front() > 2 && seconds_of(least, request_, pace_) < kShort) try_batch(named.front());
+    request_.batches = affordable(request_, pace_);
+    if (request_.batches != named)
+      news_.say(concat("measures batches of up to ", request_.batches.back(),
+          ", as those of up to ", named.back(), " would take longer than --measure-minutes"));
+  }
+
+  // Steps one by one.
+  void try_batch(int batch) {
+    news_.say(concat("trying ", request_.model, " with batches of ", batch));
+    MeasureRequest trial = request_;
+    trial.steps_a_line = 1;
+    const Stopwatch watch;
+    const fs::path run = run_cell(trials_, cell_of(trial, MeasuredAs::kAlone, batch, false).cell);
+    const std::vector<double> steps = steps_in(run, skipped_lines(trial, false));
+    fs::remove_all(run);
+    points_.push_back({static_cast<double>(batch), median(steps)});
+    pace_.start =
+        std::max(0.0, watch.seconds() - steps_of_run(trial, false) * points_.back().seconds);
+    pace_.step = plan::CostCurve(points_);
+  }
+
+  bool has_time_for(double seconds) const {
+    return !is_limited() || watch_.seconds() + seconds <= request_.seconds;
+  }
+
+  // Of this round from the number on, which is made, and of what there is time for after it.
+  double seconds_left(int round, std::size_t from) const {
+    double left = 0;
+    for (; round < request_.rounds; ++round, from = 0) {
+      const auto cells = profile_cells(request_, round > 0);
+      for (std::size_t i = from; i < cells.size(); ++i) {
+        const double more = seconds_of(cells[i], request_, pace_);
+        if (left == 0 || has_time_for(left + more)) left += more;
+      }
+    }
+    return left;
+  }
+
+  // What is refused, or cannot be cut, is no longer among the cells.
+  void make_round(int round) {
+    std::size_t missed = 0;
+    for (std::size_t i = 0; i < profile_cells(request_, round > 0).size();) {
+      const auto cells = profile_cells(request_, round > 0);
+      const bool is_made = is_to_be_made(cells[i], round);
+      if (!is_made) ++missed;
+      if (!is_made || make(cells[i], round, about_progress(round, i))) ++i;
+    }
+    if (round == 0 && missed > 0)
+      news_.say(concat("had no time for ", missed, " of ", profile_cells(request_).size(),
+          " trainings: --measure-minutes gives more"));
+  }
+
+  // What had no time at first has none later.
+  bool is_to_be_made(const MeasuredCell& cell, int round) const {
+    const auto& known = runs_.*measured(cell.as).runs;
+    if (round > 0 && std::ranges::find(known, cell.batch, &ProfiledRun::batch) == known.end())
+      return false;
+    return runs_.alone.empty() || has_time_for(seconds_of(cell, request_, pace_));
+  }
+
+  std::string about_progress(int round, std::size_t number) const {
+    const std::size_t cells = profile_cells(request_).size();
+    return count_text(static_cast<std::size_t>(round) * cells + number,
+        static_cast<std::size_t>(request_.rounds) * cells, seconds_left(round, number));
+  }
+
+  static std::string words_of_cell(const MeasuredCell& cell) {
+    return concat(measured(cell.as).in_words, ", batches of ", cell.batch);
+  }
+
+  // Returns false for what is left out from now on.
+  bool make(const MeasuredCell& planned, int round, const std::string& progress) {
+    const bool is_again = round > 0;
+    news_.say(concat("measuring ", request_.model, " by ", words_of_cell(planned),
+        is_again ? ", again" : "", ": ", progress));
+    const MeasureRequest request = paced(request_, pace_, planned.batch);
+    const MeasuredCell cell =
+        cell_of(request, planned.as, planned.batch, measured(planned.as).is_profiled && !is_again);
     try {
-      const fs::path run = run_cell(trials, each.cell);
-      keep(read_run(paced, run, each), runs.*measured(each.as).runs);
+      const fs::path run = run_cell(trials_, cell.cell);
+      keep(read_run(request, run, cell), runs_.*measured(cell.as).runs);
       fs::remove_all(run);
     } catch (const InvalidArgument& error) {
-      const bool is_uncut = each.as == MeasuredAs::kStages && runs.stages.empty();
-      if (!is_uncut && (i == 0 || each.as != MeasuredAs::kAlone)) throw;
-      say(concat(error.what(), "; going on without ",
-          is_uncut ? std::string("stages") : concat("batches of ", each.batch)));
-      // The cells that are left out would be this one and later ones.
-      if (is_uncut)
-        paced.left_out.push_back(MeasuredAs::kStages);
-      else
-        paced.refused.push_back(each.batch);
-      count = profile_cells(paced).size();
-      continue;
+      if (!can_leave_out(cell)) throw;
+      leave_out(cell, error.what());
+      return false;
     }
-    if (i++ > 0) continue;
-    // The first is on one place; what it tells decides about the others.
-    paced.steps_a_line = steps_a_line(median(runs.alone.front().step_seconds));
-    if (!can_be_cut(runs)) paced.left_out.push_back(MeasuredAs::kStages);
-    count = profile_cells(paced).size();
+    learn(cell);
+    return true;
   }
-  return profile_of_runs(runs, facts);
+
+  void learn(const MeasuredCell& cell) {
+    if (cell.as == MeasuredAs::kAlone) {
+      const ProfiledRun& run = *std::ranges::find(runs_.alone, cell.batch, &ProfiledRun::batch);
+      std::erase_if(points_, [&](const auto& point) { return point.batch == run.batch; });
+      points_.push_back({run.batch, median(run.step_seconds)});
+      pace_.step = plan::CostCurve(points_);
+      request_.has_accelerator = run.profile.ranks.front().unwaited_step.has_value();
+      if (!can_be_cut(runs_)) leave_out_stages();
+    }
+    if (!runs_.alone.empty()) news_.keep(profile_of_runs(runs_, facts_));
+  }
+
+  void leave_out_stages() {
+    if (std::ranges::find(request_.left_out, MeasuredAs::kStages) == request_.left_out.end())
+      request_.left_out.push_back(MeasuredAs::kStages);
+  }
+
+  bool is_uncut(const MeasuredCell& cell) const {
+    return cell.as == MeasuredAs::kStages && runs_.stages.empty();
+  }
+
+  bool can_leave_out(const MeasuredCell& cell) const {
+    const bool is_last = request_.refused.size() + 1 == request_.batches.size();
+    return is_uncut(cell) || (cell.as == MeasuredAs::kAlone && !is_last);
+  }
+
+  void leave_out(const MeasuredCell& cell, const std::string& reason) {
+    news_.say(concat(reason, "; going on without ",
+        is_uncut(cell) ? std::string("stages") : concat("batches of ", cell.batch)));
+    if (is_uncut(cell))
+      leave_out_stages();
+    else
+      request_.refused.push_back(cell.batch);
+  }
+
+  MeasureRequest request_;
+  const ProfileFacts& facts_;
+  Trials trials_;
+  const MeasureNews& news_;
+  const Stopwatch watch_;
+  std::vector<plan::CostCurve::Point> points_;  // of the pace
+  Pace pace_;
+  ProfiledRuns runs_;
+};
+
+}  // namespace
+
+plan::ModelProfile measure_profile(const MeasureRequest& request, const ProfileFacts& facts,
+    const CellPaths& paths, const MeasureNews& news) {
+  check(!request.batches.empty(), "plan: a profile is measured with at least one batch");
+  return Measurement(request, facts, paths, news).run();
 }
 
 }  // namespace lockstep::bench

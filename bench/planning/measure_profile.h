@@ -37,7 +37,9 @@ struct MeasureRequest {
   std::vector<MeasuredAs> left_out = {};      ///< not asked about
   std::vector<int> refused = {};              ///< of the batches, those that cannot be trained
   std::vector<std::string> train_flags = {};  ///< more words for each `lockstep train`
-  int steps_a_line = 10;  ///< that are timed together; as many as fill half a second, once known
+  double seconds = 0;    ///< about which measuring may take; 0: no limit, and all batches are taken
+  int steps_a_line = 1;  ///< that are timed together; as many as fill half a second, once known
+  bool has_accelerator = true;  ///< whose profiles take more steps; false once that is known
 };
 
 /// Returns what no question is about, which then needs no training: threads and stages without a
@@ -71,16 +73,40 @@ struct PlainTraining {
 std::vector<double> plain_steps(
     const MeasureRequest& request, const PlainTraining& training, const CellPaths& paths);
 
-/// Returns how far measuring is after so many seconds, of which each training takes about as many
-/// as those that are done: `1 of 10`, `3 of 10; about 3:20 left`.
-std::string count_text(std::size_t done, std::size_t all, double seconds);
+/// The times of trainings, as far as those that were made tell.
+struct Pace {
+  plan::CostCurve step;  ///< seconds of one place's step by its batch
+  double start = 0;      ///< seconds in which a training starts and ends
+};
 
-/// Trains them in a folder, `paths.bench`, and makes the profile; the facts are completed by what
-/// is measured. A batch other than the first that one place cannot train, such as a single sample
-/// before a batch norm, is left out, as are stages of a net that has none; `say` hears why. Throws
-/// InvalidArgument with what any other training said that failed.
+/// Returns the request as its next training is made: as many steps are timed together as fill half
+/// a second.
+MeasureRequest paced(MeasureRequest request, const Pace& pace, int batch);
+
+/// Returns about how long such a training takes, in seconds.
+double seconds_of(const MeasuredCell& cell, const MeasureRequest& request, const Pace& pace);
+
+/// Returns the batches, the least first, halved until a round of trainings takes no longer than the
+/// request allows: from small batches larger ones can be told, from none nothing.
+std::vector<int> affordable(const MeasureRequest& request, const Pace& pace);
+
+/// Returns how far measuring is: `3 of 10; about 3:20 left`.
+std::string count_text(std::size_t done, std::size_t all, double seconds_left);
+
+/// The listeners to a measurement.
+struct MeasureNews {
+  std::function<void(const std::string&)> say;
+  /// Gets the profile after each training, made of what was measured so far.
+  std::function<void(const plan::ModelProfile&)> keep;
+};
+
+/// Trains in a folder, `paths.bench`, and makes the profile; the facts are completed by what is
+/// measured. Small batches come first, and what the request has no time for is left out. A batch
+/// that one place cannot train, such as a single sample before a batch norm, is left out, too, as
+/// are stages of a net that has none. Throws InvalidArgument with what any other training said that
+/// failed.
 plan::ModelProfile measure_profile(const MeasureRequest& request, const ProfileFacts& facts,
-    const CellPaths& paths, const std::function<void(const std::string&)>& say);
+    const CellPaths& paths, const MeasureNews& news);
 
 /// Returns the flags with which `lockstep train` trains in this way on one node, with a batch of
 /// so many samples on all replicas together. Stages are cut by time.

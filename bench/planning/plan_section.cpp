@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "bench/statistics/median.h"
 #include "bench/study/report_of.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
 #include "lockstep/plan/prediction.h"
 #include "lockstep/record/profile/profile.h"
 #include "lockstep/report/page/page.h"
@@ -33,41 +36,64 @@ std::string cost_label(const plan::Answer& answer) {
   return concat("cost [", currency.empty() ? "unit of --price" : currency, "]");
 }
 
+constexpr const char* kAllWays = "plan-ways";
+
 std::string way_of(const Choice& choice) { return describe(choice.prediction.way); }
 
-// Where several devices are compared, with the device.
-std::string way_there_of(const Choice& choice) {
-  const std::string& device = choice.machine.device;
-  return concat(way_of(choice), device.empty() ? "" : " on ", device);
-}
+// On its machine.
+std::string there_of(const Choice& choice) { return describe(choice); }
 
 std::string step_of(const Choice& choice) { return milliseconds_text(choice.prediction.seconds); }
 
+// What was trained has none.
 std::string interval_of(const Choice& choice) {
   const plan::Prediction& prediction = choice.prediction;
+  if (choice.is_trained()) return kNone;
   return concat(milliseconds_text(prediction.least_seconds()), " to ",
       milliseconds_text(prediction.most_seconds()));
 }
 
 std::string rate_of(const Choice& choice) {
-  return short_cell(choice.prediction.samples_per_second());
+  return seconds_text(choice.prediction.samples_per_second());
 }
 
 std::string share_of(const Choice& choice, Use use) {
   return percent_text(choice.prediction.of(use) / choice.prediction.seconds);
 }
 
+std::string bytes_text(double bytes) {
+  constexpr double kGiga = 1e9;
+  return bytes >= kGiga ? seconds_text(bytes / kGiga) + " GB"
+                        : concat(std::lround(bytes / kMega), " MB");
+}
+
 std::string memory_of(const Choice& choice) {
-  const std::string megabytes = concat(std::lround(choice.prediction.memory_bytes / kMega));
-  if (choice.fits()) return megabytes;
-  return concat(megabytes, ", ", std::ceil(choice.lacking_bytes / kMega), " too many");
+  const std::string bytes = bytes_text(choice.prediction.memory_bytes);
+  return choice.fits() ? bytes : concat(bytes, ", ", bytes_text(choice.lacking_bytes), " too many");
+}
+
+struct UnitOfTime {
+  double an_hour;
+  const char* name;
+};
+
+UnitOfTime unit_of(const Choice& choice) {
+  constexpr double kMinutes = 60, kSeconds = 3600;
+  if (choice.hours * kMinutes < 2) return {kSeconds, " s"};
+  return choice.hours < 2 ? UnitOfTime{kMinutes, " min"} : UnitOfTime{1, " h"};
 }
 
 std::string time_of(const Choice& choice) {
-  constexpr double kMinutes = 60, kSeconds = 3600;
-  if (choice.hours * kMinutes < 2) return short_cell(choice.hours * kSeconds) + " s";
-  if (choice.hours < 2) return short_cell(choice.hours * kMinutes) + " min";
-  return short_cell(choice.hours) + " h";
+  const UnitOfTime unit = unit_of(choice);
+  return seconds_text(choice.hours * unit.an_hour) + unit.name;
+}
+
+std::string times_of(const Choice& choice) {
+  const UnitOfTime unit = unit_of(choice);
+  const auto text = [&](double times) { return seconds_text(times * choice.hours * unit.an_hour); };
+  return choice.is_trained()
+             ? kNone
+             : concat(text(choice.least_times()), " to ", text(choice.most_times()), unit.name);
 }
 
 // Without a price, as a scenario alone may have one, there is none.
@@ -78,11 +104,6 @@ std::string cost_of(const Choice& choice) {
 bool has_price(const plan::Answer& answer) { return answer.question.machine.all_price() > 0; }
 
 bool has_devices(const plan::Answer& answer) { return !answer.question.machine.device.empty(); }
-
-bool asks_failures(const plan::Answer& answer) {
-  const plan::Failures& failures = answer.question.failures;
-  return failures.between > 0 || failures.interval > 0;
-}
 
 // Between snapshots; none where no failure asks for them.
 std::string snapshots_of(const Choice& choice) {
@@ -123,22 +144,60 @@ struct ConfirmedRow {
   double seconds;
 };
 
-page::Table choices_table(const plan::Answer& answer) {
-  TableOf<Choice> table("plan-ways", "Every way, the fastest first");
+TableOf<Choice> named_ways(const plan::Answer& answer, const char* id, std::string title) {
+  TableOf<Choice> table(id, std::move(title));
   table.name("way", way_of);
   if (has_devices(answer))
     table.name("device", [](const Choice& choice) { return choice.machine.device; });
-  table.number("nodes", [](const Choice& choice) { return choice.machine.nodes; })
-      .number("places", [](const Choice& choice) { return choice.machine.all_places(); })
-      .number("batch",
-          [](const Choice& choice) { return concat(std::lround(choice.prediction.batch)); })
-      .number("step [ms]", step_of)
+  return table.number("nodes", [](const Choice& choice) { return choice.machine.nodes; })
+      .number("places", [](const Choice& choice) { return choice.machine.all_places(); });
+}
+
+void add_failures(const plan::Answer& answer, TableOf<Choice>& table) {
+  const plan::Failures& failures = answer.question.failures;
+  if (failures.between == 0 && failures.interval == 0) return;
+  table.number("goodput", [](const Choice& choice) { return percent_text(choice.goodput.share); })
+      .number("snapshot every [s]", snapshots_of);
+}
+
+// With how sure it is of what is asked for.
+page::Table shown_table(const plan::Answer& answer) {
+  std::vector<const Choice*> shown;
+  for (const std::size_t number : shown_choices(answer)) shown.push_back(&answer.choices[number]);
+  const std::size_t all = answer.choices.size();
+  const bool has_trained = std::ranges::any_of(answer.choices, &Choice::is_trained);
+  TableOf<Choice> table = named_ways(answer, "plan-best",
+      shown.size() == all
+          ? "The fastest first"
+          : concat("Of ", all, " ways the best on each machine and the fastest of each kind"));
+  table.number("step [ms]", step_of).number("samples/s", rate_of);
+  if (answer.question.samples > 0)
+    table.number("time", time_of).number("9 of 10", times_of);
+  else
+    table.number("9 of 10 [ms]", interval_of);
+  if (has_price(answer)) table.number(cost_label(answer), cost_of);
+  table.number("speed-up", &Choice::speed_up, ratio_text).number("memory a place", memory_of);
+  add_failures(answer, table);
+  return table
+      .notes({concat(answer.question.batch, " samples a step",
+                  answer.question.is_batch_of_place ? " on each place" : "",
+                  has_trained
+                      ? "; predicted where there is \"9 of 10\", else trained here; nine of ten"
+                      : "; predicted, not measured; nine of ten",
+                  " trainings are expected within \"9 of "
+                  "10\"; speed-up is over one place of the same kind, in samples a second"),
+          shown.size() == all ? "" : "the page of --output and --json have all ways"})
+      .of(shown);
+}
+
+page::Table choices_table(const plan::Answer& answer) {
+  TableOf<Choice> table = named_ways(answer, kAllWays, "Every way, the fastest first");
+  table.number("step [ms]", step_of)
       .number("9 of 10 [ms]", interval_of)
       .number("samples/s", rate_of);
   if (answer.question.samples > 0) table.number("time", time_of);
   if (has_price(answer)) table.number(cost_label(answer), cost_of);
   table.number("speed-up", &Choice::speed_up, ratio_text)
-      .number("efficiency", &Choice::efficiency, percent_text)
       .number("waiting",
           [](const Choice& choice) {
             return percent_text(choice.prediction.idle / choice.prediction.seconds);
@@ -146,17 +205,11 @@ page::Table choices_table(const plan::Answer& answer) {
       .number(
           "exchange", [](const Choice& choice) { return share_of(choice, Use::kCommunication); })
       .number("optimizer", [](const Choice& choice) { return share_of(choice, Use::kOptimizer); })
-      .number("memory a place [MB]", memory_of);
-  if (asks_failures(answer)) {
-    table.number("goodput", [](const Choice& choice) { return percent_text(choice.goodput.share); })
-        .number("snapshot every [s]", snapshots_of);
-  }
+      .number("memory a place", memory_of);
+  add_failures(answer, table);
   return table
-      .notes({"predicted, not measured; speed-up and efficiency are over one place of its kind, in "
-              "samples a "
-              "second; waiting, exchange and optimizer are shares of the busiest place's step; "
-              "nine of "
-              "ten trainings are expected within the interval"})
+      .notes({"predicted, not measured; waiting, exchange and optimizer are shares of the busiest "
+              "place's step"})
       .of(answer.choices);
 }
 
@@ -190,8 +243,8 @@ page::Table scenarios_table(const PlanReport& report) {
 
 page::Table confirmed_table(const PlanReport& report) {
   std::vector<ConfirmedRow> rows;
-  for (const Confirmed& each : report.confirmed)
-    rows.push_back({&report.answer.choices[each.choice], each.step_seconds});
+  for (const plan::TrainedStep& each : report.confirmed)
+    rows.push_back({&report.answer.choices[each.choice], each.seconds});
   return TableOf<ConfirmedRow>("plan-confirmed", "Trained for some steps on this machine")
       .name("way", [](const ConfirmedRow& row) { return way_of(*row.choice); })
       .number("predicted [ms]", [](const ConfirmedRow& row) { return step_of(*row.choice); })
@@ -205,7 +258,7 @@ page::Table confirmed_table(const PlanReport& report) {
 
 page::Table explanation_table(const std::vector<const plan::Choice*>& choices) {
   TableOf<Choice> table("plan-explanation", "Where the time of a step goes [ms]");
-  table.name("way", way_there_of);
+  table.name("way", there_of);
   for (const auto& use : plan::names_of(Use{})) {
     table.number(std::string(use.name), [value = use.value](const Choice& choice) {
       return milliseconds_text(choice.prediction.of(value));
@@ -296,6 +349,10 @@ std::vector<plot::Timeline> beside_timelines(
 }
 
 plot::Figure front_figure(const plan::Answer& answer) {
+  const std::vector<std::size_t> best = pareto_front(answer);
+  std::vector<std::size_t> shown = shown_choices(answer);
+  std::ranges::copy_if(best, std::back_inserter(shown),
+      [&](std::size_t number) { return std::ranges::find(shown, number) == shown.end(); });
   const bool has_money = answer.question.samples > 0 && has_price(answer);
   constexpr auto kMarkers = plot::Series::Style::kMarkers;
   plot::Figure figure{.id = "plan-front",
@@ -310,7 +367,8 @@ plot::Figure front_figure(const plan::Answer& answer) {
                      : plot::Point{static_cast<double>(choice.machine.all_places()),
                            choice.prediction.samples_per_second()};
   };
-  for (const Choice& choice : answer.choices) {
+  for (const std::size_t number : shown) {
+    const Choice& choice = answer.choices[number];
     if (!choice.fits()) continue;
     const std::string name = has_devices(answer) ? choice.machine.device : "ways";
     const auto known = std::ranges::find(figure.series, name, &plot::Series::name);
@@ -321,8 +379,7 @@ plot::Figure front_figure(const plan::Answer& answer) {
     series.points.push_back(point(choice));
   }
   plot::Series front{.name = "best choices", .style = plot::Series::Style::kDashed};
-  for (const std::size_t index : pareto_front(answer))
-    front.points.push_back(point(answer.choices[index]));
+  for (const std::size_t number : best) front.points.push_back(point(answer.choices[number]));
   figure.series.push_back(front);
   return figure;
 }
@@ -351,12 +408,50 @@ std::string about_costs(const plan::ModelProfile& profile) {
       profile.source, ".");
 }
 
-std::string about_links(const PlannedMachine& planned) {
+std::string words_of_link(const plan::Link& link) {
+  if (link.bytes_per_second == 0 && link.measured.is_free()) return "no limit";
+  constexpr double kGigabit = 1e9 / 8, kMicro = 1e-6;
+  const auto plain = [](double number) { return std::round(number * 100) / 100; };
+  return concat(plain(link.bytes_per_second / kGigabit), " Gbit/s and ",
+      plain(link.latency / kMicro), " us a message", link.measured.is_free() ? "" : " as measured");
+}
+
+// What is said of a place, and of its links.
+std::string about_machine(const PlannedMachine& planned, const std::string& currency) {
   const auto& [profile, machine] = planned;
   const bool knows_within = profile.knows_within || machine.within.bytes_per_second > 0;
-  return concat(machine.device.empty() ? "Links: " : concat("Links of ", machine.device, ": "),
-      knows_within ? text_of(machine.within) : "none that is known", " within a node, ",
-      text_of(machine.between), " between nodes.");
+  std::vector<std::string> parts;
+  if (machine.memory_bytes > 0) parts.push_back(bytes_text(machine.memory_bytes) + " of memory");
+  if (machine.place_price > 0)
+    parts.push_back(concat(machine.place_price, currency.empty() ? "" : " ", currency, " an hour"));
+  std::string text = concat(machine.device.empty() ? "A place" : machine.device, ": ",
+      joined(parts), parts.empty() ? "" : "; ", "links of ",
+      knows_within ? words_of_link(machine.within) : "an unknown rate", " within a node, ",
+      words_of_link(machine.between), " between nodes.");
+  if (!profile.knows_within && knows_within)
+    text +=
+        " The profile is of one place alone: that several of a node do not slow each other down is "
+        "assumed, and their intervals are wider for it.";
+  return text;
+}
+
+std::string about_peer(const plan::Answer& answer) {
+  const plan::Way& settings = answer.question.ways.settings;
+  if (!settings.is_pytorch) return "";
+  return concat(
+      "dp is PyTorch's DataParallel: in each step it copies the parameters to all "
+      "places, and outputs and gradients to the first; the forward of a replica keeps "
+      "Python's lock for ",
+      settings.lock_seconds > 0 ? concat(seconds_text(settings.lock_seconds / kMilli), " ms")
+                                : std::string("as long as that of one sample takes"),
+      ". That it copies a batch to the places is not counted.");
+}
+
+std::string about_brackets(const plan::Answer& answer) {
+  if (!answer.pick) return "";
+  const plan::Question& asked = answer.question;
+  return concat("Nine of ten trainings are expected within the numbers in brackets",
+      asked.within_hours > 0 || asked.budget > 0 ? "; surely means in 19 of 20" : "", ".");
 }
 
 std::vector<std::string> remarks_of(const PlanReport& report) {
@@ -366,21 +461,22 @@ std::vector<std::string> remarks_of(const PlanReport& report) {
   std::vector<std::string> remarks;
   for (const PlannedMachine& planned : machines) {
     remarks.push_back(about_costs(planned.profile));
-    remarks.push_back(about_links(planned));
+    remarks.push_back(about_machine(planned, answer.question.currency));
   }
-  for (const std::string& more : {about_batches(answer), report.remark})
+  for (const std::string& more :
+      {about_brackets(answer), about_batches(answer), about_peer(answer), report.remark})
     if (!more.empty()) remarks.push_back(more);
   return remarks;
 }
 
 plot::Timeline timeline_of(const Choice& choice, const std::string& id) {
   plot::Timeline timeline = bench::timeline_of(choice.prediction, id);
-  timeline.title = "One step of " + way_there_of(choice);
+  timeline.title = "One step of " + there_of(choice);
   return timeline;
 }
 
 void add_steps(const PlanReport& report, page::Section& section) {
-  const auto pick = pick_of(report.answer, report.confirmed);
+  const auto pick = final_answer(report).pick;
   if (!pick) return;
   const Choice& picked = report.answer.choices[*pick];
   if (report.beside) {
@@ -443,34 +539,42 @@ std::vector<const plan::Choice*> best_of_kinds(const plan::Answer& answer) {
   return best;
 }
 
-std::vector<Confirmed> confirm(const plan::Answer& answer, std::size_t most,
+std::vector<std::size_t> confirmable(const plan::Answer& answer, const MeasureRequest& request) {
+  std::vector<std::size_t> order;
+  const auto add = [&](std::size_t number) {
+    if (std::ranges::find(order, number) == order.end() &&
+        is_possible_here(answer.choices[number], request))
+      order.push_back(number);
+  };
+  if (answer.pick) add(*answer.pick);
+  for (const std::size_t number : answer.equals) add(number);
+  for (std::size_t number = 0; number < answer.choices.size(); ++number) add(number);
+  return order;
+}
+
+std::vector<plan::TrainedStep> confirm(const plan::Answer& answer, std::size_t most,
     const MeasureRequest& request, const CellPaths& paths,
     const std::function<void(const std::string&)>& say) {
-  std::vector<Confirmed> confirmed;
-  for (std::size_t i = 0; i < answer.choices.size() && confirmed.size() < most; ++i) {
-    const plan::Choice& choice = answer.choices[i];
-    if (!is_possible_here(choice, request)) continue;
+  std::vector<plan::TrainedStep> confirmed;
+  for (const std::size_t number : confirmable(answer, request)) {
+    if (confirmed.size() == most) break;
+    const plan::Choice& choice = answer.choices[number];
     const plan::Prediction& prediction = choice.prediction;
     say(concat("confirming ", describe(prediction.way)));
-    const std::vector<double> steps = plain_steps(request,
-        {.name = concat("confirm-", i),
+    const Pace pace{.step = plan::CostCurve({{prediction.batch, prediction.seconds}})};
+    const auto batch = static_cast<int>(prediction.batch);
+    const std::vector<double> steps = plain_steps(paced(request, pace, batch),
+        {.name = concat("confirm-", number),
             .spreading = train_flags_of(prediction.way, prediction.batch),
             .places = choice.machine.places},
         paths);
-    confirmed.push_back({i, median(steps)});
+    confirmed.push_back({number, median(steps)});
   }
   return confirmed;
 }
 
-std::optional<std::size_t> pick_of(
-    const plan::Answer& answer, const std::vector<Confirmed>& confirmed) {
-  if (confirmed.empty()) return answer.pick;
-  const auto rate = [&](const Confirmed& each) {
-    return answer.choices[each.choice].prediction.batch / each.step_seconds;
-  };
-  return std::ranges::max_element(confirmed, [&](const Confirmed& one, const Confirmed& other) {
-    return rate(one) < rate(other);
-  })->choice;
+plan::Answer final_answer(const PlanReport& report) {
+  return plan::with_trained(report.answer, report.confirmed);
 }
 
 plot::Timeline timeline_of(const plan::Prediction& prediction, const std::string& id) {
@@ -492,15 +596,28 @@ plot::Timeline timeline_of(const plan::Prediction& prediction, const std::string
   return timeline;
 }
 
-// What was measured overrules what was predicted.
 std::string verdict_of(const PlanReport& report) {
-  if (report.confirmed.empty()) return plan::verdict_of(report.answer);
-  plan::Answer confirmed = report.answer;
-  confirmed.pick = pick_of(report.answer, report.confirmed);
-  const auto measured = std::ranges::find_if(
-      report.confirmed, [&](const Confirmed& each) { return each.choice == confirmed.pick; });
-  return concat(plan::verdict_of(confirmed, measured->step_seconds), " It was the fastest of ",
-      report.confirmed.size(), " that were trained for some steps here.");
+  const bool is_offered = report.offered > 1 && report.confirmed.empty();
+  return concat(plan::verdict_of(final_answer(report)),
+      is_offered ? concat(" --confirm ", report.offered,
+                       " trains those of them that this machine "
+                       "can for some steps, and tells.")
+                 : "");
+}
+
+std::vector<std::size_t> shown_choices(const plan::Answer& answer) {
+  constexpr std::size_t kFew = 12;
+  std::set<std::size_t> shown(answer.equals.begin(), answer.equals.end());
+  if (answer.pick) shown.insert(*answer.pick);
+  for (const std::size_t number : plan::best_on_each_machine(answer)) shown.insert(number);
+  std::set<std::string> kinds;
+  for (std::size_t number = 0; number < answer.choices.size(); ++number) {
+    const Choice& choice = answer.choices[number];
+    const bool is_first_of_kind =
+        choice.fits() && kinds.insert(kind_of(choice.prediction.way)).second;
+    if (answer.choices.size() <= kFew || is_first_of_kind) shown.insert(number);
+  }
+  return {shown.begin(), shown.end()};
 }
 
 page::Section section_of_plan(const PlanReport& report) {
@@ -509,29 +626,65 @@ page::Section section_of_plan(const PlanReport& report) {
       .question = "Which way of spreading this training pays?",
       .conclusion = {.answer = verdict_of(report), .remarks = remarks_of(report)}};
   if (!answer.choices.empty()) {
-    section.tables.push_back(choices_table(answer));
+    section.tables.push_back(shown_table(final_answer(report)));
     section.figures.push_back(front_figure(answer));
   }
   if (!report.confirmed.empty()) section.tables.push_back(confirmed_table(report));
   if (!report.scenarios.empty()) section.tables.push_back(scenarios_table(report));
   if (!answer.impossible.empty()) section.tables.push_back(impossible_table(answer));
   add_steps(report, section);
+  if (!answer.choices.empty()) section.tables.push_back(choices_table(answer));
   return section;
+}
+
+std::string text_of_plan(const page::Section& section) {
+  page::Section rest{.title = "",
+      .question = "",
+      .conclusion = {.answer = "", .remarks = section.conclusion.remarks},
+      .tables = section.tables};
+  std::erase_if(rest.tables, [](const page::Table& table) { return table.id == kAllWays; });
+  return page::to_text(page::Section{.title = section.title,
+             .question = "",
+             .conclusion = {.answer = section.conclusion.answer}}) +
+         page::to_text(rest);
+}
+
+page::Page page_of_plan(const page::Section& section) {
+  page::Section ways{.title = "The ways that are worth a look", .question = ""};
+  page::Section all{.title = "All ways", .question = ""};
+  for (const page::Table& table : section.tables)
+    (table.id == kAllWays ? all : ways).tables.push_back(table);
+  page::Section pictures{.title = "Pictures",
+      .question = "",
+      .figures = section.figures,
+      .timelines = section.timelines};
+  page::Section assumed{.title = "What is assumed",
+      .question = "",
+      .conclusion = {.answer = "", .remarks = section.conclusion.remarks}};
+  page::Page page{.title = section.title,
+      .sections = {},
+      .environment = "",
+      .summary = section.conclusion.answer};
+  for (page::Section* const each : {&ways, &pictures, &assumed, &all})
+    if (!each->tables.empty() || !each->figures.empty() || !each->conclusion.remarks.empty())
+      page.sections.push_back(std::move(*each));
+  return page;
 }
 
 std::string plan_json(const PlanReport& report) {
   const plan::Answer& answer = report.answer;
   Json choices = Json::array(), impossible = Json::array(), scenarios = Json::array();
   for (const plan::Choice& choice : answer.choices) choices.push_back(choice_json(choice));
-  for (const Confirmed& each : report.confirmed)
-    choices[each.choice]["measured_seconds"] = each.step_seconds;
+  for (const plan::TrainedStep& each : report.confirmed)
+    choices[each.choice]["measured_seconds"] = each.seconds;
   for (const auto& [way, reason] : answer.impossible)
     impossible.push_back({{"way", way}, {"reason", reason}});
   for (const ComparedScenario& each : report.scenarios) scenarios.push_back(scenario_json(each));
   const Json object = {{"v", 1}, {"model", answer.profile.model},
       {"precision", answer.profile.precision}, {"device", answer.profile.device},
-      {"verdict", verdict_of(report)}, {"pick", pick_json(pick_of(answer, report.confirmed))},
-      {"choices", choices}, {"impossible", impossible}, {"what_if", scenarios}};
+      {"verdict", verdict_of(report)}, {"pick", pick_json(final_answer(report).pick)},
+      {"equals", final_answer(report).equals}, {"choices", choices}, {"impossible", impossible},
+      {"what_if", scenarios}};
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -13,22 +13,14 @@
 
 namespace lockstep::bench {
 
-/// A choice that was trained for some steps.
-struct Confirmed {
-  std::size_t choice = 0;   ///< of the answer
-  double step_seconds = 0;  ///< measured
-};
+/// Returns the choices that this machine has the cores for in the order in which they are worth a
+/// training: the pick, what cannot be told apart from it, then the fastest.
+std::vector<std::size_t> confirmable(const plan::Answer& answer, const MeasureRequest& request);
 
-/// Trains the fastest choices that this machine has the cores for, so many at most, for some steps
-/// each, and returns what they took, in the order of the choices.
-std::vector<Confirmed> confirm(const plan::Answer& answer, std::size_t most,
+/// Trains so many of them at most for some steps each, and returns what they took.
+std::vector<plan::TrainedStep> confirm(const plan::Answer& answer, std::size_t most,
     const MeasureRequest& request, const CellPaths& paths,
     const std::function<void(const std::string&)>& say);
-
-/// Returns the confirmed choice with the highest rate, or what the answer picked where nothing was
-/// confirmed.
-std::optional<std::size_t> pick_of(
-    const plan::Answer& answer, const std::vector<Confirmed>& confirmed);
 
 /// The answer to a question that was changed.
 struct ComparedScenario {
@@ -47,18 +39,33 @@ struct PlanReport {
   plan::Answer answer;
   std::vector<PlannedMachine> machines = {};  ///< empty: that of the answer's question
   std::vector<ComparedScenario> scenarios = {};
-  std::vector<Confirmed> confirmed = {};
+  std::vector<plan::TrainedStep> confirmed = {};
+  /// Ways that cannot be told apart and can be trained here; below 2: nothing is offered.
+  std::size_t offered = 0;
   bool explains = false;                  ///< where the time of a step of each kind of way goes
   std::string remark = {};                ///< about how it was measured; empty: nothing
   std::optional<RunProfile> beside = {};  ///< of a run whose step is set beside the predicted one
 };
 
-/// Says what to take and why: what was trained overrules what was predicted.
+/// Returns the answer with what was confirmed in the place of what was predicted.
+plan::Answer final_answer(const PlanReport& report);
+
+/// Says what to take and why, and how to learn more about what cannot be told apart.
 std::string verdict_of(const PlanReport& report);
 
-/// Reports what to take and why, all ways, those that are impossible, time and money as a figure,
-/// and the step of the way that is picked as a timeline.
+/// Returns the choices that a reader compares, in their order: of few all, of many the pick, what
+/// cannot be told apart from it, the best on each machine and the fastest of each kind.
+std::vector<std::size_t> shown_choices(const plan::Answer& answer);
+
+/// Reports what to take and why, the ways that are worth a look and then all, those that are
+/// impossible, time and money as a figure, and the step of the way that is picked as a timeline.
 page::Section section_of_plan(const PlanReport& report);
+
+/// Writes that section for a terminal: what to take first, and of the ways those worth a look.
+std::string text_of_plan(const page::Section& section);
+
+/// Makes a page of that section, in the same order; it has all ways, too.
+page::Page page_of_plan(const page::Section& section);
 
 /// Draws a predicted step, in milliseconds.
 plot::Timeline timeline_of(const plan::Prediction& prediction, const std::string& id);

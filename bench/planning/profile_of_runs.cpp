@@ -366,6 +366,7 @@ plan::ModelProfile profile_of_runs(const ProfiledRuns& all, const ProfileFacts& 
   fit_memory(runs, profile);
   fit_company(runs, all.pairs, profile);
   add_overheads(all, profile);
+  profile.knows_within = !all.pairs.empty();
   plan::check_profile(profile);
   return profile;
 }

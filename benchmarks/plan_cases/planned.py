@@ -34,8 +34,8 @@ def label_of(case):
     return case["way"] + several + (f" ({case['schedule']}, {case['chunks']} chunks)" if "chunks" in case else "")
 
 
-def pick_of(lockstep, ways, profile):
-    """Returns which of a question's ways the planner takes: the fastest, or of those about as fast the one with the fewest places."""
+def picks_of(lockstep, ways, profile):
+    """Returns which of a question's ways the planner takes, and before it those that it cannot tell apart from that one."""
     flags = []
     cut = [way for way in ways if "chunks" in way]
     if cut:
@@ -45,5 +45,6 @@ def pick_of(lockstep, ways, profile):
     answer = answer_of(lockstep, profile, ways[0]["batch"], places, names, flags)
     if len(answer["choices"]) != len(ways):
         raise ValueError(f"{len(answer['choices'])} ways are planned, not {len(ways)}: {answer['impossible']}")
-    label = answer["choices"][answer["pick"]]["way"]
-    return next(way for way in ways if label_of(way) == label)
+    numbers = [number for number in answer["equals"] if number != answer["pick"]] + [answer["pick"]]
+    labels = [answer["choices"][number]["way"] for number in numbers]
+    return [next(way for way in ways if label_of(way) == label) for label in labels]

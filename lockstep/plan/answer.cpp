@@ -45,12 +45,6 @@ double batch_of(const Question& question, int places) {
   return question.is_batch_of_place ? question.batch * places : question.batch;
 }
 
-std::string on_nodes(const Machine& machine) {
-  std::string text = machine.nodes > 1 ? concat(" on ", machine.nodes, " nodes") : "";
-  if (!machine.device.empty()) text += concat(text.empty() ? " on " : " of ", machine.device);
-  return text;
-}
-
 Machine machine_of(const Question& question, int nodes, int places) {
   Machine machine = question.machine;
   machine.nodes = nodes;
@@ -62,7 +56,7 @@ void add_choice(const Machine& machine, Prediction prediction, Answer& answer) {
   Choice choice{.machine = machine, .prediction = std::move(prediction)};
   choice.goodput = goodput_of(answer.question.failures, machine.nodes);
   if (!(choice.goodput.share >= kLeastGoodput)) {
-    answer.impossible.push_back({concat(describe(choice.prediction.way), on_nodes(machine)),
+    answer.impossible.push_back({describe(choice),
         concat("failures come every ", answer.question.failures.between / machine.nodes,
             " s on average, and snapshots and recovery leave no time between them")});
     return;
@@ -105,6 +99,34 @@ void compare_with_one_place(Answer& answer) {
   }
 }
 
+// The quantile of the normal distribution.
+constexpr double kOneInFour = 0.6745;
+// Of the steps of a few short trainings; as ways were trained one after the other, each has its
+// own.
+constexpr double kTrainedSpread = 0.03;
+
+// The standard deviation of the logarithm of one choice's rate over the other's. Another device's
+// profile is off by something else; ways of one kind are off alike, unless only one of them goes
+// over the links between nodes.
+double spread_between(const Choice& one, const Choice& other) {
+  const Prediction &first = one.prediction, &second = other.prediction;
+  if (one.machine.device != other.machine.device) return std::hypot(first.spread, second.spread);
+  const bool is_alike = kind_of(first.way) == kind_of(second.way) &&
+                        (one.machine.nodes > 1) == (other.machine.nodes > 1) && !one.is_trained();
+  return std::hypot(first.own_spread, second.own_spread) / (is_alike ? 2 : 1);
+}
+
+// With so many times the hours and the money.
+bool keeps_to(const Choice& choice, const Question& question, double times) {
+  return choice.fits() &&
+         (question.within_hours == 0 || times * choice.hours <= question.within_hours) &&
+         (question.budget == 0 || times * choice.cost <= question.budget);
+}
+
+bool is_same_machine(const Machine& one, const Machine& other) {
+  return one.device == other.device && one.nodes == other.nodes && one.places == other.places;
+}
+
 // What a choice takes of money, or else of machines.
 double expense_of(const Choice& choice) {
   return choice.cost > 0 ? choice.cost : choice.machine.all_places();
@@ -119,26 +141,59 @@ auto effort_of(const Choice& choice) {
   return std::pair(choice.machine.all_places(), kind - kSimplestFirst.begin());
 }
 
-// Of sorted choices: of those that take least where a time is given, or else of those about as fast
-// as the fastest that take least, the simplest.
-std::optional<std::size_t> pick_among(const std::vector<Choice>& choices, const Question& asked) {
+// Those that were trained come before those that were not; of both, those that surely keep to time
+// and money before those that may.
+std::vector<std::size_t> open_choices(const Answer& answer) {
   std::vector<std::size_t> open;
-  for (std::size_t i = 0; i < choices.size(); ++i)
-    if (is_allowed(choices[i], asked)) open.push_back(i);
-  if (open.empty()) return std::nullopt;
-  if (asked.within_hours == 0) {
-    const double least = choices[open.front()].rate() * (1 - kEqualRates);
-    std::erase_if(open, [&](std::size_t i) { return choices[i].rate() < least; });
+  for (const bool is_trained : {true, false}) {
+    for (const auto keeps : {is_sure, is_allowed}) {
+      for (std::size_t i = 0; i < answer.choices.size(); ++i) {
+        const Choice& choice = answer.choices[i];
+        if (choice.is_trained() == is_trained && keeps(choice, answer.question)) open.push_back(i);
+      }
+      if (!open.empty()) return open;
+    }
   }
+  return open;
+}
+
+// Of those that cost least.
+std::size_t simplest_of(const std::vector<Choice>& choices, std::vector<std::size_t> numbers) {
   const auto expense = [&](std::size_t i) { return expense_of(choices[i]); };
-  const double most = expense(*std::ranges::min_element(open, {}, expense)) * (1 + kEqualRates);
-  std::erase_if(open, [&](std::size_t i) { return expense(i) > most; });
-  return *std::ranges::min_element(open, {}, [&](std::size_t i) { return effort_of(choices[i]); });
+  const double most =
+      expense(*std::ranges::min_element(numbers, {}, expense)) * (1 + kEqualExpenses);
+  std::erase_if(numbers, [&](std::size_t i) { return expense(i) > most; });
+  return *std::ranges::min_element(
+      numbers, {}, [&](std::size_t i) { return effort_of(choices[i]); });
+}
+
+// With a time to end in the cheapest is the best, and only ways of its machine are compared.
+void pick_best(Answer& answer) {
+  const std::vector<Choice>& choices = answer.choices;
+  const std::vector<std::size_t> open = open_choices(answer);
+  answer.pick.reset();
+  answer.equals.clear();
+  if (open.empty()) return;
+  const auto keep_equal_to = [&](std::size_t best, const auto& is_compared) {
+    std::ranges::copy_if(open, std::back_inserter(answer.equals), [&](std::size_t i) {
+      return is_compared(i) && cannot_be_told_apart(choices[i], choices[best]);
+    });
+  };
+  if (answer.question.within_hours > 0) {
+    const std::size_t pick = simplest_of(choices, open);
+    answer.pick = pick;
+    keep_equal_to(pick,
+        [&](std::size_t i) { return is_same_machine(choices[i].machine, choices[pick].machine); });
+  } else {
+    const auto rate = [&](std::size_t i) { return choices[i].rate(); };
+    keep_equal_to(*std::ranges::max_element(open, {}, rate), [](std::size_t) { return true; });
+    answer.pick = simplest_of(choices, answer.equals);
+  }
 }
 
 void put_in_order(Answer& answer) {
   std::ranges::stable_sort(answer.choices, is_better);
-  answer.pick = pick_among(answer.choices, answer.question);
+  pick_best(answer);
 }
 
 struct Change {
@@ -231,152 +286,6 @@ void apply(const std::string& part, Scenario& scenario) {
       joined(known_names(), ", "), ": ", printable(part), did_you_mean(name, known_names())));
 }
 
-std::string hours_text(double hours) {
-  if (hours < 2) return concat(std::lround(60 * hours), " minutes");
-  if (hours < 100) return concat(std::round(hours * 10) / 10, " hours");
-  return concat(std::llround(hours), " hours");
-}
-
-std::string percent(double share) { return concat(std::lround(100 * share), " %"); }
-
-std::string rate_text(double rate) {
-  if (rate >= 100) return concat(std::lround(rate), " samples/s");
-  const double scale = rate >= 10 ? 10 : 100;
-  return concat(std::round(rate * scale) / scale, " samples/s");
-}
-
-std::string times(double factor) {
-  const double scale = factor >= 10 ? 1 : 100;
-  return concat(std::round(factor * scale) / scale, " times");
-}
-
-// What a step loses most by, beside computing.
-std::string about_limit(const Prediction& prediction) {
-  const double waits = prediction.idle / prediction.seconds;
-  const double sends = prediction.of(Use::kCommunication) / prediction.seconds;
-  const double steps = prediction.of(Use::kOptimizer) / prediction.seconds;
-  const double input = prediction.of(Use::kInput) / prediction.seconds;
-  const double most = std::max({waits, sends, steps, input});
-  if (most < 0.05) return "Its places compute nearly all the time";
-  if (most == waits) {
-    return concat(prediction.way.stages > 1 ? "Its busiest place waits for other stages"
-                                            : "A place waits for gradients",
-        " during ", percent(waits), " of a step");
-  }
-  if (most == sends) return concat("It exchanges gradients during ", percent(sends), " of a step");
-  if (most == steps) return concat("The optimizer takes ", percent(steps), " of a step");
-  return concat("It waits for input during ", percent(input), " of a step");
-}
-
-std::string money_text(double cost, const Question& question) {
-  const std::string amount =
-      cost < 100 ? concat(std::round(cost * 100) / 100) : std::to_string(std::llround(cost));
-  return concat(amount, question.currency.empty() ? "" : " ", question.currency);
-}
-
-bool are_equal(const Choice& one, const Choice& other) {
-  return std::abs(one.rate() / other.rate() - 1) <= kEqualRates &&
-         std::abs(expense_of(one) / expense_of(other) - 1) <= kEqualRates;
-}
-
-std::string about_next(const Answer& answer) {
-  const Choice& picked = answer.choices[*answer.pick];
-  for (std::size_t i = 0; i < answer.choices.size(); ++i) {
-    const Choice& other = answer.choices[i];
-    if (i == *answer.pick || !is_allowed(other, answer.question)) continue;
-    const double ratio = picked.rate() / other.rate();
-    if (are_equal(picked, other))
-      return concat("; ", describe(other.prediction.way), on_nodes(other.machine),
-          " is about as fast, but less simple");
-    if (ratio < 1)
-      return concat("; ", describe(other.prediction.way), on_nodes(other.machine), " is ",
-          ratio > 0.5 ? concat("faster by ", percent(1 / ratio - 1))
-                      : concat(times(1 / ratio), " as fast"),
-          other.cost > 0 ? concat(" and costs ", money_text(other.cost, answer.question))
-                         : concat(" but takes ", other.machine.all_places(), " places"));
-    return concat("; the next, ", describe(other.prediction.way), on_nodes(other.machine), " with ",
-        other.machine.all_places(), other.machine.all_places() == 1 ? " place" : " places",
-        ", reaches ", percent(1 / ratio), " of its rate");
-  }
-  return "";
-}
-
-// What the pick is the best of.
-std::string about_reason(const Question& asked) {
-  if (asked.within_hours == 0 && asked.budget == 0) return "";
-  const char* const least =
-      asked.machine.all_price() > 0 ? "the cheapest" : "the one with the fewest places";
-  std::string text = asked.within_hours > 0
-                         ? concat(", ", least, " that ends within ", hours_text(asked.within_hours))
-                         : ", the fastest";
-  if (asked.budget > 0) text += concat(" for at most ", money_text(asked.budget, asked));
-  return text;
-}
-
-std::string about_training(const Choice& choice, const Question& question) {
-  if (choice.hours == 0) return "";
-  const std::string cost =
-      choice.cost > 0 ? concat(" and ", money_text(choice.cost, question)) : "";
-  return concat(hours_text(choice.hours), cost, " for the training, ");
-}
-
-// Of those that fit; the first fits.
-const Choice& cheapest_of(const std::vector<Choice>& choices) {
-  const Choice* cheapest = &choices.front();
-  for (const Choice& each : choices)
-    if (each.fits() && each.cost < cheapest->cost) cheapest = &each;
-  return *cheapest;
-}
-
-// The cheapest, unless it is the pick itself or costs about as much.
-std::string about_money(const Answer& answer) {
-  const Choice& picked = answer.choices[*answer.pick];
-  const Choice& cheapest = cheapest_of(answer.choices);
-  if (cheapest.cost >= picked.cost * (1 - kEqualRates)) return "";
-  return concat(" The cheapest of all, ", describe(cheapest.prediction.way),
-      on_nodes(cheapest.machine), ", costs ", percent(cheapest.cost / picked.cost),
-      " as much and takes ", times(cheapest.hours / picked.hours), " as long.");
-}
-
-std::string about_failures(const Choice& choice) {
-  const Goodput& goodput = choice.goodput;
-  if (goodput.share >= 0.995 || goodput.interval == 0) return "";
-  return concat(" Snapshots every ", std::lround(goodput.interval), " s and failures leave ",
-      percent(goodput.share), " of the time.");
-}
-
-// Some fit, but none ends in time or for the money.
-std::string about_limits(const Answer& answer) {
-  const Question& asked = answer.question;
-  const Choice& fastest = answer.choices.front();
-  const Choice& cheapest = cheapest_of(answer.choices);
-  std::vector<std::string> limits;
-  if (asked.within_hours > 0) limits.push_back("ends within " + hours_text(asked.within_hours));
-  if (asked.budget > 0) limits.push_back("costs at most " + money_text(asked.budget, asked));
-  std::string text = concat("Nothing ", joined(limits, " and "), ": the fastest, ",
-      describe(fastest.prediction.way), on_nodes(fastest.machine), ", takes ",
-      hours_text(fastest.hours));
-  if (cheapest.cost > 0)
-    text += concat(", the cheapest, ", describe(cheapest.prediction.way),
-        on_nodes(cheapest.machine), ", costs ", money_text(cheapest.cost, asked));
-  return text + ".";
-}
-
-std::string about_nothing(const Answer& answer) {
-  if (answer.choices.empty())
-    return concat("Nothing is possible: ",
-        answer.impossible.empty() ? "no way was asked for" : answer.impossible.front().reason, ".");
-  if (answer.choices.front().fits()) return about_limits(answer);
-  const auto least =
-      std::ranges::min_element(answer.choices, [](const Choice& one, const Choice& other) {
-        return one.lacking_bytes < other.lacking_bytes;
-      });
-  return concat("Nothing fits: ", describe(least->prediction.way), on_nodes(least->machine),
-      " comes nearest and lacks ", std::ceil(least->lacking_bytes / 1e6),
-      " MB a place. More stages, a smaller batch, or --checkpoint of lockstep train make it "
-      "smaller.");
-}
-
 }  // namespace
 
 Goodput goodput_of(const Failures& failures, int nodes) {
@@ -400,9 +309,24 @@ Goodput goodput_of(const Failures& failures, int nodes) {
   return {.share = share_of(taken, failures.snapshot, failures.recovery, mean), .interval = taken};
 }
 
+std::string describe(const Choice& choice) {
+  const Machine& machine = choice.machine;
+  std::string text = describe(choice.prediction.way);
+  if (machine.nodes > 1) text += concat(" on ", machine.nodes, " nodes");
+  if (!machine.device.empty()) text += concat(machine.nodes > 1 ? " of " : " on ", machine.device);
+  return text;
+}
+
 bool is_allowed(const Choice& choice, const Question& question) {
-  return choice.fits() && (question.within_hours == 0 || choice.hours <= question.within_hours) &&
-         (question.budget == 0 || choice.cost <= question.budget);
+  return keeps_to(choice, question, 1);
+}
+
+bool is_sure(const Choice& choice, const Question& question) {
+  return keeps_to(choice, question, choice.most_times());
+}
+
+bool cannot_be_told_apart(const Choice& one, const Choice& other) {
+  return std::abs(std::log(one.rate() / other.rate())) <= kOneInFour * spread_between(one, other);
 }
 
 void check_question(const Question& question) {
@@ -458,6 +382,40 @@ Answer merged(std::vector<Answer> answers) {
   return all;
 }
 
+// Over one place that was trained, too.
+static void compare_trained(std::vector<Choice>& choices) {
+  const auto alone = std::ranges::find_if(choices,
+      [](const Choice& each) { return each.is_trained() && each.machine.all_places() == 1; });
+  if (alone == choices.end()) return;
+  const double rate = alone->prediction.samples_per_second();
+  for (Choice& choice : choices) {
+    if (!choice.is_trained()) continue;
+    choice.speed_up = choice.prediction.samples_per_second() / rate;
+    choice.efficiency = choice.speed_up / choice.machine.all_places();
+  }
+}
+
+Answer with_trained(Answer answer, const std::vector<TrainedStep>& steps) {
+  for (const auto& [number, seconds] : steps) {
+    Choice& choice = answer.choices.at(number);
+    Prediction& prediction = choice.prediction;
+    const double times = seconds / prediction.seconds;
+    choice.predicted_seconds = prediction.seconds;
+    prediction.seconds = seconds;
+    prediction.spread = prediction.own_spread = kTrainedSpread;
+    for (double& use : prediction.uses) use *= times;
+    prediction.idle *= times;
+    prediction.communication *= times;
+    choice.speed_up /= times;
+    choice.efficiency /= times;
+    choice.hours *= times;
+    choice.cost *= times;
+  }
+  compare_trained(answer.choices);
+  pick_best(answer);
+  return answer;
+}
+
 std::vector<std::size_t> pareto_front(const Answer& answer) {
   std::vector<std::size_t> front;
   for (std::size_t i = 0; i < answer.choices.size(); ++i) {
@@ -472,6 +430,25 @@ std::vector<std::size_t> pareto_front(const Answer& answer) {
   return front;
 }
 
+std::vector<std::size_t> best_on_each_machine(const Answer& answer) {
+  const std::vector<Choice>& choices = answer.choices;
+  std::vector<std::size_t> best;
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const auto is_on_it = [&](std::size_t other) {
+      return is_same_machine(choices[other].machine, choices[i].machine);
+    };
+    if (std::ranges::any_of(best, is_on_it)) continue;
+    std::vector<std::size_t> equals;
+    for (std::size_t other = i; other < choices.size(); ++other)
+      if (is_on_it(other) && choices[other].fits() == choices[i].fits() &&
+          cannot_be_told_apart(choices[other], choices[i]))
+        equals.push_back(other);
+    best.push_back(simplest_of(choices, std::move(equals)));
+  }
+  std::ranges::sort(best);
+  return best;
+}
+
 Scenario changed(const Question& question, const std::string& text) {
   Scenario scenario{.text = text, .question = question};
   for (const std::string& part : split(text, ',')) apply(part, scenario);
@@ -484,26 +461,6 @@ Answer answer(const ModelProfile& profile, const Scenario& scenario) {
   return answer(profile.scaled_to(scenario.question.batch,
                     profile.step_seconds(scenario.question.batch) / scenario.speed),
       scenario.question);
-}
-
-std::string verdict_of(const Answer& answer, std::optional<double> measured) {
-  if (!answer.pick) return about_nothing(answer);
-  const Choice& choice = answer.choices[*answer.pick];
-  const Prediction& prediction = choice.prediction;
-  const int places = choice.machine.all_places();
-  std::string text = concat("Take ", describe(prediction.way), on_nodes(choice.machine),
-      about_reason(answer.question), ": ", about_training(choice, answer.question),
-      measured
-          ? concat(rate_text(prediction.batch / *measured), " as trained here; predicted were ")
-          : "",
-      rate_text(prediction.samples_per_second()));
-  if (places > 1) {
-    text += concat(", ", times(choice.speed_up), " those of one place (",
-        percent(choice.efficiency), " efficiency)");
-  }
-  // What was trained is not compared with what was predicted.
-  return concat(text, ". ", about_limit(prediction), measured ? "" : about_next(answer), ".",
-      measured ? "" : about_money(answer), about_failures(choice));
 }
 
 }  // namespace lockstep::plan

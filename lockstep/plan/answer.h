@@ -53,17 +53,25 @@ struct Question {
 struct Choice {
   Machine machine;
   Prediction prediction;
-  double speed_up = 1;       ///< over one place, in samples a second
-  double efficiency = 1;     ///< of that, a place
-  Goodput goodput = {};      ///< what failures and snapshots leave of its time
-  double hours = 0;          ///< of the whole training, with them; 0 where it was not asked for
-  double cost = 0;           ///< of it; 0 without a price
-  double lacking_bytes = 0;  ///< that a place would need besides; 0: it fits
+  double speed_up = 1;           ///< over one place, in samples a second
+  double efficiency = 1;         ///< of that, a place
+  Goodput goodput = {};          ///< what failures and snapshots leave of its time
+  double hours = 0;              ///< of the whole training, with them; 0 where it was not asked for
+  double cost = 0;               ///< of it; 0 without a price
+  double lacking_bytes = 0;      ///< that a place would need besides; 0: it fits
+  double predicted_seconds = 0;  ///< of a step, where it was trained here; 0: it was not
 
   bool fits() const { return lacking_bytes == 0; }
+  bool is_trained() const { return predicted_seconds > 0; }
+  /// How many times the hours and the cost one training in twenty takes less than, or more.
+  double least_times() const { return prediction.least_seconds() / prediction.seconds; }
+  double most_times() const { return prediction.most_seconds() / prediction.seconds; }
   /// Samples a second that failures and snapshots leave.
   double rate() const { return prediction.samples_per_second() * goodput.share; }
 };
+
+/// Describes a choice for people: `ddp x 16 on 2 nodes of A100`.
+std::string describe(const Choice& choice);
 
 /// A way that cannot be taken, and why.
 struct Impossible {
@@ -78,13 +86,22 @@ struct Answer {
   std::vector<Choice> choices;
   std::vector<Impossible> impossible;
   std::optional<std::size_t> pick;  ///< among the choices; none where nothing fits
+  /// Of the choices, the pick and those that cannot be told apart from it.
+  std::vector<std::size_t> equals = {};
 };
 
-/// Choices whose rates differ by less are equal: then the one with the fewest places is picked.
-inline constexpr double kEqualRates = 0.03;
+/// Expenses that differ by less are equal.
+inline constexpr double kEqualExpenses = 0.03;
 
-/// Returns whether a choice fits, and ends in the time and for the money that were asked for.
+/// Returns whether a choice fits, and ends in the time and for the money that were asked for; and
+/// whether it does so in 19 of 20 trainings.
 bool is_allowed(const Choice& choice, const Question& question);
+bool is_sure(const Choice& choice, const Question& question);
+
+/// Returns whether the slower of two choices may be the faster one: with a chance of one in four or
+/// more. What all ways of a device have in common does not count: that their times are unsure says
+/// nothing about which is the longer one.
+bool cannot_be_told_apart(const Choice& one, const Choice& other);
 
 /// Throws InvalidArgument for a question that has no answer: no samples, more places than anybody
 /// has, more micro-batches or passes than samples, a price without the samples of the training.
@@ -92,9 +109,21 @@ void check_question(const Question& question);
 
 /// Predicts every way on every number of nodes and places. Each way uses all places of its machine.
 ///
-/// Of choices that are allowed it picks the cheapest where there is a time to end in, and the
-/// fastest else.
+/// Of choices that are allowed, or surely are if there are such, it picks the cheapest where there
+/// is a time to end in, and the fastest else. Of those that cannot be told apart from the fastest
+/// it takes those that cost least, or have the fewest places without a price, and of these the
+/// simplest.
 Answer answer(const ModelProfile& profile, const Question& question);
+
+/// The step of a choice that was trained here.
+struct TrainedStep {
+  std::size_t choice = 0;  ///< of the answer
+  double seconds = 0;
+};
+
+/// Returns the answer with what was measured in the place of what was predicted; its choices keep
+/// their order, and it picks among those that were trained, if there are any.
+Answer with_trained(Answer answer, const std::vector<TrainedStep>& steps);
 
 /// Puts the answers about several devices into one; its profile and question are the first's.
 Answer merged(std::vector<Answer> answers);
@@ -103,9 +132,13 @@ Answer merged(std::vector<Answer> answers);
 /// where there is no price), the cheapest first.
 std::vector<std::size_t> pareto_front(const Answer& answer);
 
-/// Says which choice to take and why, and with a price how the fastest and the cheapest compare, in
-/// two to five sentences; with what its step took where it was trained, in seconds.
-std::string verdict_of(const Answer& answer, std::optional<double> measured = {});
+/// Returns for each machine the simplest of the choices that cannot be told apart from its fastest,
+/// in the order of the answer.
+std::vector<std::size_t> best_on_each_machine(const Answer& answer);
+
+/// Says which choice to take in one sentence; then why, what cannot be told apart from it, and how
+/// others compare.
+std::string verdict_of(const Answer& answer);
 
 /// A change of the machines or the training of a question.
 struct Scenario {

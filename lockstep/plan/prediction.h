@@ -33,6 +33,8 @@ struct Prediction {
   double batch = 0;    ///< of all replicas
   double seconds = 0;  ///< of a step
   double spread = 0;   ///< by which it may be wrong: the standard deviation of its logarithm
+  /// The part of it that other ways of the same profile do not share: ratios are surer than times.
+  double own_spread = 0;
   /// What the busiest place does with its time; with `idle` it adds up to `seconds`.
   std::array<double, kUses> uses = {};
   double idle = 0;           ///< waiting for other places

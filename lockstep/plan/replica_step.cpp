@@ -107,6 +107,10 @@ class ReplicaStep {
   Prediction run() {
     for (int pass = 0; pass < way_.accumulated; ++pass) {
       add(Use::kInput, "input", profile_.input(samples_of_loader()) * slowdown_);
+      if (is_of_pytorch()) {
+        pass_of_pytorch();
+        continue;
+      }
       if (is_in_shards()) {
         forward_by_units();
       } else {
@@ -125,7 +129,7 @@ class ReplicaStep {
         backward(pass > 0);
       }
     }
-    if (is_in_threads()) sum_gradients();
+    if (is_in_threads() && !is_of_pytorch()) sum_gradients();
     step_optimizer();
     Prediction prediction;
     prediction.seconds = clock_.length();
@@ -149,6 +153,8 @@ class ReplicaStep {
   bool is_in_threads() const {
     return way_.replication == Replication::kThreads && way_.replicas > 1;
   }
+
+  bool is_of_pytorch() const { return way_.is_pytorch && is_in_threads(); }
 
   // As many groups of such ranks as fill the nodes exchange at once.
   Machine machine_of_groups(const Machine& machine, const Ranks& group) const {
@@ -229,6 +235,31 @@ class ReplicaStep {
         core_share(bytes, part_, between_copies_, algorithm));
   }
 
+  // Note [DataParallel of PyTorch]
+  // One process gives all devices the parameters in each pass, one behind the other through NCCL.
+  // The replicas' forwards are threads that share Python's lock, so that they take no less than all
+  // of them keep it; backward needs no Python. The first device gets all outputs, computes the loss
+  // of all samples, and gets the sum of all gradients.
+  void pass_of_pytorch() {
+    const double parameters = machine_.within.seconds(profile_.parameter_bytes());
+    const double outputs = machine_.within.seconds(
+        (way_.replicas - 1) * samples_ * profile_.layers.back().output_bytes);
+    hold("parameters", parameters);
+    double computing = 0, started = 0;
+    for (const LayerCurves& layer : profile_.layers) {
+      forward(layer);
+      computing += layer.forward(samples_) * slowdown_;
+      started += layer.forward(1);
+    }
+    const double locked = way_.replicas * (way_.lock_seconds > 0 ? way_.lock_seconds : started);
+    add(Use::kRest, "Python's lock", std::max(0.0, locked - computing));
+    hold("outputs", outputs);
+    add(Use::kRest, "loss and bookkeeping", profile_.rest(samples_ * way_.replicas));
+    hold("gradients of outputs", outputs);
+    backward(false);
+    hold("sum of gradients", parameters);
+  }
+
   // What the place does before comes first.
   Task transfer(const std::string& name, double seconds, double share_of_core) {
     const Task before = add(Use::kCommunication, name, 0);
@@ -282,12 +313,15 @@ class ReplicaStep {
   }
 
   void sum_gradients() {
-    const double seconds = reduce_seconds(profile_.parameter_bytes(), way_, machine_);
-    const Task last = add(Use::kBackward, "end of backward", 0);
-    const Task sum =
-        clock_.add(*link_, Use::kCommunication, "sum of gradients", seconds, std::span(&last, 1));
-    add(Use::kCommunication, "sum of gradients", seconds);
-    add(Use::kCommunication, "wait", 0, std::span(&sum, 1));
+    hold("sum of gradients", reduce_seconds(profile_.parameter_bytes(), way_, machine_));
+  }
+
+  // A transfer that the place waits for.
+  void hold(const char* name, double seconds) {
+    const Task last = add(Use::kCommunication, name, 0);
+    const Task moved = clock_.add(*link_, Use::kCommunication, name, seconds, std::span(&last, 1));
+    add(Use::kCommunication, name, seconds);
+    add(Use::kCommunication, "wait", 0, std::span(&moved, 1));
   }
 
   // Replicas in threads share the parameters: one place steps for all.

@@ -26,6 +26,7 @@ std::string settings_text(const Way& way) {
   if (way.accumulated > 1) parts.push_back(concat(way.accumulated, " passes"));
   if (way.is_sharded) parts.emplace_back("sharded");
   if (way.copies > 1) parts.push_back(concat(way.copies, " copies"));
+  if (way.is_pytorch) parts.emplace_back("PyTorch's");
   if (way.reshard == Reshard::kNever) parts.emplace_back("whole until backward");
   if (way.sent_as != SentAs::kAsTheyAre)
     parts.push_back(concat(name_of(way.sent_as), " gradients"));
@@ -43,6 +44,10 @@ Way with_settings(Way way, const Way& settings) {
   if (takes_flag(kind, "--comm-hook")) way.sent_as = settings.sent_as;
   if (takes_flag(kind, "--reshard")) way.reshard = settings.reshard;
   if (takes_flag(kind, "--replicas")) way.copies = settings.copies;
+  if (kind == "dp") {
+    way.is_pytorch = settings.is_pytorch;
+    way.lock_seconds = settings.lock_seconds;
+  }
   if (takes_flag(kind, "--bucket-mb")) {
     way.first_bucket_bytes = settings.first_bucket_bytes;
     way.bucket_bytes = settings.bucket_bytes;
@@ -86,6 +91,10 @@ std::string about_profile(const Way& way, const ModelProfile& profile, const Mac
   if (way.schedule == ScheduleKind::kZeroBubble && std::ranges::none_of(profile.layers, has_halves))
     return concat("the profile of ", profile.model,
         " has no halves of backward, of which zero-bubble is made; take another schedule");
+  const bool has_floats = profile.precision == "32" || profile.precision.ends_with("-mixed");
+  if (way.sent_as != SentAs::kAsTheyAre && !has_floats)
+    return concat("the gradients of ", profile.model, " are in ", printable(profile.precision),
+        ", and what --comm-hook makes shorter is float32; leave it out");
   return "";
 }
 

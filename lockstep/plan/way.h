@@ -42,7 +42,11 @@ struct Way {
   std::size_t bucket_bytes = std::size_t{25} << 20;
   std::size_t unit_bytes = std::size_t{1} << 20;  ///< of fsdp: adjacent layers gathered at once
   Reshard reshard = Reshard::kAfterForward;       ///< of fsdp
-  int copies = 1;  ///< of the model, of fsdp: replicas that follow one another share one
+  int copies = 1;           ///< of the model, of fsdp: replicas that follow one another share one
+  bool is_pytorch = false;  ///< of dp: as PyTorch's DataParallel would do it
+  /// For which the forward of each of its replicas keeps Python's lock; 0: as long as the forward
+  /// of one sample takes, which on an accelerator is spent on starting kernels.
+  double lock_seconds = 0;
 
   int places() const { return replicas * stages; }
   /// Stages of the schedule: interleaved has two a place.

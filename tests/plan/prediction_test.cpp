@@ -415,6 +415,38 @@ TEST(Prediction, IsLessSureOfWhatWasNotMeasured) {
   EXPECT_GT(guessed.most_seconds(), guessed.seconds);
 }
 
+TEST(Prediction, IsLessSureOfNeighboursThatNobodyMeasured) {
+  ModelProfile profile = uniform(4);
+  const auto spread = [&](int nodes, int places) {
+    return predict(profile, free_machine(nodes, places, 1e9), {.replicas = 2}, 16).own_spread;
+  };
+  const double known = spread(1, 2), apart = spread(2, 1);
+  profile.knows_within = false;
+  EXPECT_GT(spread(1, 2), known);
+  EXPECT_EQ(spread(2, 1), apart) << "a node has one place";
+}
+
+TEST(DataParallelOfPyTorch, CopiesAndGathersAndSharesALock) {
+  ModelProfile profile = uniform(4);
+  profile.rest = CostCurve({{1, 0.25}});
+  const Machine machine = free_machine(1, 4, 100);
+  Way way{.replicas = 4, .replication = Replication::kThreads, .is_pytorch = true};
+  // Parameters and gradients of 1600 bytes; outputs and their gradients of 4 bytes from 3 places.
+  const double copies = 2 * 16 + 2 * 3 * 2 * 4 / 100.0;
+  way.lock_seconds = 0.5;
+  const Prediction free = predict(profile, machine, way, 8);
+  EXPECT_DOUBLE_EQ(free.seconds, 2 * 12 + 8 * 0.25 + copies) << "the lock is free half the time";
+  EXPECT_DOUBLE_EQ(free.of(Use::kCommunication), copies);
+  way.lock_seconds = 5;
+  EXPECT_DOUBLE_EQ(predict(profile, machine, way, 8).seconds, 4 * 5 + 2 * 8 + 8 * 0.25 + copies)
+      << "four forwards, one after the other";
+  way.lock_seconds = 0;
+  EXPECT_DOUBLE_EQ(predict(profile, machine, way, 8).seconds, 4 * 4 + 2 * 8 + 8 * 0.25 + copies)
+      << "the forward of a sample takes 4 s";
+  way.is_pytorch = false;
+  EXPECT_LT(predict(profile, machine, way, 8).seconds, free.seconds);
+}
+
 TEST(MachineInUse, OfNodesWithinOneMachineIsThatOfItsPlaces) {
   ModelProfile profile = uniform(2);
   profile.company.compute = {1, 1.5};

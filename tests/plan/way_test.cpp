@@ -103,5 +103,19 @@ TEST(Ways, OfZeroBubbleNeedTheHalvesOfBackward) {
   EXPECT_EQ(why_not(way, whole, 8, free_machine(1, 2)), "");
 }
 
+TEST(Ways, WithAHookNeedGradientsThatItMakesShorter) {
+  ModelProfile profile = uniform(3);
+  const Way way{.replicas = 2, .sent_as = SentAs::kBf16};
+  for (const char* const precision : {"32", "bf16-mixed"}) {
+    profile.precision = precision;
+    EXPECT_EQ(why_not(way, profile, 8, free_machine(1, 2)), "");
+  }
+  for (const char* const precision : {"bfloat16", "float64"}) {
+    profile.precision = precision;
+    EXPECT_THAT(why_not(way, profile, 8, free_machine(1, 2)), HasSubstr("what --comm-hook makes"));
+  }
+  EXPECT_EQ(why_not({.replicas = 2}, profile, 8, free_machine(1, 2)), "");
+}
+
 }  // namespace
 }  // namespace lockstep::plan

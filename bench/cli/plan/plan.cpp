@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "bench/cli/plan/offers.h"
 #include "bench/cli/plan/plan_flags.h"
 #include "bench/planning/plan_section.h"
 #include "bench/statistics/load_meter.h"
@@ -41,12 +42,14 @@ int state_copies_by(const std::vector<std::string>& flags) {
   return state_copies(options.optimizer);
 }
 
-std::string measuring_command(const PlanCommand& command) {
+// That measures the same batches again.
+std::string measuring_command(const PlanCommand& command, const plan::ModelProfile& profile) {
+  std::vector<std::string> batches;
+  for (const auto& point : profile.layers.front().forward.points())
+    batches.push_back(concat(point.batch));
   std::string text = concat("lockstep plan --measure --model ", command.model, " --precision ",
       command.precision, " --cores-a-place ", command.cores_a_place, " --measure-rounds ",
-      command.measure_rounds, " --measure-batches ");
-  for (std::size_t i = 0; i < command.batches.size(); ++i)
-    text += concat(i == 0 ? "" : ",", command.batches[i]);
+      command.measure_rounds, " --measure-batches ", joined(batches, ","));
   if (!command.train_flags.empty()) text += " -- " + joined(command.train_flags, " ");
   return text;
 }
@@ -101,7 +104,13 @@ bench::MeasureRequest request_of(const PlanCommand& command) {
       .cores_a_place = command.cores_a_place,
       .rounds = command.measure_rounds,
       .left_out = left_out_of(command, cores_of(command)),
-      .train_flags = command.train_flags};
+      .train_flags = command.train_flags,
+      .seconds = 60 * command.measure_minutes};
+}
+
+std::string place_of_this_machine(const PlanCommand& command) {
+  return concat(environment_facts().at("processor").at("model").get<std::string>(), ", ",
+      command.cores_a_place, command.cores_a_place == 1 ? " core" : " cores", " a place");
 }
 
 void say(const std::string& line) { std::cerr << "lockstep plan: " << line << std::endl; }
@@ -112,13 +121,20 @@ plan::ModelProfile measure(PlanCommand& command, const bench::CellPaths& paths) 
       ", and there are ", request.cores);
   const bench::ProfileFacts facts{.model = command.model,
       .precision = command.precision,
-      .device = concat(environment_facts().at("processor").at("model").get<std::string>(), ", ",
-          command.cores_a_place, command.cores_a_place == 1 ? " core" : " cores", " a place"),
-      .source = measuring_command(command),
+      .device = place_of_this_machine(command),
+      .source = "",
       .state_copies = static_cast<double>(state_copies_by(command.train_flags)),
       .cores = request.cores / command.cores_a_place};
   const bench::LoadMeter load;
-  plan::ModelProfile profile = bench::measure_profile(request, facts, paths, say);
+  const auto keep = [&](plan::ModelProfile profile) {
+    profile.source = measuring_command(command, profile);
+    if (!command.save.empty()) replace_file(command.save, plan::profile_text(profile));
+  };
+  if (!command.save.empty())
+    say(concat("keeps in ", command.save, " what it has after each training"));
+  plan::ModelProfile profile =
+      bench::measure_profile(request, facts, paths, {.say = say, .keep = keep});
+  profile.source = measuring_command(command, profile);
   const double others = load.read().other_share;
   if (others >= kDisturbing) {
     command.remark = concat("Others used ", std::lround(100 * others),
@@ -154,8 +170,7 @@ plan::ModelProfile read_profile_file(PlanCommand& command) {
       plan::parse_profile(shipped ? *shipped : text_of_file(path, "--profile"), path);
   be_as(profile.model, "--model", path, command.model);
   // A data sheet has a rate for each precision.
-  if (!command.devices.empty() && !command.precision.empty())
-    profile = plan::in_precision(std::move(profile), command.precision);
+  profile = in_asked_precision(std::move(profile), command);
   be_as(profile.precision, "--precision", path, command.precision);
   return profile;
 }
@@ -166,48 +181,23 @@ std::optional<RunProfile> profile_beside(const PlanCommand& command) {
   return read_profile(text_of_file(path, "--beside"), path);
 }
 
-/// A profile and what is asked about it: of the machine that was measured, or of one device.
-struct Offer {
-  plan::ModelProfile profile;
-  plan::Question question;
-};
-
-// The device's memory and links are those of the question where it names none.
-Offer offer_of(
-    const std::string& name, const plan::ModelProfile& measured, const PlanCommand& command) {
-  const plan::Device& device = plan::device_of(name);
-  Offer offer{plan::on_device(measured, device), command.question};
-  plan::Machine& machine = offer.question.machine;
-  machine.device = device.name;
-  if (machine.memory_bytes == 0) machine.memory_bytes = device.memory_bytes;
-  if (!command.has_within) machine.within = device.within;
-  if (const auto price = command.device_prices.find(name); price != command.device_prices.end())
-    machine.place_price = price->second;
-  const double batch = offer.question.batch;
-  if (const auto rate = command.device_rates.find(name); rate != command.device_rates.end()) {
-    offer.profile = offer.profile.scaled_to(batch, batch / rate->second);
-    offer.profile.is_estimated = false;
-    offer.profile.is_of_products = false;
-  }
-  return offer;
-}
-
-std::vector<Offer> offers_of(const plan::ModelProfile& profile, const PlanCommand& command) {
-  std::vector<Offer> offers;
-  for (const std::string& name : command.devices)
-    offers.push_back(offer_of(name, profile, command));
-  if (!offers.empty()) return offers;
-  offers.push_back({profile, command.question});
-  if (!command.has_within) offers.front().question.machine.within = profile.within;
-  return offers;
-}
-
 template <typename Change>
 plan::Answer answer_to(const std::vector<Offer>& offers, const Change& change) {
   std::vector<plan::Answer> answers;
   for (const Offer& offer : offers)
     answers.push_back(plan::answer(offer.profile, change(offer.question)));
   return plan::merged(std::move(answers));
+}
+
+// Of the ways that cannot be told apart, those that a training here would tell of.
+std::size_t offered(const plan::Answer& answer, const PlanCommand& command) {
+  const bool is_here = command.devices.empty() && !answer.question.ways.settings.is_pytorch &&
+                       answer.profile.device == place_of_this_machine(command);
+  if (!is_here) return 0;
+  const std::vector<std::size_t> order = bench::confirmable(answer, request_of(command));
+  return static_cast<std::size_t>(std::ranges::count_if(order, [&](std::size_t number) {
+    return std::ranges::find(answer.equals, number) != answer.equals.end();
+  }));
 }
 
 bench::PlanReport report_of(
@@ -224,6 +214,7 @@ bench::PlanReport report_of(
                                   return plan::changed(question, text);
                                 })});
   }
+  report.offered = offered(report.answer, command);
   report.confirmed = bench::confirm(
       report.answer, static_cast<std::size_t>(command.confirmed), request_of(command), paths, say);
   if (command.confirmed > 0 && report.confirmed.empty())
@@ -240,15 +231,14 @@ void save_profile(const PlanCommand& command, const plan::ModelProfile& profile)
 
 void write_page(const PlanCommand& command, const page::Section& section) {
   if (command.output.empty()) return;
-  replace_file(command.output,
-      page::to_html({.title = section.title, .sections = {section}, .environment = ""}));
+  replace_file(command.output, page::to_html(bench::page_of_plan(section)));
   std::cout << "The page: " << command.output << "\n";
 }
 
 void show(const PlanCommand& command, const bench::PlanReport& report) {
   const page::Section section = bench::section_of_plan(report);
   // A training's standard output is its own.
-  (command.trains ? std::cerr : std::cout) << page::to_text(section);
+  (command.trains ? std::cerr : std::cout) << bench::text_of_plan(section);
   write_page(command, section);
   if (command.json) std::cout << bench::plan_json(report) << "\n";
 }
@@ -265,7 +255,7 @@ void show(const PlanCommand& command, const bench::PlanReport& report) {
 }
 
 void train_by(const PlanCommand& command, const bench::PlanReport& report) {
-  const auto pick = bench::pick_of(report.answer, report.confirmed);
+  const auto pick = bench::final_answer(report).pick;
   check(pick.has_value(), "plan: --train: ", verdict_of(report));
   become_training(command, report.answer.choices[*pick]);
 }

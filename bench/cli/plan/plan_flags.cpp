@@ -159,6 +159,11 @@ FlagGroup<C> measuring_group() {
               .from(1)
               .to(100)
               .usually("2; 1 for --parallel auto"),
+          flag("--measure-minutes", "X",
+              "about how long measuring may take: what there is no time for is left out",
+              &C::measure_minutes)
+              .above(0)
+              .usually("4; no limit with --measure-batches"),
           flag_by<C>("--device", "NAME,...",
               "costs moved to devices that data sheets describe: K80, V100, TITAN-RTX, T4, A100, "
               "H100, L4",
@@ -247,6 +252,17 @@ FlagGroup<C> failures_group() {
               .from(0)}};
 }
 
+void take_peer(C& command, const FlagSpec& flag, const std::string& text) {
+  constexpr std::string_view kName = "pytorch-dp";
+  plan::Way& settings = command.question.ways.settings;
+  const auto comma = text.find(',');
+  check(text.substr(0, comma) == kName, "plan: ", flag.name, " must be ", kName,
+      ", or with a time ", kName, ",0.02s: ", printable(text));
+  settings.is_pytorch = true;
+  if (comma == std::string::npos) return;
+  settings.lock_seconds = parse_duration(text.substr(comma + 1));
+}
+
 FlagGroup<C> ways_group() {
   return {"Which ways",
       {flag_by<C>("--ways", "WAY,...", "serial, dp, ddp, fsdp, mp, pp, ddp+mp, ddp+pp",
@@ -288,7 +304,12 @@ FlagGroup<C> ways_group() {
               .real()
               .above(0)
               .to(1e6)
-              .usually(25)}};
+              .usually(25),
+          flag_by<C>("--peer", "pytorch-dp[,TIME]",
+              "dp as PyTorch's DataParallel does it, whose forward of each replica keeps Python's "
+              "lock for so long: pytorch-dp,0.02s",
+              take_peer)
+              .usually("none")}};
 }
 
 FlagGroup<C> plan_output_group() {
@@ -300,7 +321,9 @@ FlagGroup<C> plan_output_group() {
           flag("--beside", "RUN",
               "set the step beside that of a run that was trained with --profile", &C::beside)
               .usually("none"),
-          flag("--confirm", "N", "train the N fastest for some steps, where this machine can",
+          flag("--confirm", "N",
+              "train N ways for some steps, those that cannot be told apart first, where this "
+              "machine can",
               &C::confirmed)
               .from(0)
               .to(1000),
@@ -356,7 +379,7 @@ void refuse_all(const GivenFlags& given, const Names& names, const std::string& 
 
 void check_measuring(const GivenFlags& given) {
   const Names measured{"--measure", "--model", "--plugin", "--data", "--precision", "--batch",
-      "--measure-batches", "--measure-rounds", "--cores-a-place", "--save"};
+      "--measure-batches", "--measure-rounds", "--measure-minutes", "--cores-a-place", "--save"};
   for (const GivenFlag& flag : given.flags)
     check(std::ranges::find(measured, flag.spec->name) != measured.end(), "plan: ", flag.spec->name,
         " asks, and --measure only measures; leave out one of them");
@@ -367,8 +390,8 @@ void check_measuring(const GivenFlags& given) {
 // Moved to a device, a profile gives the layers' shares: one that is measured here is no better,
 // unless the flags say what to measure.
 bool takes_shipped_profile(const PlanCommand& command, const GivenFlags& given) {
-  const Names measured{"--profile", "--measure", "--measure-batches", "--measure-rounds", "--save",
-      "--plugin", "--data", "--cores-a-place", "--train"};
+  const Names measured{"--profile", "--measure", "--measure-batches", "--measure-rounds",
+      "--measure-minutes", "--save", "--plugin", "--data", "--cores-a-place", "--train"};
   return !command.devices.empty() && command.train_flags.empty() &&
          std::ranges::none_of(measured, [&](std::string_view name) { return given.has(name); }) &&
          shipped_profile(command.model).has_value();
@@ -376,7 +399,7 @@ bool takes_shipped_profile(const PlanCommand& command, const GivenFlags& given) 
 
 // What was measured is not measured again; to confirm a choice is to train it.
 void check_profile_flags(const PlanCommand& command, const GivenFlags& given) {
-  refuse_all(given, {"--measure-batches", "--measure-rounds", "--save"},
+  refuse_all(given, {"--measure-batches", "--measure-rounds", "--measure-minutes", "--save"},
       "is about what is measured, and --profile was; leave it out");
   if (command.confirmed > 0) return;
   refuse_all(given, {"--plugin", "--data", "--cores-a-place"},
@@ -405,6 +428,17 @@ void check_device_flags(PlanCommand& command) {
         "plan: --price has none of ", name);
   check(command.devices.empty() || command.confirmed == 0,
       "plan: --confirm trains on this machine, and --device is another; leave out one");
+}
+
+// What is predicted of PyTorch is trained by nobody here.
+void check_peer(const PlanCommand& command) {
+  if (!command.question.ways.settings.is_pytorch) return;
+  const std::vector<std::string>& kinds = command.question.ways.kinds;
+  check(kinds.empty() || std::ranges::find(kinds, "dp") != kinds.end(),
+      "plan: --peer is for dp, and --ways does not name it");
+  check(command.confirmed == 0 && !command.trains,
+      "plan: --peer predicts what PyTorch would take, and --confirm and --train train without it; "
+      "leave out one");
 }
 
 void check_failure_flags(const plan::Failures& failures, const GivenFlags& given) {
@@ -451,6 +485,7 @@ void check_flags(PlanCommand& command, const GivenFlags& given) {
   if (command.measures_only) check_measuring(given);
   if (!command.profile.empty()) check_profile_flags(command, given);
   check_device_flags(command);
+  check_peer(command);
   check_failure_flags(command.question.failures, given);
   check_settings(command, given);
   check(command.output.empty() || command.output.ends_with(".html"),
@@ -475,6 +510,9 @@ using Words = std::vector<std::string>;
 
 // The two that the fastest is taken from: a prediction of ways that are alike may be wrong.
 constexpr int kConfirmed = 2;
+
+// In which a net like ResNet50 is measured with its smallest batches.
+constexpr double kMeasureMinutes = 4;
 
 // What the choice decides.
 constexpr std::array<std::string_view, 9> kDecided{"--parallel", "--places", "--nproc-per-node",
@@ -589,7 +627,10 @@ std::optional<PlanCommand> parse_plan(const std::vector<std::string>& arguments)
     // What is measured is confirmed at once, and kept by nobody.
     if (!given.has("--measure-rounds")) command.measure_rounds = 1;
   }
-  if (command.batches.empty()) command.batches = halves_of(command.question.batch);
+  if (command.batches.empty()) {
+    command.batches = halves_of(command.question.batch);
+    if (!given.has("--measure-minutes")) command.measure_minutes = kMeasureMinutes;
+  }
   if (command.measures_only && command.save.empty())
     command.save = "plan-" + file_name_of(command.model) + ".json";
   return command;

@@ -25,6 +25,7 @@ struct PlanCommand {
   bool measures_only = false;
   std::vector<int> batches;  ///< to measure, of a place
   int measure_rounds = 2;
+  double measure_minutes = 0;  ///< about which measuring may take; 0: no limit
   std::vector<std::string> train_flags;
   plan::Question question;
   bool has_within = false;

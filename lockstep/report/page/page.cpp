@@ -121,6 +121,7 @@ th, td { padding: 0.3rem 0.4rem; text-align: right; vertical-align: top;
   border-bottom: 1px solid var(--grid); }
 th { border-bottom: 2px solid var(--muted); vertical-align: bottom; }
 .text { text-align: left; }
+@media (max-width: 40rem) { td:not(.text) { white-space: nowrap; } }
 tbody tr:hover { background: var(--grid); }
 .pictures { display: flex; flex-wrap: wrap; gap: 1rem; margin: 1.5rem 0; }
 .picture { margin: 0; min-width: 8.5rem; max-width: 100%; font-size: 0.85rem; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Shows figures and a report in Chromium, and looks where their texts come to lie.
 
-    browser_test.py PICTURES       PICTURES FOLDER writes FOLDER/*.svg, FOLDER/report.html and FOLDER/plan.html
+    browser_test.py PICTURES       PICTURES FOLDER writes FOLDER/*.svg and FOLDER/{report,plan,devices}.html
 
 No text may cover another or leave its picture, and the browser may have nothing to complain of, in light and in dark.
 """
@@ -130,14 +130,15 @@ class Browser(unittest.TestCase):
         self.assertEqual(complaints, [])
         return json.loads(re.search(r'<pre id="measured">(.*?)</pre>', document, re.DOTALL).group(1))
 
-    def test_tables_of_a_priced_plan_are_whole_on_wide_screens(self):
-        page = (self.folder / "plan.html").read_text()
-        self.assertEqual(page.count(">cost [unit of --price]</th>"), 1)
-        wide, narrow = self.overflow("plan.html", 1200), self.overflow("plan.html", 400)
-        self.assertEqual(len(wide["tables"]), page.count("<table "))
-        self.assertEqual(wide["page"], 0)
-        self.assertEqual(set(wide["tables"]), {0}, "pixels that lie outside of a table's place")
-        self.assertGreater(max(narrow["tables"]), 0, "what is too wide is seen")
+    def test_plans_are_whole_on_wide_screens_and_scroll_on_narrow_ones(self):
+        for name in ("plan.html", "devices.html"):
+            page = (self.folder / name).read_text()
+            wide, narrow = self.overflow(name, 1200), self.overflow(name, 400)
+            self.assertEqual(len(wide["tables"]), page.count("<table "))
+            self.assertEqual(wide["page"], 0)
+            self.assertEqual(set(wide["tables"] + wide["figures"]), {0}, "pixels that lie outside of a table's place")
+            self.assertEqual(narrow["page"], 0, "what is too wide scrolls in its own place")
+            self.assertGreater(max(narrow["tables"]), 0, "what is too wide is seen")
 
     def test_figures_are_whole_on_wide_screens_and_scroll_on_narrow_ones(self):
         for width in (1200, 400):

@@ -1,10 +1,11 @@
-// Writes figures that are hard to set, those of all studies, a page with them, and one of a plan:
+// Writes figures that are hard to set, those of all studies, a page with them, and two of plans:
 // pictures FOLDER
 
 #include <cmath>
 #include <fstream>
 #include <iostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/bench/studies/made_samples.h"
@@ -177,19 +178,42 @@ page::Page report() {
   return page;
 }
 
-// With a price, which has the most columns; the numbers are about those of a ResNet18 on cores.
-page::Page priced_plan() {
+// The numbers are about those of a ResNet18 on cores.
+plan::ModelProfile planned_net() {
   plan::ModelProfile profile = plan::testing::uniform(16, 3e6);
   for (plan::LayerCurves& layer : profile.layers) {
     layer.forward = layer.backward_input = layer.backward_weight = plan::testing::line(1e-3, 1e-3);
     layer.backward = plan::testing::line(2e-3, 2e-3);
     layer.activation_bytes = 4e6;
   }
+  return profile;
+}
+
+plan::Question priced_question() {
   plan::Question question{.nodes = {1, 2, 4}, .places = {1, 2}, .batch = 128, .samples = 4.5e6};
   question.machine = {.between = plan::parse_link("10Gbit,50us"), .price = 3.06};
-  const page::Section section =
-      section_of_plan({.answer = plan::answer(profile, question), .explains = true});
-  return {.title = section.title, .sections = {section}, .environment = ""};
+  return question;
+}
+
+page::Page priced_plan() {
+  const plan::Answer answer = plan::answer(planned_net(), priced_question());
+  return page_of_plan(section_of_plan({.answer = answer, .explains = true}));
+}
+
+// With devices, a deadline and failures, which has the most columns.
+page::Page plan_of_devices() {
+  plan::Question question = priced_question();
+  question.within_hours = 24;
+  question.currency = "USD";
+  question.failures = {.between = 3600 * 200, .snapshot = 10, .recovery = 60};
+  std::vector<plan::Answer> answers;
+  for (const char* const device : {"T4", "A100", "TITAN-RTX"}) {
+    question.machine.device = device;
+    question.machine.memory_bytes = answers.empty() ? 1e9 : 40e9;
+    answers.push_back(plan::answer(planned_net(), question));
+  }
+  const plan::Answer all = plan::merged(std::move(answers));
+  return page_of_plan(section_of_plan({.answer = all, .scenarios = {{"places=4,batch=256", all}}}));
 }
 
 void write(const std::string& folder) {
@@ -200,6 +224,7 @@ void write(const std::string& folder) {
   }
   std::ofstream(folder + "/report.html") << page::to_html(page);
   std::ofstream(folder + "/plan.html") << page::to_html(priced_plan());
+  std::ofstream(folder + "/devices.html") << page::to_html(plan_of_devices());
 }
 
 }  // namespace

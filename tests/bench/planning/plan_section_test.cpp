@@ -42,6 +42,84 @@ TEST(PlanSection, IsAPageThatCanBeDrawn) {
   EXPECT_EQ(figure.series.at(1).name, "best choices");
 }
 
+std::size_t rows_of(const page::Section& section, const char* id) {
+  return std::ranges::find(section.tables, id, &page::Table::id)->rows.size();
+}
+
+// Many ways of many machines, as a question about devices has them.
+plan::Answer large_answer() {
+  plan::Question question{
+      .nodes = {1, 2, 4}, .places = {2, 4}, .machine = free_machine(1, 1, 1e3), .batch = 64};
+  return plan::answer(uniform(8), question);
+}
+
+TEST(PlanSection, ShowsOfManyWaysThoseWorthALookAndPutsTheAnswerFirst) {
+  const plan::Answer answer = large_answer();
+  const page::Section section = section_of_plan({.answer = answer});
+  ASSERT_GT(answer.choices.size(), 40U);
+  const std::vector<std::size_t> shown = shown_choices(answer);
+  EXPECT_LT(shown.size(), 24U);
+  EXPECT_THAT(shown, ::testing::Contains(*answer.pick));
+  EXPECT_EQ(rows_of(section, "plan-best"), shown.size());
+  EXPECT_EQ(rows_of(section, "plan-ways"), answer.choices.size());
+  const std::string text = text_of_plan(section);
+  EXPECT_THAT(text, ::testing::StartsWith("Plan: uniform\n\nTake "));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("Every way")));
+  const std::string html = page::to_html(page_of_plan(section));
+  EXPECT_LT(html.find("Take "), html.find("of 10"));
+  EXPECT_LT(html.find("of 10"), html.find("<svg"));
+  EXPECT_LT(html.find("<svg"), html.find("Every way"));
+  EXPECT_THAT(html, HasSubstr("What is assumed"));
+}
+
+TEST(PlanSection, OffersToTrainWhatCannotBeToldApart) {
+  PlanReport report{.answer = made_answer()};
+  report.offered = 1;
+  EXPECT_THAT(verdict_of(report), ::testing::Not(HasSubstr("--confirm")));
+  report.offered = 3;
+  EXPECT_THAT(verdict_of(report), HasSubstr(" --confirm 3 trains "));
+  report.confirmed = {{0, 1}};
+  EXPECT_THAT(verdict_of(report), ::testing::Not(HasSubstr("--confirm")));
+}
+
+TEST(Confirming, BeginsWithThePickAndWhatCannotBeToldApart) {
+  plan::Answer answer = made_answer();
+  ASSERT_GT(answer.choices.size(), 5U);
+  answer.pick = 4;
+  answer.equals = {3, 4};
+  const auto order_on = [&](int cores) {
+    return confirmable(answer, {.model = "toy", .batches = {8}, .cores = cores});
+  };
+  const auto order = order_on(4);
+  ASSERT_EQ(order.size(), answer.choices.size());
+  EXPECT_THAT((std::vector(order.begin(), order.begin() + 4)), ::testing::ElementsAre(4, 3, 0, 1));
+  for (const std::size_t number : order_on(2))
+    EXPECT_LE(answer.choices[number].machine.places, 2) << "as many as there are cores";
+}
+
+TEST(PlanSection, SaysWhatAProfileOfOnePlaceDoesNotTell) {
+  plan::ModelProfile profile = uniform(6);
+  profile.knows_within = false;
+  const plan::Question question{.places = {2}, .machine = free_machine(1, 2, 1e9), .batch = 8};
+  const auto remarks = [&] {
+    return joined(
+        section_of_plan({.answer = plan::answer(profile, question)}).conclusion.remarks, "\n");
+  };
+  EXPECT_THAT(
+      remarks(), HasSubstr("The profile is of one place alone: that several of a node do not "));
+  profile.knows_within = true;
+  EXPECT_THAT(remarks(), ::testing::Not(HasSubstr("one place alone")));
+}
+
+TEST(PlanSection, SaysHowItPlansAPeer) {
+  plan::Question question{.places = {2}, .machine = free_machine(1, 2, 1e9), .batch = 8};
+  question.ways.settings = {.is_pytorch = true, .lock_seconds = 0.02};
+  const std::string text =
+      page::to_text(section_of_plan({.answer = plan::answer(uniform(6), question)}));
+  EXPECT_THAT(text, HasSubstr("dp x 2 (PyTorch's)"));
+  EXPECT_THAT(text, HasSubstr("keeps Python's lock for 20.0 ms"));
+}
+
 TEST(PlanSection, RemarksOnHowItWasMeasured) {
   PlanReport report{.answer = made_answer()};
   const auto plain = section_of_plan(report).conclusion.remarks;
@@ -124,9 +202,10 @@ TEST(PlanSection, WritesTimesAndRatesForPeople) {
     return page::to_text(section_of_plan({.answer = plan::answer(profile, question)}));
   };
   EXPECT_THAT(text(5e6), HasSubstr(" 83333 "));  // samples/s
-  EXPECT_THAT(text(5e6), HasSubstr(" 60 s "));
+  EXPECT_THAT(text(5e6), HasSubstr(" 60.0 s "));
   EXPECT_THAT(text(5e8), HasSubstr(" 100 min "));
-  EXPECT_THAT(text(5e9), HasSubstr(" 16.67 h "));
+  EXPECT_THAT(text(5e9), HasSubstr(" 16.7 h "));
+  EXPECT_THAT(text(5e9), HasSubstr(" 10.1 to 27.5 h ")) << "nine of ten";
   EXPECT_THAT(text(5e9), HasSubstr(" 50.00 ")) << "hours by their price";
 }
 
@@ -193,12 +272,12 @@ TEST(PlanSection, ComparesWhatIfAndConfirmsAndExplains) {
   const double ratio =
       report.answer.choices[1].prediction.batch / report.answer.choices[0].prediction.batch;
   report.confirmed = {{0, seconds(0)}, {1, 0.5 * ratio * seconds(0)}};
-  EXPECT_EQ(pick_of(report.answer, report.confirmed), 1u);
+  EXPECT_EQ(final_answer(report).pick, 1u);
   const page::Section section = section_of_plan(report);
   const std::string text = page::to_text(section);
   EXPECT_THAT(text, HasSubstr("places=4"));
   EXPECT_THAT(text, HasSubstr("It was the fastest of 2 that were trained"));
-  EXPECT_THAT(text, HasSubstr(" samples/s as trained here; predicted were "));
+  EXPECT_THAT(text, ContainsRegex(" samples/s as trained here.* Predicted were "));
   EXPECT_THAT(text, HasSubstr("Where the time of a step goes"));
   EXPECT_EQ(section.timelines.size(), best_of_kinds(report.answer).size());
   const auto object = nlohmann::json::parse(plan_json(report));

@@ -201,6 +201,7 @@ TEST(ProfileOfRuns, RefusesRunsWithoutLayers) {
 
 TEST(ProfileOfRuns, FindsWhatStagesAndThreadsCostBesides) {
   ProfiledRuns runs{.alone = {made_run(8), made_run(16, 2)}};
+  runs.pairs = runs.alone;
   const plan::ModelProfile plain = profile_of_runs(runs, kFacts);
   const plan::Machine machine{.places = 2, .within = plain.within};
   const auto run_of = [](double batch, double seconds) {
@@ -262,10 +263,52 @@ TEST(ProfileCells, AreOnOnePlaceAndOnPairsWhereThereAreCores) {
   EXPECT_EQ(profile_cells(request).size(), 4u + 4u + 2u) << "a net cannot be trained with four";
 }
 
+TEST(ProfileCells, BeginWithTheSmallestBatch) {
+  const auto cells = profile_cells({.model = "toy", .batches = {16, 8}, .cores = 1});
+  EXPECT_EQ(cells.at(0).batch, 8);
+  EXPECT_EQ(cells.at(1).batch, 16);
+}
+
 TEST(Measuring, SaysHowFarItIsAndWhatTheRestTakes) {
-  EXPECT_EQ(count_text(0, 10, 0.1), "1 of 10") << "nothing tells yet how long one takes";
-  EXPECT_EQ(count_text(1, 11, 20), "2 of 11; about 3:20 left");
-  EXPECT_EQ(count_text(9, 10, 45), "10 of 10; about 5.0 s left");
+  EXPECT_EQ(count_text(1, 11, 200), "2 of 11; about 3:20 left");
+  EXPECT_EQ(count_text(9, 10, 5), "10 of 10; about 5.0 s left");
+}
+
+// A step of so many seconds a sample, and a second to start.
+Pace pace_of(double seconds) { return {.step = plan::CostCurve({{1, seconds}}), .start = 1}; }
+
+TEST(Measuring, TimesAsManyStepsTogetherAsFillHalfASecond) {
+  const MeasureRequest request{.model = "toy", .batches = {8}};
+  EXPECT_EQ(paced(request, pace_of(1e-6), 8).steps_a_line, 50);
+  EXPECT_EQ(paced(request, pace_of(0.01), 8).steps_a_line, 6);
+  EXPECT_EQ(paced(request, pace_of(1), 8).steps_a_line, 1) << "a long step alone";
+}
+
+TEST(Measuring, KnowsAboutHowLongATrainingTakes) {
+  MeasureRequest request{.model = "toy", .batches = {8}, .cores = 2, .has_accelerator = false};
+  const auto cells = profile_cells(request);
+  // 15 steps of the profile, 3 that are timed, and the layers; a pair takes longer.
+  EXPECT_DOUBLE_EQ(seconds_of(cells.at(0), request, pace_of(1)), 1 + 8 * (15 + 3 + 6));
+  EXPECT_DOUBLE_EQ(seconds_of(cells.at(1), request, pace_of(1)), 1 + 1.3 * 8 * (15 + 3 + 6));
+  request.has_accelerator = true;
+  EXPECT_DOUBLE_EQ(seconds_of(cells.at(0), request, pace_of(1)), 1 + 8 * (25 + 3 + 6));
+}
+
+TEST(Measuring, TakesSmallerBatchesWhereThereIsLittleTime) {
+  MeasureRequest request{
+      .model = "toy", .batches = {128, 64, 32, 16, 8}, .cores = 2, .seconds = 240};
+  request.has_accelerator = false;
+  EXPECT_THAT(affordable(request, pace_of(1e-4)), ElementsAre(8, 16, 32, 64, 128));
+  EXPECT_THAT(affordable(request, pace_of(0.27)), ElementsAre(1, 2, 4)) << "ResNet50 on a core";
+  EXPECT_THAT(affordable(request, pace_of(100)), ElementsAre(1, 2, 4)) << "no fewer, however long";
+  request.seconds = 1e6;
+  EXPECT_THAT(affordable(request, pace_of(0.27)), ElementsAre(8, 16, 32, 64, 128));
+}
+
+TEST(ProfileOfRuns, OfOnePlaceSaysNothingOfNeighbours) {
+  EXPECT_FALSE(profile_of_runs({.alone = {made_run(8)}}, kFacts).knows_within);
+  EXPECT_TRUE(
+      profile_of_runs({.alone = {made_run(8)}, .pairs = {made_run(8)}}, kFacts).knows_within);
 }
 
 TEST(NotAskedAbout, IsWhatNeedsNoTraining) {

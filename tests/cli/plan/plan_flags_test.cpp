@@ -23,6 +23,25 @@ TEST(PlanFlags, MeasureHalvesOfTheBatchUnlessOthersAreNamed) {
   EXPECT_THAT(parse_plan({"--measure-batches", "7,5"})->batches, ElementsAre(7, 5));
 }
 
+TEST(PlanFlags, LimitMeasuringUnlessBatchesAreNamed) {
+  EXPECT_EQ(parse_plan({})->measure_minutes, 4);
+  EXPECT_EQ(parse_plan({"--measure-batches", "8,4"})->measure_minutes, 0);
+  EXPECT_EQ(parse_plan({"--measure-batches", "8,4", "--measure-minutes", "2"})->measure_minutes, 2);
+}
+
+TEST(PlanFlags, NameAPeerAndHowLongItKeepsItsLock) {
+  const auto settings = [](const char* peer) {
+    return parse_plan({"--peer", peer})->question.ways.settings;
+  };
+  EXPECT_TRUE(settings("pytorch-dp").is_pytorch);
+  EXPECT_EQ(settings("pytorch-dp").lock_seconds, 0);
+  EXPECT_DOUBLE_EQ(settings("pytorch-dp,0.02s").lock_seconds, 0.02);
+  EXPECT_THAT(refusal_of({"--peer", "pytorch-ddp"}), HasSubstr("must be pytorch-dp"));
+  EXPECT_THAT(refusal_of({"--peer", "pytorch-dp,0s"}), HasSubstr("not a time span above zero"));
+  EXPECT_THAT(refusal_of({"--peer", "pytorch-dp", "--ways", "ddp"}), HasSubstr("is for dp"));
+  EXPECT_THAT(refusal_of({"--peer", "pytorch-dp", "--confirm", "2"}), HasSubstr("--confirm"));
+}
+
 TEST(PlanFlags, NameAFileOfItsOwnForTheProfileOfEachModel) {
   EXPECT_EQ(parse_plan({"--measure", "--model", "resnet18"})->save, "plan-resnet18.json");
   EXPECT_EQ(parse_plan({"--measure", "--model", "nets/net.pt2"})->save, "plan-net.json");
@@ -133,9 +152,9 @@ TEST(PlanFlags, RefuseWhatWouldBeIgnored) {
     words.insert(words.end(), more.begin(), more.end());
     return words;
   };
-  for (const Given& given :
-      {Given{"--measure-batches", "4"}, {"--measure-rounds", "3"}, {"--save", "q.json"},
-          {"--plugin", "/nonexistent.so"}, {"--data", "mnist:x"}, {"--cores-a-place", "2"}}) {
+  for (const Given& given : {Given{"--measure-batches", "4"}, {"--measure-rounds", "3"},
+           {"--measure-minutes", "3"}, {"--save", "q.json"}, {"--plugin", "/nonexistent.so"},
+           {"--data", "mnist:x"}, {"--cores-a-place", "2"}}) {
     EXPECT_THAT(refusal_of(both({"--profile", "p.json"}, given)), HasSubstr(given[0]));
   }
   EXPECT_NO_THROW(parse_plan({"--profile", "p.json", "--plugin", "nets.so", "--data", "mnist:x",

@@ -1,0 +1,70 @@
+#include "bench/cli/plan/offers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/core/enum_names.h"
+#include "lockstep/core/error.h"
+#include "lockstep/core/text.h"
+#include "lockstep/train/options/options.h"
+
+namespace lockstep::cli {
+namespace {
+
+bool is_known(const std::string& precision) {
+  return std::ranges::count(all_names<Precision>(), precision) > 0;
+}
+
+void check_movable(const plan::ModelProfile& profile) {
+  check(is_known(profile.precision), "plan: the profile of ", printable(profile.model), " is in ",
+      printable(profile.precision), ", and the rates of devices are known in ",
+      joined(all_names<Precision>()), "; profile the model in one of these, or leave out --device");
+}
+
+// What is said of a device's rate is surer than what its data sheet gives.
+plan::ModelProfile at_rate(plan::ModelProfile profile, double batch, double rate) {
+  profile = profile.scaled_to(batch, batch / rate);
+  profile.is_estimated = false;
+  profile.is_of_products = false;
+  profile.source = concat(rate, " samples/s with batches of ", batch,
+      ", as --device-rate says; of the layers' shares and all else: ", profile.source);
+  return profile;
+}
+
+Offer offer_of(
+    const std::string& name, const plan::ModelProfile& measured, const PlanCommand& command) {
+  const plan::Device& device = plan::device_of(name);
+  Offer offer{plan::on_device(measured, device), command.question};
+  plan::Machine& machine = offer.question.machine;
+  machine.device = device.name;
+  if (machine.memory_bytes == 0) machine.memory_bytes = device.memory_bytes;
+  if (!command.has_within) machine.within = device.within;
+  if (const auto price = command.device_prices.find(name); price != command.device_prices.end())
+    machine.place_price = price->second;
+  if (const auto rate = command.device_rates.find(name); rate != command.device_rates.end())
+    offer.profile = at_rate(std::move(offer.profile), offer.question.batch, rate->second);
+  return offer;
+}
+
+}  // namespace
+
+plan::ModelProfile in_asked_precision(plan::ModelProfile profile, const PlanCommand& command) {
+  if (command.devices.empty()) return profile;
+  check_movable(profile);
+  if (command.precision.empty()) return profile;
+  check(is_known(command.precision), "plan: --precision is ", joined(all_names<Precision>()),
+      ", not ", printable(command.precision));
+  return plan::in_precision(std::move(profile), command.precision);
+}
+
+std::vector<Offer> offers_of(const plan::ModelProfile& profile, const PlanCommand& command) {
+  std::vector<Offer> offers;
+  for (const std::string& name : command.devices)
+    offers.push_back(offer_of(name, profile, command));
+  if (!offers.empty()) return offers;
+  offers.push_back({profile, command.question});
+  if (!command.has_within) offers.front().question.machine.within = profile.within;
+  return offers;
+}
+
+}  // namespace lockstep::cli
