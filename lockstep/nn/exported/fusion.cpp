@@ -80,8 +80,8 @@ at::Tensor gelu_by_nodes(const at::Tensor& x) {
 
 bool joined_gelu_step(std::vector<c10::IValue>& stack) {
   const at::Tensor& input = stack.front().toTensor();
-  auto result =
-      kernels_in_use() == Kernels::kLibTorch ? gelu_by_nodes(input) : fused::gelu_tanh(input);
+  auto result = kernels_in_use() == Kernels::kLibTorch ? gelu_by_nodes(input)
+                                                       : fused::gelu(input, fused::GeluForm::kTanh);
   stack.assign({std::move(result)});
   return true;
 }
@@ -269,19 +269,25 @@ bool addmm_as_linear(std::vector<c10::IValue>& stack) {
   return true;
 }
 
-// gelu(input, "tanh")
+template <fused::GeluForm kForm>
 bool own_gelu_step(std::vector<c10::IValue>& stack) {
-  auto result = fused::gelu_tanh(stack.front().toTensor());
+  auto result = fused::gelu(stack.front().toTensor(), kForm);
   stack.assign({std::move(result)});
   return true;
+}
+
+// gelu(input, approximate)
+OwnKernel own_gelu_of(const Operand& approximate) {
+  if (!approximate.constant.isString()) return nullptr;
+  const auto& name = approximate.constant.toStringRef();
+  if (name == "tanh") return own_gelu_step<fused::GeluForm::kTanh>;
+  return name == "none" ? own_gelu_step<fused::GeluForm::kExact> : nullptr;
 }
 
 void find_own_kernels(std::vector<Step>& steps) {
   for (Step& step : steps) {
     if (calls(step, "aten::addmm")) step.own = addmm_as_linear;
-    const bool is_tanh_gelu = calls(step, "aten::gelu") && step.operands[1].constant.isString() &&
-                              step.operands[1].constant.toStringRef() == "tanh";
-    if (is_tanh_gelu && step.own == nullptr) step.own = own_gelu_step;
+    if (calls(step, "aten::gelu") && step.own == nullptr) step.own = own_gelu_of(step.operands[1]);
   }
 }
 
