@@ -16,6 +16,7 @@
 
 #include "lockstep/nn/exported/graph_parts.h"
 #include "lockstep/nn/exported/language_fusion.h"
+#include "lockstep/nn/exported/squeeze_excite_fusion.h"
 #include "lockstep/nn/exported/step_queries.h"
 #include "lockstep/nn/fused/gelu.h"
 #include "lockstep/nn/kernels.h"
@@ -25,15 +26,6 @@ namespace lockstep::nn::exported {
 namespace {
 
 constexpr std::size_t kInput = 0, kRunningMean = 3, kRunningVar = 4;  // of a batch norm
-
-/// The activation that a step is, in place or not.
-BehindNorm known_activation(const Step& step) {
-  constexpr std::pair<std::string_view, BehindNorm> kKnown[] = {{"aten::relu", BehindNorm::kRelu},
-      {"aten::silu", BehindNorm::kSilu}, {"aten::hardswish", BehindNorm::kHardswish}};
-  for (const auto& [name, activation] : kKnown)
-    if (calls(step, name) || calls(step, std::string(name) + "_")) return activation;
-  return BehindNorm::kNothing;
-}
 
 bool is_relu(const Step& step) { return known_activation(step) == BehindNorm::kRelu; }
 
@@ -95,12 +87,8 @@ struct Block {
 
 class Fusion {
  public:
-  explicit Fusion(GraphParts& graph) : graph_(graph), is_gone_(graph.steps.size()) {
-    for (const Step& step : graph.steps) {
-      for (const Operand& operand : step.operands) count(operand);
-    }
-    for (const Operand& output : graph.outputs) count(output);
-  }
+  explicit Fusion(GraphParts& graph)
+      : graph_(graph), is_gone_(graph.steps.size()), uses_(uses_of(graph)) {}
 
   void run() {
     for (std::size_t i = 0; i < graph_.steps.size(); ++i) {
@@ -118,12 +106,6 @@ class Fusion {
   }
 
  private:
-  void count(const Operand& operand) {
-    uses_.resize(std::max(uses_.size(), graph_.values));
-    if (operand.kind == Operand::Kind::kValue) ++uses_[static_cast<std::size_t>(operand.place)];
-    for (const Operand& item : operand.items) count(item);
-  }
-
   // The step that alone reads the only result of another.
   std::optional<std::size_t> only_reader(std::size_t index) const {
     const auto* const place = std::get_if<Place>(&graph_.steps[index].results.front());
@@ -295,6 +277,7 @@ void find_own_kernels(std::vector<Step>& steps) {
 
 void fuse(GraphParts& graph) {
   Fusion(graph).run();
+  fuse_squeeze_excite(graph);
   fuse_language_steps(graph);
   find_own_kernels(graph.steps);
 }
