@@ -1,4 +1,4 @@
-// GELU with tanh: what LibTorch computes in double precision.
+// GELU: what LibTorch computes in double precision.
 
 #include "lockstep/nn/fused/gelu.h"
 
@@ -12,6 +12,12 @@
 namespace lockstep::nn::fused {
 namespace {
 
+constexpr GeluForm kForms[] = {GeluForm::kExact, GeluForm::kTanh};
+
+at::Tensor of_libtorch(const at::Tensor& input, GeluForm form) {
+  return at::gelu(input, form == GeluForm::kTanh ? "tanh" : "none");
+}
+
 // Ordinary values, and those where e^x has no room.
 at::Tensor inputs_of(std::int64_t count) {
   return at::cat({at::randn({count}) * 2, at::linspace(-60, 60, 1000)});
@@ -21,20 +27,27 @@ void expect_near(const at::Tensor& result, const at::Tensor& wanted, double allo
   EXPECT_LE((result.to(at::kDouble) - wanted).abs().max().item<double>(), allowed);
 }
 
+void expect_agrees(const GeluKernel& kernel, GeluForm form, std::int64_t count) {
+  const auto input = inputs_of(count).requires_grad_();
+  const auto exact = input.detach().to(at::kDouble).requires_grad_();
+  const auto output = own_gelu(kernel, form, input), wanted = of_libtorch(exact, form);
+  const auto gradient = at::randn(output.sizes());
+  expect_near(output, wanted, 4e-6);  // of values up to 60
+  expect_near(torch::autograd::grad({output}, {input}, {gradient})[0],
+      torch::autograd::grad({wanted}, {exact}, {gradient.to(at::kDouble)})[0], 2e-5);
+}
+
 TEST(Gelu, AgreesWithDoublePrecision) {
   torch::manual_seed(3);
   const auto before = at::get_num_threads();
   for (const GeluKernel* const kernel : gelu_kernels()) {
-    for (const std::int64_t count : {0L, 3L, 50'001L}) {
-      at::set_num_threads(count == 3 ? 1 : 2);
-      SCOPED_TRACE(::testing::Message() << kernel->name << ", " << count);
-      const auto input = inputs_of(count).requires_grad_();
-      const auto exact = input.detach().to(at::kDouble).requires_grad_();
-      const auto output = own_gelu(*kernel, input), wanted = at::gelu(exact, "tanh");
-      const auto gradient = at::randn(output.sizes());
-      expect_near(output, wanted, 4e-6);  // of values up to 60
-      expect_near(torch::autograd::grad({output}, {input}, {gradient})[0],
-          torch::autograd::grad({wanted}, {exact}, {gradient.to(at::kDouble)})[0], 2e-5);
+    for (const GeluForm form : kForms) {
+      for (const std::int64_t count : {0L, 3L, 50'001L}) {
+        at::set_num_threads(count == 3 ? 1 : 2);
+        SCOPED_TRACE(::testing::Message()
+                     << kernel->name << ", form " << static_cast<int>(form) << ", " << count);
+        expect_agrees(*kernel, form, count);
+      }
     }
   }
   at::set_num_threads(before);
@@ -45,22 +58,27 @@ TEST(Gelu, ReadsValuesInAnyOrderOfMemory) {
   const auto input = at::randn({30, 20}).t().requires_grad_();
   const auto gradient = at::randn({20, 30});
   ASSERT_TRUE(is_gelu_own(input));
-  const auto output = own_gelu(*gelu_kernels().back(), input), wanted = at::gelu(input, "tanh");
-  expect_near(output, wanted.to(at::kDouble), 2e-6);
-  expect_near(torch::autograd::grad({output}, {input}, {gradient})[0],
-      torch::autograd::grad({wanted}, {input}, {gradient})[0].to(at::kDouble), 4e-6);
+  for (const GeluForm form : kForms) {
+    const auto output = own_gelu(*gelu_kernels().back(), form, input),
+               wanted = of_libtorch(input, form);
+    expect_near(output, wanted.to(at::kDouble), 2e-6);
+    expect_near(torch::autograd::grad({output}, {input}, {gradient})[0],
+        torch::autograd::grad({wanted}, {input}, {gradient})[0].to(at::kDouble), 4e-6);
+  }
 }
 
 TEST(Gelu, NaNStaysAndIsDifferentiableTwice) {
   const auto nan = at::full({5}, std::numeric_limits<float>::quiet_NaN());
-  EXPECT_TRUE(own_gelu(*gelu_kernels().back(), nan).isnan().all().item<bool>());
   const auto input = at::randn({7}).requires_grad_();
   const auto twice = [&](const at::Tensor& output) {
     const auto first = torch::autograd::grad({output.sum()}, {input}, {}, true, true)[0];
     return torch::autograd::grad({first.square().sum()}, {input})[0];
   };
-  expect_near(twice(own_gelu(*gelu_kernels().back(), input)),
-      twice(at::gelu(input, "tanh")).to(at::kDouble), 1e-5);
+  for (const GeluForm form : kForms) {
+    EXPECT_TRUE(own_gelu(*gelu_kernels().back(), form, nan).isnan().all().item<bool>());
+    expect_near(twice(own_gelu(*gelu_kernels().back(), form, input)),
+        twice(of_libtorch(input, form)).to(at::kDouble), 1e-5);
+  }
 }
 
 TEST(Gelu, OtherTypesAndHolesAreLibTorchs) {

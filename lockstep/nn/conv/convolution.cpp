@@ -11,7 +11,9 @@
 
 #include "lockstep/device/gradient_places.h"
 #include "lockstep/nn/conv/depthwise.h"
+#include "lockstep/nn/conv/pointwise.h"
 #include "lockstep/nn/conv/winograd.h"
+#include "lockstep/nn/linear/linear.h"
 
 // Note [Convolutions to a single pixel]
 //
@@ -280,13 +282,17 @@ ConvolutionKind kind_of(const ConvolutionCall& call) {
 at::Tensor conv2d(const ConvolutionCall& call, Kernels who) {
   const auto kind = who == Kernels::kLibTorch ? ConvolutionKind::kOther : kind_of(call);
   if (kind == ConvolutionKind::kSinglePixel) return single_pixel_conv2d(call);
-  if (kind == ConvolutionKind::kPointwise) return pointwise_conv2d(call);
-  if (kind == ConvolutionKind::kDepthwise)
-    return depthwise_conv2d(call, *depthwise_kernels().back());
   if (kind == ConvolutionKind::kOther) return conv2d_of_libtorch(call);
+  static const simd::InstructionSet kInUse = simd::instructions_in_use();
+  if (kind == ConvolutionKind::kDepthwise)
+    return depthwise_conv2d(call, *depthwise_kernels().back(),
+        who == Kernels::kOwn ? DepthwisePart::kAll : faster_depthwise_part(kInUse));
   const ConvolutionShape shape{call.images.size(0), call.images.size(1), call.weight.size(0),
       axis_of(call, 0).outputs(), axis_of(call, 1).outputs()};
-  static const simd::InstructionSet kInUse = simd::instructions_in_use();
+  if (kind == ConvolutionKind::kPointwise)
+    return who == Kernels::kOwn || is_product_faster(shape, kInUse)
+               ? product_conv2d(call, *linear::gemm_kernels().back())
+               : pointwise_conv2d(call);
   if (who == Kernels::kAuto && !is_own_faster(shape, kInUse, multiplier_of(call.images)))
     return conv2d_of_libtorch(call);
   static const WinogradBuild& fastest = *winograd_builds().back();

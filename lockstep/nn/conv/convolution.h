@@ -35,9 +35,9 @@ enum class ConvolutionKind {
 ConvolutionKind kind_of(const ConvolutionCall& call);
 
 /// Computes it by `who`. Unless that is LibTorch, convolutions to a single pixel are matrix
-/// products, kWinograd is computed in Winograd's form, and kPointwise of few images by oneDNN
-/// within LibTorch; of kDepthwise the gradients are ours. A backward that is to be differentiated
-/// again is LibTorch's.
+/// products, kWinograd is computed in Winograd's form, kPointwise by our products (pointwise.h) or,
+/// of few images, by oneDNN within LibTorch; of kDepthwise the gradients are ours. A backward that
+/// is to be differentiated again is LibTorch's.
 at::Tensor conv2d(const ConvolutionCall& call, Kernels who);
 
 /// LibTorch's conv2d on the CPU, computed by kernels_in_use().

@@ -1,10 +1,12 @@
 #include "lockstep/nn/conv/depthwise.h"
 
+#include <utility>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -23,20 +25,52 @@ using torch::autograd::variable_list;
 // Of one value or two, as LibTorch takes lists.
 std::vector<std::int64_t> pair_of(at::IntArrayRef list) { return {list.front(), list.back()}; }
 
-DepthwiseShape shape_of(const at::Tensor& images, const at::Tensor& weight,
-    const at::Tensor& gradient, at::IntArrayRef stride, at::IntArrayRef padding) {
+DepthwiseShape shape_of(const at::Tensor& images, const at::Tensor& weight, at::IntArrayRef stride,
+    at::IntArrayRef padding) {
+  const auto outputs = [&](std::size_t axis) {
+    const auto dimension = static_cast<std::int64_t>(axis) + 2;
+    const std::int64_t pixels = images.size(dimension) + 2 * padding[axis];
+    return (pixels - weight.size(dimension)) / stride[axis] + 1;
+  };
   return {.images = images.size(0),
       .channels = images.size(1),
       .height = images.size(2),
       .width = images.size(3),
-      .out_height = gradient.size(2),
-      .out_width = gradient.size(3),
+      .out_height = outputs(0),
+      .out_width = outputs(1),
       .kernel_height = weight.size(2),
       .kernel_width = weight.size(3),
       .stride_height = stride[0],
       .stride_width = stride[1],
       .padding_height = padding[0],
       .padding_width = padding[1]};
+}
+
+// A row for each tap, of padded(channels).
+at::Tensor taps_of(const DepthwiseKernel& kernel, const at::Tensor& weight) {
+  const std::int64_t channels = weight.size(0), taps = weight[0].numel();
+  auto result = at::zeros({taps, kernel.padded(channels)}, on_host(at::kFloat));
+  result.narrow(1, 0, channels).copy_(weight.reshape({channels, taps}).t());
+  return result;
+}
+
+at::Tensor padded_bias(const DepthwiseKernel& kernel, const at::Tensor& bias) {
+  auto result = at::zeros({kernel.padded(bias.numel())}, on_host(at::kFloat));
+  result.narrow(0, 0, bias.numel()).copy_(bias);
+  return result;
+}
+
+at::Tensor convolved(const DepthwiseKernel& kernel, const DepthwiseShape& shape,
+    const at::Tensor& images, const at::Tensor& taps, const at::Tensor& bias) {
+  auto outputs = at::empty({shape.images, shape.channels, shape.out_height, shape.out_width},
+      images.options().memory_format(at::MemoryFormat::ChannelsLast));
+  const DepthwiseJob job{.shape = shape,
+      .images = images.const_data_ptr<float>(),
+      .weights = taps.const_data_ptr<float>(),
+      .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
+      .outputs = outputs.mutable_data_ptr<float>()};
+  in_parallel(shape.images * shape.out_height, [&](Range rows) { kernel.convolve(job, rows); });
+  return outputs;
 }
 
 at::Tensor weight_gradient(const DepthwiseKernel& kernel, const DepthwiseShape& shape,
@@ -53,22 +87,32 @@ at::Tensor weight_gradient(const DepthwiseKernel& kernel, const DepthwiseShape& 
   return result;
 }
 
-// Of stride 1, a convolution of the gradient by the taps in reverse order: oneDNN's forward pass.
+// Of stride 1, a convolution of the gradient by the taps in reverse order: a forward pass.
 bool is_reversed_forward(const DepthwiseShape& shape) {
   return shape.stride_height == 1 && shape.stride_width == 1 &&
          shape.padding_height < shape.kernel_height && shape.padding_width < shape.kernel_width;
 }
 
+DepthwiseShape reversed(DepthwiseShape shape) {
+  std::swap(shape.height, shape.out_height);
+  std::swap(shape.width, shape.out_width);
+  shape.padding_height = shape.kernel_height - 1 - shape.padding_height;
+  shape.padding_width = shape.kernel_width - 1 - shape.padding_width;
+  return shape;
+}
+
 at::Tensor image_gradient(const DepthwiseKernel& kernel, const DepthwiseShape& shape,
-    const at::Tensor& images, const at::Tensor& gradient, const at::Tensor& weight) {
+    const at::Tensor& images, const at::Tensor& gradient, const at::Tensor& weight,
+    DepthwisePart part) {
   if (is_reversed_forward(shape)) {
-    const std::int64_t down = shape.kernel_height - 1 - shape.padding_height,
-                       right = shape.kernel_width - 1 - shape.padding_width;
-    return at::convolution(gradient, weight.flip({2, 3}), {}, {1, 1}, {down, right}, {1, 1}, false,
-        {0, 0}, shape.channels);
+    const DepthwiseShape back = reversed(shape);
+    const auto turned = weight.flip({2, 3});
+    if (part == DepthwisePart::kAll && has_output_loops(back))
+      return convolved(kernel, back, gradient, taps_of(kernel, turned), {});
+    return at::convolution(gradient, turned, {}, {1, 1}, {back.padding_height, back.padding_width},
+        {1, 1}, false, {0, 0}, shape.channels);
   }
-  auto taps = at::zeros({shape.taps(), kernel.padded(shape.channels)}, on_host(at::kFloat));
-  taps.narrow(1, 0, shape.channels).copy_(weight.reshape({shape.channels, shape.taps()}).t());
+  const auto taps = taps_of(kernel, weight);
   auto result = at::empty_like(images, images.options(), at::MemoryFormat::ChannelsLast);
   const DepthwiseImageJob job{.shape = shape,
       .weights = taps.const_data_ptr<float>(),
@@ -83,14 +127,19 @@ class DepthwiseConvolution : public torch::autograd::Function<DepthwiseConvoluti
   static at::Tensor forward(AutogradContext* context, const at::Tensor& images,
       const at::Tensor& weight, const std::optional<at::Tensor>& bias,
       const std::vector<std::int64_t>& stride, const std::vector<std::int64_t>& padding,
-      const DepthwiseKernel* kernel) {
+      const DepthwiseKernel* kernel, DepthwisePart part) {
     context->save_for_backward({images, weight});
     context->saved_data["stride"] = stride;
     context->saved_data["padding"] = padding;
     context->saved_data["has_bias"] = bias.has_value();
     context->saved_data["kernel"] = reinterpret_cast<std::intptr_t>(kernel);
-    return at::convolution(
-        images, weight, bias, stride, padding, {1, 1}, false, {0, 0}, images.size(1));
+    context->saved_data["part"] = static_cast<std::int64_t>(part);
+    const DepthwiseShape shape = shape_of(images, weight, stride, padding);
+    if (part == DepthwisePart::kGradients || !has_output_loops(shape))
+      return at::convolution(
+          images, weight, bias, stride, padding, {1, 1}, false, {0, 0}, shape.channels);
+    return convolved(*kernel, shape, images, taps_of(*kernel, weight),
+        bias ? padded_bias(*kernel, *bias) : at::Tensor());
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -104,19 +153,20 @@ class DepthwiseConvolution : public torch::autograd::Function<DepthwiseConvoluti
       const auto [of_images, of_weight, of_bias] =
           at::convolution_backward(gradients[0], images, weight, at::IntArrayRef{weight.size(0)},
               stride, padding, {1, 1}, false, {0, 0}, weight.size(0), {true, true, has_bias});
-      return {of_images, of_weight, of_bias, {}, {}, {}};
+      return {of_images, of_weight, of_bias, {}, {}, {}, {}};
     }
     const auto& kernel =
         *reinterpret_cast<const DepthwiseKernel*>(context->saved_data["kernel"].toInt());
     const auto gradient = gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
-    const DepthwiseShape shape = shape_of(images, weight, gradient, stride, padding);
+    const DepthwiseShape shape = shape_of(images, weight, stride, padding);
     at::Tensor of_images, of_weight, of_bias;
     if (context->needs_input_grad(0))
-      of_images = image_gradient(kernel, shape, images, gradient, weight);
+      of_images = image_gradient(kernel, shape, images, gradient, weight,
+          static_cast<DepthwisePart>(context->saved_data["part"].toInt()));
     if (context->needs_input_grad(1))
       of_weight = weight_gradient(kernel, shape, images, gradient, weight);
     if (has_bias && context->needs_input_grad(2)) of_bias = gradient.sum({0, 2, 3});
-    return {of_images, of_weight, of_bias, {}, {}, {}};
+    return {of_images, of_weight, of_bias, {}, {}, {}, {}};
   }
 };
 
@@ -128,11 +178,16 @@ std::span<const DepthwiseKernel* const> depthwise_kernels() {
   return simd::usable(kBuilds);
 }
 
-at::Tensor depthwise_conv2d(const ConvolutionCall& call, const DepthwiseKernel& kernel) {
+DepthwisePart faster_depthwise_part(simd::InstructionSet ours) {
+  return ours == simd::InstructionSet::kAvx2 ? DepthwisePart::kAll : DepthwisePart::kGradients;
+}
+
+at::Tensor depthwise_conv2d(
+    const ConvolutionCall& call, const DepthwiseKernel& kernel, DepthwisePart part) {
   // An undefined tensor is none for autograd only where it is optional.
   const auto bias = call.bias.defined() ? std::optional(call.bias) : std::nullopt;
   return DepthwiseConvolution::apply(call.images.contiguous(at::MemoryFormat::ChannelsLast),
-      call.weight, bias, pair_of(call.stride), pair_of(call.padding), &kernel);
+      call.weight, bias, pair_of(call.stride), pair_of(call.padding), &kernel, part);
 }
 
 }  // namespace lockstep::nn::conv

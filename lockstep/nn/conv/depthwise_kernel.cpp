@@ -2,7 +2,7 @@
 
 #include "lockstep/simd/vectors.h"
 
-// The backward loops of depthwise convolutions, compiled once for each instruction set.
+// The loops of depthwise convolutions, compiled once for each instruction set.
 //
 // Note [Depthwise convolutions]
 //
@@ -10,8 +10,16 @@
 // the gradient of the weights beyond 3x3: it copies each window of pixels and multiplies by the
 // general matrix product, channel by channel, 5 to 50 times slower than memory allows.
 //
-// Here a row of the output's gradient meets a row of pixels for one row of taps: a vector of
-// channels of the gradient is loaded once, and each tap of the row has its sum in a register.
+// Small images and large kernels are slow there in the forward pass, too. Here a row of taps
+// meets a row of pixels for kOutputs pixels of the output, each of which has its sum in a register:
+//
+//     pixels    p0  p1  p2  p3  p4  p5            kOutputs = 4, 3 taps, stride 1
+//     outputs   o0 += p0 t0 + p1 t1 + p2 t2       p2 is loaded once, and meets t2 for o0,
+//               o1 += p1 t0 + p2 t1 + p3 t2       t1 for o1 and t0 for o2
+//
+// For the weights a row of the output's gradient meets a row of pixels for one row of taps: a
+// vector of channels of the gradient is loaded once, and each tap of the row has its sum in a
+// register.
 
 namespace lockstep::nn::conv {
 namespace {
@@ -81,6 +89,93 @@ inline void each_meeting(const DepthwiseShape& shape, std::int64_t out_row, cons
   const std::int64_t first = out_row * shape.stride_height - shape.padding_height;
   for (std::int64_t tap = 0; tap < shape.kernel_height; ++tap) {
     if (first + tap >= 0 && first + tap < shape.height) body(tap, first + tap);
+  }
+}
+
+/// Outputs in a row, from one channel on.
+struct OutputPlace {
+  std::int64_t image, row, column, channel;
+  std::int64_t room;  ///< channels from there on
+};
+
+// A row of taps, for outputs that begin at pixel `left` of a row; outside there are zeros.
+template <int kTaps, int kStride, int kOutputs, int kVectors>
+[[gnu::always_inline]] inline void add_taps(const DepthwiseShape& shape, const float* pixels,
+    const float* weights, std::int64_t left, std::int64_t room,
+    Floats (&sums)[kOutputs][kVectors]) {
+  const std::int64_t channels = shape.channels, wide = padded(channels);
+#pragma GCC unroll 16
+  for (int i = 0; i < (kOutputs - 1) * kStride + kTaps; ++i) {
+    if (left + i < 0 || left + i >= shape.width) continue;
+    Floats pixel[kVectors];
+    for (int v = 0; v < kVectors; ++v)
+      pixel[v] = load(pixels + (left + i) * channels + v * kLanes, room - v * kLanes);
+#pragma GCC unroll 8
+    for (int tap = 0; tap < kTaps; ++tap) {
+      const int output = (i - tap) / kStride;
+      if (i < tap || (i - tap) % kStride != 0 || output >= kOutputs) continue;
+      for (int v = 0; v < kVectors; ++v)
+        sums[output][v] += pixel[v] * load(weights + tap * wide + v * kLanes);
+    }
+  }
+}
+
+template <int kTaps, int kStride, int kOutputs, int kVectors>
+inline void convolve_outputs(const DepthwiseJob& job, const OutputPlace& place) {
+  const DepthwiseShape& shape = job.shape;
+  const std::int64_t channels = shape.channels;
+  Floats sums[kOutputs][kVectors] = {};
+  each_meeting(shape, place.row, [&](std::int64_t tap, std::int64_t row) {
+    const std::int64_t first = (place.image * shape.height + row) * shape.width;
+    add_taps<kTaps, kStride>(shape, job.images + first * channels + place.channel,
+        job.weights + tap * kTaps * padded(channels) + place.channel,
+        place.column * kStride - shape.padding_width, place.room, sums);
+  });
+  float* const outputs =
+      job.outputs +
+      ((place.image * shape.out_height + place.row) * shape.out_width + place.column) * channels +
+      place.channel;
+  for (int v = 0; v < kVectors; ++v) {
+    const Floats bias =
+        job.bias == nullptr ? Floats{} : load(job.bias + place.channel + v * kLanes);
+    for (int i = 0; i < kOutputs && place.column + i < shape.out_width; ++i)
+      store(outputs + i * channels + v * kLanes, sums[i][v] + bias, place.room - v * kLanes);
+  }
+}
+
+template <int kTaps, int kStride>
+inline void convolve_rows(const DepthwiseJob& shared, Range rows) {
+  constexpr int kOutputs = 4;
+  const DepthwiseJob job = shared;
+  const DepthwiseShape& shape = job.shape;
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    OutputPlace place{.image = row / shape.out_height,
+        .row = row % shape.out_height,
+        .column = 0,
+        .channel = 0,
+        .room = 0};
+    for (; place.column < shape.out_width; place.column += kOutputs) {
+      place.channel = 0;
+      place.room = 2 * kLanes;
+      for (; place.channel + 2 * kLanes <= shape.channels; place.channel += 2 * kLanes)
+        convolve_outputs<kTaps, kStride, kOutputs, 2>(job, place);
+      for (; place.channel < shape.channels; place.channel += kLanes) {
+        place.room = shape.channels - place.channel;
+        convolve_outputs<kTaps, kStride, kOutputs, 1>(job, place);
+      }
+    }
+  }
+}
+
+inline void convolve(const DepthwiseJob& job, Range rows) {
+  const bool is_dense = job.shape.stride_width == 1;
+  switch (job.shape.kernel_width) {
+    case 3:
+      return is_dense ? convolve_rows<3, 1>(job, rows) : convolve_rows<3, 2>(job, rows);
+    case 5:
+      return is_dense ? convolve_rows<5, 1>(job, rows) : convolve_rows<5, 2>(job, rows);
+    default:
+      return is_dense ? convolve_rows<7, 1>(job, rows) : convolve_rows<7, 2>(job, rows);
   }
 }
 
@@ -154,6 +249,7 @@ inline void differentiate(const DepthwiseImageJob& shared, Range rows) {
 const DepthwiseKernel& LOCKSTEP_BUILD(depthwise)() {
   static constexpr DepthwiseKernel kKernel{.name = LOCKSTEP_BUILD_NAME,
       .lanes = kLanes,
+      .convolve = convolve,
       .sum_weights = sum_weights,
       .differentiate = differentiate};
   return kKernel;

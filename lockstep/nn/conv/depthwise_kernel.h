@@ -18,6 +18,12 @@ struct DepthwiseShape {
   std::int64_t taps() const { return kernel_height * kernel_width; }
 };
 
+/// Returns whether a kernel has loops for the outputs of a shape.
+constexpr bool has_output_loops(const DepthwiseShape& shape) {
+  const bool is_odd = shape.kernel_width == 3 || shape.kernel_width == 5 || shape.kernel_width == 7;
+  return is_odd && (shape.stride_width == 1 || shape.stride_width == 2);
+}
+
 /// Arrays of values a tap and channel have a row for each tap, of padded(channels) floats.
 struct DepthwiseWeightJob {
   DepthwiseShape shape;
@@ -33,6 +39,15 @@ struct DepthwiseImageJob {
   float* images;          ///< the gradient of the images
 };
 
+/// outputs = images * weights + bias
+struct DepthwiseJob {
+  DepthwiseShape shape;
+  const float* images;
+  const float* weights;
+  const float* bias;  ///< padded(channels), or none
+  float* outputs;
+};
+
 /// One build of the loops.
 struct DepthwiseKernel {
   const char* name;
@@ -42,6 +57,8 @@ struct DepthwiseKernel {
     return (channels + lanes - 1) / lanes * lanes;
   }
 
+  /// Computes these rows of outputs, of all images, if the shape has_output_loops().
+  void (*convolve)(const DepthwiseJob& job, Range rows);
   /// Sums over all images, for these of the blocks of `lanes` channels.
   void (*sum_weights)(const DepthwiseWeightJob& job, Range blocks);
   /// Computes these rows, of all images.

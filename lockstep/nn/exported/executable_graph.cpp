@@ -12,6 +12,7 @@
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/exported/boxing.h"
 #include "lockstep/nn/exported/graph_parts.h"
+#include "lockstep/nn/exported/step_queries.h"
 #include "lockstep/nn/fused/batch_norm_relu.h"
 
 namespace lockstep::nn::exported {
@@ -61,12 +62,6 @@ void check_batch_norm(const std::vector<IValue>& arguments) {
 
 bool adds(BehindNorm behind) {
   return behind == BehindNorm::kAddAndRelu || behind == BehindNorm::kAddInPlaceAndRelu;
-}
-
-fused::Activation activation_of(BehindNorm behind) {
-  if (behind == BehindNorm::kSilu) return fused::Activation::kSilu;
-  return behind == BehindNorm::kHardswish ? fused::Activation::kHardswish
-                                          : fused::Activation::kRelu;
 }
 
 void call_norm_and_rest(const Step& step, std::vector<IValue>& stack) {

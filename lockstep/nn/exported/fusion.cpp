@@ -16,6 +16,7 @@
 
 #include "lockstep/nn/exported/graph_parts.h"
 #include "lockstep/nn/exported/language_fusion.h"
+#include "lockstep/nn/exported/squeeze_excite_fusion.h"
 #include "lockstep/nn/exported/step_queries.h"
 #include "lockstep/nn/fused/gelu.h"
 #include "lockstep/nn/kernels.h"
@@ -25,15 +26,6 @@ namespace lockstep::nn::exported {
 namespace {
 
 constexpr std::size_t kInput = 0, kRunningMean = 3, kRunningVar = 4;  // of a batch norm
-
-/// The activation that a step is, in place or not.
-BehindNorm known_activation(const Step& step) {
-  constexpr std::pair<std::string_view, BehindNorm> kKnown[] = {{"aten::relu", BehindNorm::kRelu},
-      {"aten::silu", BehindNorm::kSilu}, {"aten::hardswish", BehindNorm::kHardswish}};
-  for (const auto& [name, activation] : kKnown)
-    if (calls(step, name) || calls(step, std::string(name) + "_")) return activation;
-  return BehindNorm::kNothing;
-}
 
 bool is_relu(const Step& step) { return known_activation(step) == BehindNorm::kRelu; }
 
@@ -80,8 +72,8 @@ at::Tensor gelu_by_nodes(const at::Tensor& x) {
 
 bool joined_gelu_step(std::vector<c10::IValue>& stack) {
   const at::Tensor& input = stack.front().toTensor();
-  auto result =
-      kernels_in_use() == Kernels::kLibTorch ? gelu_by_nodes(input) : fused::gelu_tanh(input);
+  auto result = kernels_in_use() == Kernels::kLibTorch ? gelu_by_nodes(input)
+                                                       : fused::gelu(input, fused::GeluForm::kTanh);
   stack.assign({std::move(result)});
   return true;
 }
@@ -95,12 +87,8 @@ struct Block {
 
 class Fusion {
  public:
-  explicit Fusion(GraphParts& graph) : graph_(graph), is_gone_(graph.steps.size()) {
-    for (const Step& step : graph.steps) {
-      for (const Operand& operand : step.operands) count(operand);
-    }
-    for (const Operand& output : graph.outputs) count(output);
-  }
+  explicit Fusion(GraphParts& graph)
+      : graph_(graph), is_gone_(graph.steps.size()), uses_(uses_of(graph)) {}
 
   void run() {
     for (std::size_t i = 0; i < graph_.steps.size(); ++i) {
@@ -118,12 +106,6 @@ class Fusion {
   }
 
  private:
-  void count(const Operand& operand) {
-    uses_.resize(std::max(uses_.size(), graph_.values));
-    if (operand.kind == Operand::Kind::kValue) ++uses_[static_cast<std::size_t>(operand.place)];
-    for (const Operand& item : operand.items) count(item);
-  }
-
   // The step that alone reads the only result of another.
   std::optional<std::size_t> only_reader(std::size_t index) const {
     const auto* const place = std::get_if<Place>(&graph_.steps[index].results.front());
@@ -269,19 +251,25 @@ bool addmm_as_linear(std::vector<c10::IValue>& stack) {
   return true;
 }
 
-// gelu(input, "tanh")
+template <fused::GeluForm kForm>
 bool own_gelu_step(std::vector<c10::IValue>& stack) {
-  auto result = fused::gelu_tanh(stack.front().toTensor());
+  auto result = fused::gelu(stack.front().toTensor(), kForm);
   stack.assign({std::move(result)});
   return true;
+}
+
+// gelu(input, approximate)
+OwnKernel own_gelu_of(const Operand& approximate) {
+  if (!approximate.constant.isString()) return nullptr;
+  const auto& name = approximate.constant.toStringRef();
+  if (name == "tanh") return own_gelu_step<fused::GeluForm::kTanh>;
+  return name == "none" ? own_gelu_step<fused::GeluForm::kExact> : nullptr;
 }
 
 void find_own_kernels(std::vector<Step>& steps) {
   for (Step& step : steps) {
     if (calls(step, "aten::addmm")) step.own = addmm_as_linear;
-    const bool is_tanh_gelu = calls(step, "aten::gelu") && step.operands[1].constant.isString() &&
-                              step.operands[1].constant.toStringRef() == "tanh";
-    if (is_tanh_gelu && step.own == nullptr) step.own = own_gelu_step;
+    if (calls(step, "aten::gelu") && step.own == nullptr) step.own = own_gelu_of(step.operands[1]);
   }
 }
 
@@ -289,6 +277,7 @@ void find_own_kernels(std::vector<Step>& steps) {
 
 void fuse(GraphParts& graph) {
   Fusion(graph).run();
+  fuse_squeeze_excite(graph);
   fuse_language_steps(graph);
   find_own_kernels(graph.steps);
 }

@@ -46,7 +46,9 @@ void visit_results(const Step& step, const Visit& visit) {
 
 // LibTorch's schemas do not say that norms write to their statistics.
 bool moves_statistics(const Step& step) {
-  return step.operation && step.operation->schema().name().find("_norm") != std::string::npos;
+  const bool is_norm =
+      step.operation && step.operation->schema().name().find("_norm") != std::string::npos;
+  return is_norm || std::ranges::any_of(step.nodes, moves_statistics);
 }
 
 /// The steps between which a value, or all that shares its memory, is used.

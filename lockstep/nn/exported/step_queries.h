@@ -3,9 +3,13 @@
 // What fusions ask of steps.
 
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "lockstep/nn/exported/graph_parts.h"
+#include "lockstep/nn/fused/batch_norm_kernel.h"
 
 namespace lockstep::nn::exported {
 
@@ -35,6 +39,33 @@ void visit_values(const Operand& operand, const Visit& visit) {
   if (operand.kind == Operand::Kind::kValue || operand.kind == Operand::Kind::kLastUse)
     visit(operand.place);
   for (const Operand& item : operand.items) visit_values(item, visit);
+}
+
+/// Returns how often steps and outputs read each value of a graph.
+inline std::vector<std::size_t> uses_of(const GraphParts& graph) {
+  std::vector<std::size_t> uses(graph.values);
+  const auto count = [&](Place place) { ++uses[static_cast<std::size_t>(place)]; };
+  for (const Step& step : graph.steps)
+    for (const Operand& operand : step.operands) visit_values(operand, count);
+  for (const Operand& output : graph.outputs) visit_values(output, count);
+  return uses;
+}
+
+/// Returns the activation that a step is, in place or not.
+inline BehindNorm known_activation(const Step& step) {
+  constexpr std::pair<std::string_view, BehindNorm> kKnown[] = {{"aten::relu", BehindNorm::kRelu},
+      {"aten::silu", BehindNorm::kSilu}, {"aten::hardswish", BehindNorm::kHardswish}};
+  for (const auto& [name, activation] : kKnown)
+    if (calls(step, name) || calls(step, std::string(name) + "_")) return activation;
+  return BehindNorm::kNothing;
+}
+
+/// Returns the activation among the operators behind a batch norm.
+inline fused::Activation activation_of(BehindNorm behind) {
+  if (behind == BehindNorm::kNothing) return fused::Activation::kNone;
+  if (behind == BehindNorm::kSilu) return fused::Activation::kSilu;
+  return behind == BehindNorm::kHardswish ? fused::Activation::kHardswish
+                                          : fused::Activation::kRelu;
 }
 
 }  // namespace lockstep::nn::exported

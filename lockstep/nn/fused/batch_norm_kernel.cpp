@@ -1,6 +1,6 @@
 #include "lockstep/nn/fused/batch_norm_kernel.h"
 
-#include "lockstep/simd/exponential.h"
+#include "lockstep/nn/fused/activation_vectors.h"
 #include "lockstep/simd/vectors.h"
 
 // The loops of batch norm with an activation or without, compiled once for each instruction set.
@@ -19,7 +19,9 @@
 //
 // Whether y > 0 is computed again from x, which is there anyway. With a shortcut that is added
 // before ReLU, y is read instead, and the gradient that passes is written for it. Of SiLU and
-// hardswish the slope is computed again as well; without an activation all pass.
+// hardswish the slope is computed again as well; without an activation all pass. An exponential
+// costs more than memory: of SiLU in fp32, `reduce` writes the gradient that passes where dx will
+// lie, and `differentiate` reads it there.
 //
 // Rows are taken in blocks that stay in the cache: sums within a block are floats, those of blocks
 // doubles, merged by Chan's formulas.
@@ -114,39 +116,6 @@ inline void collect_of(const PixelRows& rows, const void* inputs, Range range,
   });
 }
 
-// A NaN stays one, and its gradient passes, as in LibTorch.
-inline Floats where_positive(Floats output, Floats value) {
-  return output <= 0.0F ? Floats{} : value;
-}
-
-inline Floats sigmoid(Floats value) { return 1.0F / (1.0F + simd::exponential(-value)); }
-
-template <Activation kActivation>
-inline Floats activated(Floats value) {
-  if constexpr (kActivation == Activation::kRelu) return where_positive(value, value);
-  if constexpr (kActivation == Activation::kSilu) return value * sigmoid(value);
-  if constexpr (kActivation == Activation::kHardswish) {
-    const Floats raised = where_positive(value + 3.0F, value + 3.0F);
-    return value * (raised > 6.0F ? simd::all(6) : raised) * (1.0F / 6.0F);
-  }
-  return value;
-}
-
-// The gradient of the value that the activation saw.
-template <Activation kActivation>
-inline Floats passed_back(Floats value, Floats gradient) {
-  if constexpr (kActivation == Activation::kRelu) return where_positive(value, gradient);
-  if constexpr (kActivation == Activation::kSilu) {
-    const Floats gate = sigmoid(value);
-    return gradient * gate * (1.0F + value * (1.0F - gate));
-  }
-  if constexpr (kActivation == Activation::kHardswish) {
-    const Floats rising = value < 3.0F ? gradient * (value * (1.0F / 3.0F) + 0.5F) : gradient;
-    return where_positive(value + 3.0F, rising);
-  }
-  return gradient;
-}
-
 template <typename T, bool kHasAddends, Activation kActivation>
 inline void normalise_of(const NormaliseJob& shared, Range range) {
   // A copy: the outputs could be the original, for all that the compiler knows. So below.
@@ -179,6 +148,7 @@ inline void reduce_row(const ReduceJob& job, std::int64_t row, float* gradients,
     } else if constexpr (kActivation != Activation::kNone) {
       passed = passed_back<kActivation>(
           input * load(job.scale + channel, room) + load(job.shift + channel, room), gradient);
+      if (job.passed != nullptr) store(static_cast<T*>(job.passed) + start + channel, passed, room);
     }
     store(gradients + channel, load(gradients + channel) + passed);
     store(products + channel,
@@ -226,25 +196,11 @@ inline void differentiate_of(const InputGradientJob& shared, Range range) {
   }
 }
 
-template <Activation kActivation>
-struct Constant {
-  static constexpr Activation kValue = kActivation;
-};
-
 // Calls body with the type of the values and the activation, as types.
 template <typename Body>
 inline void for_kinds(Element element, Activation activation, const Body& body) {
   const auto for_type = [&](auto type) {
-    switch (activation) {
-      case Activation::kNone:
-        return body(type, Constant<Activation::kNone>{});
-      case Activation::kRelu:
-        return body(type, Constant<Activation::kRelu>{});
-      case Activation::kSilu:
-        return body(type, Constant<Activation::kSilu>{});
-      case Activation::kHardswish:
-        return body(type, Constant<Activation::kHardswish>{});
-    }
+    with_activation(activation, [&](auto known) { body(type, known); });
   };
   element == Element::kFloat ? for_type(float{}) : for_type(BFloat16{});
 }

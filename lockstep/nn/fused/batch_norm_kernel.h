@@ -36,14 +36,14 @@ struct NormaliseJob {
 
 /// The values that the activation saw are computed again from the inputs. If there were addends,
 /// the outputs tell what ReLU let pass; what passes is then written too, for it is the addends'
-/// gradient.
+/// gradient. It may be written without addends, where it costs more to compute it again.
 struct ReduceJob {
   PixelRows rows;
   Activation activation;
   const void *inputs, *gradients;
   const void* outputs;  ///< if there were addends, else none
   const float *scale, *shift, *mean;
-  void* passed;  ///< as outputs
+  void* passed;  ///< if there were addends, else it may be none
 };
 
 /// The sums, for each channel, of the gradients behind the activation, and of these times the

@@ -1,7 +1,5 @@
 #include "lockstep/nn/fused/batch_norm_relu.h"
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <ATen/TensorOperators.h>
@@ -9,7 +7,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/batch_norm_native.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/hardswish.h>
 #include <ATen/ops/native_batch_norm.h>
@@ -20,7 +17,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/core/error.h"
-#include "lockstep/device/host_tensor.h"
+#include "lockstep/nn/fused/batch_statistics.h"
+#include "lockstep/nn/fused/squeeze_excite.h"
 #include "lockstep/nn/in_parallel.h"
 #include "lockstep/simd/instructions.h"
 
@@ -34,17 +32,6 @@
 // over all ranks, leaves the announcement unread, and the block adds and rectifies by itself.
 namespace lockstep::nn::fused {
 namespace {
-
-/// Mean and sum of squared deviations of each channel, over `count` values; double [C].
-struct BatchStatistics {
-  at::Tensor mean, squares;
-  std::int64_t count;
-};
-
-/// The factor and the addend of batch norm; float [C].
-struct BatchNormAffine {
-  at::Tensor scale, shift, inverse_deviation;
-};
 
 /// The tensors that a backward needs, in the order in which they are saved.
 struct SavedForBackward {
@@ -66,158 +53,11 @@ struct BatchNormGradients {
   at::Tensor input, weight, bias, addend;
 };
 
-constexpr std::int64_t kRowsOfAPart = 256, kMostParts = 32;
-
-std::int64_t parts_of(std::int64_t rows) {
-  return std::clamp<std::int64_t>(rows / kRowsOfAPart, 1, kMostParts);
-}
-
-Range part_at(std::int64_t part, std::int64_t parts, std::int64_t rows) {
-  return {rows * part / parts, rows * (part + 1) / parts};
-}
-
-at::Tensor doubles(at::IntArrayRef sizes) { return at::empty(sizes, on_host(at::kDouble)); }
-
-// What is computed for a channel takes loops below: operators of so few values mostly call.
-at::Tensor new_floats(std::int64_t channels) { return at::empty({channels}, on_host(at::kFloat)); }
-
-const float* floats(const at::Tensor& tensor) { return tensor.const_data_ptr<float>(); }
-float* to_floats(const at::Tensor& tensor) { return tensor.mutable_data_ptr<float>(); }
-
-/// Two sums a channel of each part, [parts, 2, C].
-class PartialSums {
- public:
-  PartialSums(const BatchNormKernel& kernel, std::int64_t rows, std::int64_t channels)
-      : kernel_(kernel),
-        rows_(rows),
-        channels_(channels),
-        parts_(parts_of(rows)),
-        memory_(doubles({parts_, 2, channels})) {}
-
-  using Body = c10::function_ref<void(Range, double*, double*, float*)>;
-
-  void compute(Body body) {
-    auto* const data = memory_.mutable_data_ptr<double>();
-    in_parallel(parts_, [&](Range parts) {
-      auto scratch = at::empty({kernel_.scratch_floats(channels_)}, on_host(at::kFloat));
-      for (std::int64_t part = parts.begin; part < parts.end; ++part) {
-        double* const first = data + part * 2 * channels_;
-        body(part_at(part, parts_, rows_), first, first + channels_,
-            scratch.mutable_data_ptr<float>());
-      }
-    });
-  }
-
-  /// Returns [2, C], added in order.
-  at::Tensor total() const {
-    auto sums = doubles({2, channels_}).zero_();
-    auto* const to = sums.mutable_data_ptr<double>();
-    for (std::int64_t part = 0; part < parts_; ++part)
-      for (std::int64_t i = 0; i < 2 * channels_; ++i) to[i] += first(part)[i];
-    return sums;
-  }
-
-  std::int64_t parts() const { return parts_; }
-  std::int64_t rows_of(std::int64_t part) const {
-    const Range range = part_at(part, parts_, rows_);
-    return range.end - range.begin;
-  }
-  const double* first(std::int64_t part) const {
-    return memory_.const_data_ptr<double>() + part * 2 * channels_;
-  }
-  const double* second(std::int64_t part) const { return first(part) + channels_; }
-
- private:
-  const BatchNormKernel& kernel_;
-  std::int64_t rows_, channels_, parts_;
-  at::Tensor memory_;
-};
-
-// By Chan's formulas.
-void merge(const PartialSums& sums, std::int64_t part, std::int64_t before, std::int64_t channels,
-    double* mean, double* squares) {
-  const auto own = static_cast<double>(sums.rows_of(part)), others = static_cast<double>(before);
-  const double weight = own / (own + others);
-  for (std::int64_t channel = 0; channel < channels; ++channel) {
-    const double delta = sums.first(part)[channel] - mean[channel];
-    mean[channel] += delta * weight;
-    squares[channel] += sums.second(part)[channel] + delta * delta * others * weight;
-  }
-}
-
-/// The results of a backward pass's sums, float [C] each: the gradients of weight and bias, and
-/// that of the input = passed * of_gradient + (input - mean) * of_input + constant.
-struct OfSums {
-  at::Tensor weight, bias, of_gradient, of_input, constant;
-};
-
-OfSums of_sums(const SavedForBackward& saved, const at::Tensor& sums,
-    const at::Tensor& rounded_mean, std::int64_t count) {
-  const std::int64_t channels = rounded_mean.numel();
-  const OfSums result{new_floats(channels), new_floats(channels), new_floats(channels),
-      new_floats(channels), new_floats(channels)};
-  const double* const gradients = sums.const_data_ptr<double>();
-  const double* const products = gradients + channels;
-  const double* const mean = saved.mean.const_data_ptr<double>();
-  const float *const rounded = floats(rounded_mean), *const factor = floats(saved.weight),
-                     *const inverses = floats(saved.affine.inverse_deviation);
-  float *const weight = to_floats(result.weight), *const bias = to_floats(result.bias),
-               *const of_gradient = to_floats(result.of_gradient),
-               *const of_input = to_floats(result.of_input),
-               *const constant = to_floats(result.constant);
-  for (std::int64_t channel = 0; channel < channels; ++channel) {
-    const double inverse = inverses[channel], scale = factor[channel] * inverse;
-    const double off = mean[channel] - rounded[channel];
-    const double product = products[channel] - gradients[channel] * off;
-    const double slope = -scale * inverse * inverse * product / static_cast<double>(count);
-    const double share = -scale * gradients[channel] / static_cast<double>(count);
-    weight[channel] = static_cast<float>(product * inverse);
-    bias[channel] = static_cast<float>(gradients[channel]);
-    of_gradient[channel] = static_cast<float>(scale);
-    of_input[channel] = static_cast<float>(slope);
-    constant[channel] = static_cast<float>(share - slope * off);
-  }
-  return result;
-}
-
-BatchNormAffine affine_of(const BatchStatistics& statistics, const at::Tensor& weight,
-    const at::Tensor& bias, double eps) {
-  const std::int64_t channels = weight.numel();
-  const BatchNormAffine result{new_floats(channels), new_floats(channels), new_floats(channels)};
-  const double *const mean = statistics.mean.const_data_ptr<double>(),
-                      *const squares = statistics.squares.const_data_ptr<double>();
-  const float *const factor = floats(weight), *const addend = floats(bias);
-  float *const scale = to_floats(result.scale), *const shift = to_floats(result.shift),
-               *const inverses = to_floats(result.inverse_deviation);
-  for (std::int64_t channel = 0; channel < channels; ++channel) {
-    const double variance = squares[channel] / static_cast<double>(statistics.count);
-    const double inverse = 1 / std::sqrt(variance + eps), wide = factor[channel] * inverse;
-    inverses[channel] = static_cast<float>(inverse);
-    scale[channel] = static_cast<float>(wide);
-    shift[channel] = static_cast<float>(addend[channel] - mean[channel] * wide);
-  }
-  return result;
-}
-
 /// Runs the kernels over one layer's input, [N, C, H, W] in channels-last order, on all threads.
 /// Sums are those of fixed parts of the rows, added in order: the number of threads changes no bit.
 struct BatchNormPasses {
   const BatchNormKernel& kernel;
   const at::Tensor& input;
-
-  BatchStatistics statistics() const {
-    const std::int64_t channels = input.size(1);
-    PartialSums sums(kernel, row_count(), channels);
-    sums.compute([&](Range range, double* mean, double* squares, float* scratch) {
-      kernel.collect(rows(), input.const_data_ptr(), range, {mean, squares}, scratch);
-    });
-    auto mean = doubles({channels}).zero_(), squares = doubles({channels}).zero_();
-    std::int64_t before = 0;
-    for (std::int64_t part = 0; part < sums.parts(); before += sums.rows_of(part++))
-      merge(sums, part, before, channels, mean.mutable_data_ptr<double>(),
-          squares.mutable_data_ptr<double>());
-    return {mean, squares, row_count()};
-  }
 
   at::Tensor normalised(
       const BatchNormAffine& affine, const at::Tensor& addend, Activation activation) const {
@@ -235,9 +75,11 @@ struct BatchNormPasses {
 
   BatchNormGradients gradients(
       const SavedForBackward& saved, const at::Tensor& given, Activation activation) const {
-    const bool has_addend = saved.output.defined();
+    const bool has_addend = saved.output.defined(), is_float = input.scalar_type() == at::kFloat;
+    const bool stores_passed = has_addend || (activation == Activation::kSilu && is_float);
     const auto gradient = given.contiguous(at::MemoryFormat::ChannelsLast);
-    auto passed = has_addend ? at::empty_like(input) : at::Tensor();
+    auto result = at::empty_like(input);
+    auto passed = has_addend ? at::empty_like(input) : result;
     const auto mean = saved.mean.to(at::kFloat);
     const ReduceJob reduced{.rows = rows(),
         .activation = activation,
@@ -247,18 +89,21 @@ struct BatchNormPasses {
         .scale = floats(saved.affine.scale),
         .shift = floats(saved.affine.shift),
         .mean = floats(mean),
-        .passed = has_addend ? passed.mutable_data_ptr() : nullptr};
+        .passed = stores_passed ? passed.mutable_data_ptr() : nullptr};
     PartialSums parts(kernel, row_count(), input.size(1));
     parts.compute([&](Range range, double* gradients, double* products, float* scratch) {
       kernel.reduce(reduced, range, {gradients, products}, scratch);
     });
-    const auto [weight, bias, of_gradient, of_input, constant] =
-        of_sums(saved, parts.total(), mean, row_count());
-    auto result = at::empty_like(input);
+    const auto [weight, bias, of_gradient, of_input, constant] = of_sums({.weight = saved.weight,
+        .inverse_deviation = saved.affine.inverse_deviation,
+        .mean = saved.mean,
+        .rounded_mean = mean,
+        .sums = parts.total(),
+        .count = row_count()});
     const InputGradientJob job{.rows = rows(),
         .inputs = input.const_data_ptr(),
-        .gradients = has_addend ? passed.const_data_ptr() : gradient.const_data_ptr(),
-        .activation = has_addend ? Activation::kNone : activation,
+        .gradients = stores_passed ? passed.const_data_ptr() : gradient.const_data_ptr(),
+        .activation = stores_passed ? Activation::kNone : activation,
         .scale = floats(saved.affine.scale),
         .shift = floats(saved.affine.shift),
         .mean = floats(mean),
@@ -267,30 +112,12 @@ struct BatchNormPasses {
         .constant = floats(constant),
         .input_gradients = result.mutable_data_ptr()};
     in_parallel(row_count(), [&](Range range) { kernel.differentiate(job, range); });
-    return {result, weight, bias, passed};
-  }
-
-  /// Moves running statistics towards a batch's, the variance unbiased. Their versions stay, as
-  /// LibTorch's do: a graph of an earlier call that saved them can still run backward.
-  void update(const at::Tensor& running_mean, const at::Tensor& running_var,
-      const BatchStatistics& statistics, double momentum) const {
-    const auto move = [&](const at::Tensor& running, const at::Tensor& batch, double share) {
-      const auto* const values = batch.const_data_ptr<double>();
-      float* const moved = to_floats(running);
-      for (std::int64_t channel = 0; channel < running.numel(); ++channel)
-        moved[channel] = static_cast<float>(
-            moved[channel] * (1 - momentum) + values[channel] * share * momentum);
-    };
-    move(running_mean, statistics.mean, 1);
-    move(running_var, statistics.squares, 1 / static_cast<double>(statistics.count - 1));
+    return {result, weight, bias, has_addend ? passed : at::Tensor()};
   }
 
  private:
   std::int64_t row_count() const { return input.numel() / input.size(1); }
-  PixelRows rows() const {
-    const bool is_float = input.scalar_type() == at::kFloat;
-    return {is_float ? Element::kFloat : Element::kBFloat16, input.size(1)};
-  }
+  PixelRows rows() const { return pixel_rows_of(input); }
 };
 
 bool is_layer_value(const at::Tensor& tensor) {
@@ -337,8 +164,8 @@ class FusedBatchNorm : public torch::autograd::Function<FusedBatchNorm> {
       const std::optional<at::Tensor>& running_mean, const std::optional<at::Tensor>& running_var,
       double momentum, double eps, Activation activation, const BatchNormKernel* kernel) {
     const BatchNormPasses passes{*kernel, input};
-    const auto statistics = passes.statistics();
-    if (running_mean) passes.update(*running_mean, *running_var, statistics, momentum);
+    const auto statistics = statistics_of(*kernel, input);
+    if (running_mean) update_running(*running_mean, *running_var, statistics, momentum);
     const auto affine = affine_of(statistics, weight, bias, eps);
     auto output = passes.normalised(affine, addend.value_or(at::Tensor()), activation);
     const SavedForBackward saved{
@@ -396,6 +223,11 @@ class Following {
 
 at::Tensor given(const std::optional<at::Tensor>& tensor) { return tensor.value_or(at::Tensor()); }
 
+bool are_computed_at_once(const BatchNormArguments& norm, const AfterBatchNorm& after) {
+  return after.excitation != nullptr ? is_squeeze_excite_own(norm, *after.excitation)
+                                     : is_batch_norm_fused(norm, after.addend);
+}
+
 }  // namespace
 
 std::span<const BatchNormKernel* const> batch_norm_kernels() {
@@ -443,13 +275,14 @@ at::Tensor dispatched_batch_norm(const at::Tensor& input, const std::optional<at
       .running_var = given(running_var),
       .momentum = momentum,
       .eps = eps};
-  const bool is_ours = training && kernels_in_use() != Kernels::kLibTorch &&
-                       is_batch_norm_fused(arguments, after.addend);
+  const bool is_ours =
+      training && kernels_in_use() != Kernels::kLibTorch && are_computed_at_once(arguments, after);
   if (!is_ours)
     return at::native::batch_norm(
         input, weight, bias, running_mean, running_var, training, momentum, eps, cudnn_enabled);
   static const BatchNormKernel& fastest = *batch_norm_kernels().back();
-  auto result = fused_batch_norm(fastest, arguments, after);
+  auto result = after.excitation != nullptr ? excited_batch_norm(arguments, after)
+                                            : fused_batch_norm(fastest, arguments, after);
   if (following != nullptr) following->set_result(result);
   return result;
 }

@@ -24,10 +24,13 @@ namespace lockstep::nn::fused {
 at::Tensor batch_norm_relu(
     torch::nn::BatchNorm2d& norm, const at::Tensor& input, const at::Tensor& addend = {});
 
+struct SqueezeExciteLayers;
+
 /// The rest of the same operator behind batch norm.
 struct AfterBatchNorm {
   Activation activation = Activation::kNone;
-  at::Tensor addend = {};  ///< or undefined; only before ReLU
+  at::Tensor addend = {};                           ///< or undefined; only before ReLU
+  const SqueezeExciteLayers* excitation = nullptr;  ///< behind the activation, or none
 };
 
 /// The result of a batch norm; what follows it may be in it already.

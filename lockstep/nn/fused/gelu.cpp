@@ -13,25 +13,31 @@
 namespace lockstep::nn::fused {
 namespace {
 
+// As LibTorch names it.
+const char* name_of(GeluForm form) { return form == GeluForm::kTanh ? "tanh" : "none"; }
+
 // Values lie in one piece, so their places in memory are what counts.
 class OwnGelu : public torch::autograd::Function<OwnGelu> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
-      const GeluKernel* kernel) {
+      GeluForm form, const GeluKernel* kernel) {
     context->save_for_backward({input});
+    context->saved_data["form"] = static_cast<std::int64_t>(form);
     context->saved_data["kernel"] = reinterpret_cast<std::intptr_t>(kernel);
     auto output = at::empty_like(input);
     const float* const from = input.const_data_ptr<float>();
     auto* const to = output.mutable_data_ptr<float>();
-    in_parallel(input.numel(), [&](Range range) { kernel->forward(from, range, to); });
+    in_parallel(input.numel(), [&](Range range) { kernel->forward(form, from, range, to); });
     return output;
   }
 
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, torch::autograd::variable_list gradients) {
     const auto input = context->get_saved_variables()[0];
+    const auto form = static_cast<GeluForm>(context->saved_data["form"].toInt());
     // Of LibTorch's operator, so that it can be differentiated again.
-    if (at::GradMode::is_enabled()) return {at::gelu_backward(gradients[0], input, "tanh"), {}};
+    if (at::GradMode::is_enabled())
+      return {at::gelu_backward(gradients[0], input, name_of(form)), {}, {}};
     const auto& kernel =
         *reinterpret_cast<const GeluKernel*>(context->saved_data["kernel"].toInt());
     auto result = at::empty_like(input);
@@ -40,8 +46,9 @@ class OwnGelu : public torch::autograd::Function<OwnGelu> {
     const auto* const inputs = input.const_data_ptr<float>();
     const auto* const given = gradient.const_data_ptr<float>();
     auto* const to = result.mutable_data_ptr<float>();
-    in_parallel(input.numel(), [&](Range range) { kernel.backward(inputs, given, range, to); });
-    return {result, {}};
+    in_parallel(
+        input.numel(), [&](Range range) { kernel.backward(form, inputs, given, range, to); });
+    return {result, {}, {}};
   }
 };
 
@@ -57,14 +64,15 @@ bool is_gelu_own(const at::Tensor& input) {
          input.is_non_overlapping_and_dense();
 }
 
-at::Tensor own_gelu(const GeluKernel& kernel, const at::Tensor& input) {
-  return OwnGelu::apply(input, &kernel);
+at::Tensor own_gelu(const GeluKernel& kernel, GeluForm form, const at::Tensor& input) {
+  return OwnGelu::apply(input, form, &kernel);
 }
 
-at::Tensor gelu_tanh(const at::Tensor& input) {
-  if (kernels_in_use() == Kernels::kLibTorch || !is_gelu_own(input)) return at::gelu(input, "tanh");
+at::Tensor gelu(const at::Tensor& input, GeluForm form) {
+  if (kernels_in_use() == Kernels::kLibTorch || !is_gelu_own(input))
+    return at::gelu(input, name_of(form));
   static const GeluKernel& fastest = *gelu_kernels().back();
-  return own_gelu(fastest, input);
+  return own_gelu(fastest, form, input);
 }
 
 }  // namespace lockstep::nn::fused

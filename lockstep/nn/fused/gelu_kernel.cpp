@@ -17,28 +17,61 @@ struct GeluShare {
 };
 
 // (1 + tanh u) / 2 = 1 / (1 + e^-2u), where u = sqrt(2 / pi) (x + 0.044715 x^3).
-inline GeluShare gelu_share(Floats x) {
+inline GeluShare share_by_tanh(Floats x) {
   constexpr float kTwice = 2 * 0.79788456F, kCubed = 0.044715F;
   const Floats square = x * x;
   const Floats share = 1.0F / (1.0F + exponential(x * (square * kCubed + 1.0F) * -kTwice));
   return {share, share * (1.0F - share) * (square * (3 * kCubed) + 1.0F) * kTwice};
 }
 
-inline void gelu_forward(const float* inputs, Range range, float* outputs) {
+// The normal distribution up to x, and its density, which share e^(-x^2 / 2): beyond |x| there lies
+// half of that times a polynomial in 1 / (1 + 0.327... |x| / sqrt 2), within 1e-7 (Abramowitz and
+// Stegun, 7.1.26).
+inline GeluShare exact_share(Floats x) {
+  const Floats size = x < 0.0F ? -x : x;
+  const Floats density = exponential(x * x * -0.5F);
+  const Floats near = 1.0F / (1.0F + size * (0.3275911F * 0.70710678F));
+  Floats sum = near * 1.061405429F - 1.453152027F;
+  constexpr float kFurther[] = {1.421413741F, -0.284496736F, 0.254829592F};
+  for (const float next : kFurther) sum = sum * near + next;
+  const Floats beyond = sum * near * density * 0.5F;
+  return {x < 0.0F ? beyond : 1.0F - beyond, density * 0.39894228F};
+}
+
+template <GeluForm kForm>
+inline GeluShare gelu_share(Floats x) {
+  return kForm == GeluForm::kTanh ? share_by_tanh(x) : exact_share(x);
+}
+
+template <GeluForm kForm>
+inline void forward_of(const float* inputs, Range range, float* outputs) {
   each_vector(range.end - range.begin, [&](std::int64_t place, std::int64_t room) {
     const Floats x = load(inputs + range.begin + place, room);
-    store(outputs + range.begin + place, x * gelu_share(x).share, room);
+    store(outputs + range.begin + place, x * gelu_share<kForm>(x).share, room);
   });
 }
 
-inline void gelu_backward(
+template <GeluForm kForm>
+inline void backward_of(
     const float* inputs, const float* gradients, Range range, float* input_gradients) {
   each_vector(range.end - range.begin, [&](std::int64_t place, std::int64_t room) {
     const Floats x = load(inputs + range.begin + place, room);
-    const GeluShare found = gelu_share(x);
+    const GeluShare found = gelu_share<kForm>(x);
     store(input_gradients + range.begin + place,
         load(gradients + range.begin + place, room) * (found.share + x * found.slope), room);
   });
+}
+
+inline void gelu_forward(GeluForm form, const float* inputs, Range range, float* outputs) {
+  form == GeluForm::kTanh ? forward_of<GeluForm::kTanh>(inputs, range, outputs)
+                          : forward_of<GeluForm::kExact>(inputs, range, outputs);
+}
+
+inline void gelu_backward(GeluForm form, const float* inputs, const float* gradients, Range range,
+    float* input_gradients) {
+  form == GeluForm::kTanh
+      ? backward_of<GeluForm::kTanh>(inputs, gradients, range, input_gradients)
+      : backward_of<GeluForm::kExact>(inputs, gradients, range, input_gradients);
 }
 
 }  // namespace

@@ -6,13 +6,16 @@
 
 namespace lockstep::nn::fused {
 
-/// One build of GELU in its form with tanh, over values that lie in one piece.
+/// x times the normal distribution up to x, or the form with tanh that is close to it.
+enum class GeluForm { kExact, kTanh };
+
+/// One build of GELU, over values that lie in one piece.
 struct GeluKernel {
   const char* name;
-  void (*forward)(const float* inputs, Range range, float* outputs);
+  void (*forward)(GeluForm form, const float* inputs, Range range, float* outputs);
   /// input_gradients = gradients * d gelu(inputs) / d inputs
-  void (*backward)(
-      const float* inputs, const float* gradients, Range range, float* input_gradients);
+  void (*backward)(GeluForm form, const float* inputs, const float* gradients, Range range,
+      float* input_gradients);
 };
 
 const GeluKernel& gelu_plain();

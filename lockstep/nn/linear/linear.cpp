@@ -24,17 +24,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-MatrixView transposed(const MatrixView& view) {
-  return {view.data, view.column_stride, view.row_stride};
-}
-
-void multiply(const GemmKernel& kernel, const Gemm& gemm) {
-  in_parallel(kernel.tasks(gemm), [&](Range tasks) {
-    auto scratch = at::empty({kernel.scratch_floats(gemm)}, on_host(at::kFloat));
-    kernel.multiply(gemm, tasks, scratch.mutable_data_ptr<float>());
-  });
-}
-
 // In one piece, as rows or as columns.
 bool is_matrix_in_one_piece(const at::Tensor& tensor) {
   return tensor.dim() == 2 && (tensor.is_contiguous() || tensor.t().is_contiguous());
@@ -130,6 +119,17 @@ class OwnLinear : public torch::autograd::Function<OwnLinear> {
 
 MatrixView view_of(const at::Tensor& matrix) {
   return {matrix.const_data_ptr<float>(), matrix.stride(0), matrix.stride(1)};
+}
+
+MatrixView transposed(const MatrixView& view) {
+  return {view.data, view.column_stride, view.row_stride};
+}
+
+void multiply(const GemmKernel& kernel, const Gemm& gemm) {
+  in_parallel(kernel.tasks(gemm), [&](Range tasks) {
+    auto scratch = at::empty({kernel.scratch_floats(gemm)}, on_host(at::kFloat));
+    kernel.multiply(gemm, tasks, scratch.mutable_data_ptr<float>());
+  });
 }
 
 std::span<const GemmKernel* const> gemm_kernels() {

@@ -15,6 +15,11 @@ std::span<const GemmKernel* const> gemm_kernels();
 /// Returns a matrix [rows, columns] in fp32 on the CPU as kernels read it.
 MatrixView view_of(const at::Tensor& matrix);
 
+MatrixView transposed(const MatrixView& view);
+
+/// Computes a product on LibTorch's threads, with the same bits for any number of them.
+void multiply(const GemmKernel& kernel, const Gemm& gemm);
+
 /// The arguments of a call of LibTorch's linear.
 struct LinearCall {
   const at::Tensor& input;   ///< [..., K]

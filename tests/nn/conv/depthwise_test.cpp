@@ -83,12 +83,13 @@ at::Tensor exact_conv2d(const DepthwiseOperands& operands, const Depthwise& shap
       kUnit, shape.channels);
 }
 
-void expect_agrees(const Depthwise& shape, const DepthwiseKernel& kernel) {
-  SCOPED_TRACE(::testing::Message() << shape << ", " << kernel.name);
+void expect_agrees(const Depthwise& shape, const DepthwiseKernel& kernel, DepthwisePart part) {
+  SCOPED_TRACE(
+      ::testing::Message() << shape << ", " << kernel.name << ", part " << static_cast<int>(part));
   const auto own = DepthwiseOperands::drawn(shape), exact = own.as(at::kDouble);
   const auto call = depthwise_call(own, shape);
   ASSERT_EQ(kind_of(call), ConvolutionKind::kDepthwise);
-  const auto output = depthwise_conv2d(call, kernel), expected = exact_conv2d(exact, shape);
+  const auto output = depthwise_conv2d(call, kernel, part), expected = exact_conv2d(exact, shape);
   const auto gradient = at::randn(output.sizes());
   auto results = torch::autograd::grad({output}, own.all, {gradient});
   auto wanted = torch::autograd::grad({expected}, exact.all, {gradient.to(at::kDouble)});
@@ -106,9 +107,23 @@ TEST(Depthwise, AgreesWithDoublePrecisionOnDrawnShapes) {
   torch::manual_seed(7);
   std::mt19937 generator(5);
   for (const DepthwiseKernel* const kernel : depthwise_kernels()) {
-    for (int round = 0; round < 60 && !::testing::Test::HasFailure(); ++round)
-      expect_agrees(draw_depthwise(generator), *kernel);
+    for (const DepthwisePart part : {DepthwisePart::kGradients, DepthwisePart::kAll})
+      for (int round = 0; round < 60 && !::testing::Test::HasFailure(); ++round)
+        expect_agrees(draw_depthwise(generator), *kernel, part);
   }
+}
+
+// Rows of pixels that are shorter than a kernel, longer than a block of outputs, and padded by all
+// of a kernel.
+TEST(Depthwise, HasLoopsForTheUsualKernels) {
+  torch::manual_seed(6);
+  for (const DepthwiseKernel* const kernel : depthwise_kernels())
+    for (const std::int64_t size : {3, 5, 7})
+      for (const std::int64_t stride : {1, 2})
+        for (const std::int64_t width : {2, 4, 11})
+          expect_agrees(
+              {2, 37, {5, width}, {size, size}, {stride, stride}, {size - 1, size / 2 + 1}},
+              *kernel, DepthwisePart::kAll);
 }
 
 constexpr Depthwise kWide{2, 37, {9, 8}, {5, 5}, {2, 1}, {2, 2}};
@@ -118,7 +133,8 @@ TEST(Depthwise, HasTheSameBitsForAnyNumberOfThreads) {
   const auto own = DepthwiseOperands::drawn(kWide);
   const auto gradients = [&](int threads) {
     at::set_num_threads(threads);
-    const auto output = depthwise_conv2d(depthwise_call(own, kWide), *depthwise_kernels().back());
+    const auto output = depthwise_conv2d(
+        depthwise_call(own, kWide), *depthwise_kernels().back(), DepthwisePart::kAll);
     return torch::autograd::grad({output.square().sum()}, own.all);
   };
   const auto one = gradients(1), three = gradients(3);
@@ -134,8 +150,9 @@ TEST(Depthwise, HasASecondDerivative) {
         torch::autograd::grad({output.pow(3).sum()}, {operands.all[1]}, {}, true, true);
     return torch::autograd::grad({first[0].square().sum()}, {operands.all[0]})[0];
   };
-  const auto result =
-      second(depthwise_conv2d(depthwise_call(own, kWide), *depthwise_kernels().back()), own);
+  const auto result = second(depthwise_conv2d(depthwise_call(own, kWide),
+                                 *depthwise_kernels().back(), DepthwisePart::kAll),
+      own);
   const auto wanted = second(exact_conv2d(exact, kWide), exact);
   EXPECT_TRUE(torch::allclose(
       result.to(at::kDouble), wanted, 1e-4, 1e-5 * wanted.abs().max().item<double>()));

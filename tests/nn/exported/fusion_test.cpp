@@ -306,6 +306,27 @@ TEST(Fusion, ComputesGelu) {
   EXPECT_TRUE(GeluProgram().output("g").result(x, Kernels::kLibTorch).equal(wanted));
 }
 
+TEST(Fusion, ComputesEitherFormOfGelu) {
+  for (const char* const form : {"none", "tanh"}) {
+    SmallProgram program;
+    program.input("x", {20, 30});
+    program.node(kAten + "gelu.default",
+        {{"self", value("x")}, {"approximate", {std::string(form)}}}, "y", "act");
+    program.output("y");
+    const auto result = [&](const Tensor& x, Kernels kernels) {
+      const KernelScope scope(kernels);
+      return ExportedModule(std::make_shared<ExportedModuleImpl>(program.archive()))
+          ->first_output({x});
+    };
+    torch::manual_seed(3);
+    const Tensor x = torch::randn({20, 30}).requires_grad_();
+    const Tensor own = result(x, Kernels::kOwn), wanted = result(x, Kernels::kLibTorch);
+    EXPECT_NE(own.grad_fn()->name().find("OwnGelu"), std::string::npos) << form;
+    EXPECT_TRUE(wanted.equal(torch::gelu(x, form)));
+    EXPECT_LE((own - wanted).abs().max().item<double>(), 2e-6) << form;
+  }
+}
+
 /// addmm(bias, x, weight, beta) of x [20, 40].
 class AddmmProgram {
  public:

@@ -65,7 +65,7 @@ class Gpt2MlpImpl final : public torch::nn::Module {
   }
 
   torch::Tensor forward(const torch::Tensor& hidden) {
-    const torch::Tensor wide = fused::gelu_tanh(c_fc_(hidden));
+    const torch::Tensor wide = fused::gelu(c_fc_(hidden), fused::GeluForm::kTanh);
     return at::dropout(c_proj_(wide), dropout_, is_training());
   }
 
