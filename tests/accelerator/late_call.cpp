@@ -27,7 +27,7 @@ namespace {
 const std::set<std::string> kOfValues = {"aten::nonzero", "aten::masked_select", "aten::_unique2",
     "aten::unique_consecutive", "aten::unique_dim", "aten::bincount", "aten::repeat_interleave"};
 
-/// What a kernel on zeros has made of the sizes of its arguments and of its results.
+/// The arguments and results of an operator, as a call on zeros leaves their sizes.
 struct Example {
   Stack arguments, results;
 };
