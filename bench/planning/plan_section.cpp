@@ -168,7 +168,7 @@ page::Table shown_table(const plan::Answer& answer) {
   const bool has_trained = std::ranges::any_of(answer.choices, &Choice::is_trained);
   TableOf<Choice> table = named_ways(answer, "plan-best",
       shown.size() == all
-          ? "The fastest first"
+          ? (has_trained ? "In the order of the plan" : "The fastest first")
           : concat("Of ", all, " ways the best on each machine and the fastest of each kind"));
   table.number("step [ms]", step_of).number("samples/s", rate_of);
   if (answer.question.samples > 0)
@@ -179,7 +179,7 @@ page::Table shown_table(const plan::Answer& answer) {
   table.number("speed-up", &Choice::speed_up, ratio_text).number("memory a place", memory_of);
   add_failures(answer, table);
   return table
-      .notes({concat(answer.question.batch, " samples a step",
+      .notes({concat(std::llround(answer.question.batch), " samples a step",
                   answer.question.is_batch_of_place ? " on each place" : "",
                   has_trained
                       ? "; predicted where there is \"9 of 10\", else trained here; nine of ten"
@@ -600,8 +600,8 @@ std::string verdict_of(const PlanReport& report) {
   const bool is_offered = report.offered > 1 && report.confirmed.empty();
   return concat(plan::verdict_of(final_answer(report)),
       is_offered ? concat(" --confirm ", report.offered,
-                       " trains those of them that this machine "
-                       "can for some steps, and tells.")
+                       " trains what cannot be told apart for some steps, as far as this machine "
+                       "can, and tells.")
                  : "");
 }
 

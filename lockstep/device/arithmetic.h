@@ -33,8 +33,8 @@ double product_flops_per_second(torch::Device device, torch::ScalarType type);
 double convolution_flops_per_second(torch::Device device, torch::ScalarType type);
 
 /// Measures how fast a device multiplies matrices in bfloat16, float32's speed being 1; it takes
-/// some milliseconds. 0 where it cannot at all. LOCKSTEP_TEST_BF16_SPEED, if it is set, is the
-/// answer.
+/// some milliseconds, a third of a second on a processor that emulates bfloat16. 0 where it cannot
+/// at all. LOCKSTEP_TEST_BF16_SPEED, if it is set, is the answer.
 double bf16_speed(torch::Device device);
 
 }  // namespace lockstep

@@ -167,28 +167,23 @@ std::size_t simplest_of(const std::vector<Choice>& choices, std::vector<std::siz
       numbers, {}, [&](std::size_t i) { return effort_of(choices[i]); });
 }
 
-// With a time to end in the cheapest is the best, and only ways of its machine are compared.
+// With a time to end in the cheapest machine is the best, and only its ways are compared.
 void pick_best(Answer& answer) {
   const std::vector<Choice>& choices = answer.choices;
-  const std::vector<std::size_t> open = open_choices(answer);
+  std::vector<std::size_t> open = open_choices(answer);
   answer.pick.reset();
   answer.equals.clear();
   if (open.empty()) return;
-  const auto keep_equal_to = [&](std::size_t best, const auto& is_compared) {
-    std::ranges::copy_if(open, std::back_inserter(answer.equals), [&](std::size_t i) {
-      return is_compared(i) && cannot_be_told_apart(choices[i], choices[best]);
-    });
-  };
   if (answer.question.within_hours > 0) {
-    const std::size_t pick = simplest_of(choices, open);
-    answer.pick = pick;
-    keep_equal_to(pick,
-        [&](std::size_t i) { return is_same_machine(choices[i].machine, choices[pick].machine); });
-  } else {
-    const auto rate = [&](std::size_t i) { return choices[i].rate(); };
-    keep_equal_to(*std::ranges::max_element(open, {}, rate), [](std::size_t) { return true; });
-    answer.pick = simplest_of(choices, answer.equals);
+    const Machine& cheapest = choices[simplest_of(choices, open)].machine;
+    std::erase_if(
+        open, [&](std::size_t i) { return !is_same_machine(choices[i].machine, cheapest); });
   }
+  const auto rate = [&](std::size_t i) { return choices[i].rate(); };
+  const std::size_t fastest = *std::ranges::max_element(open, {}, rate);
+  std::ranges::copy_if(open, std::back_inserter(answer.equals),
+      [&](std::size_t i) { return cannot_be_told_apart(choices[i], choices[fastest]); });
+  answer.pick = simplest_of(choices, answer.equals);
 }
 
 void put_in_order(Answer& answer) {

@@ -109,10 +109,10 @@ void check_question(const Question& question);
 
 /// Predicts every way on every number of nodes and places. Each way uses all places of its machine.
 ///
-/// Of choices that are allowed, or surely are if there are such, it picks the cheapest where there
-/// is a time to end in, and the fastest else. Of those that cannot be told apart from the fastest
-/// it takes those that cost least, or have the fewest places without a price, and of these the
-/// simplest.
+/// Of choices that are allowed, or surely are if there are such, it picks the fastest, where there
+/// is a time to end in only of those on the cheapest machine. Of those that cannot be told apart
+/// from it, it takes those that cost least, or have the fewest places without a price, and of these
+/// the simplest.
 Answer answer(const ModelProfile& profile, const Question& question);
 
 /// The step of a choice that was trained here.

@@ -13,14 +13,16 @@
 namespace lockstep::plan {
 namespace {
 
-// With three digits.
+// With three digits; less than a tenth, too, or little would be nothing.
 std::string short_number(double number) {
   if (number >= 1000) {
     const double scale = std::pow(10, std::floor(std::log10(number)) - 2);
     return concat(std::llround(std::round(number / scale) * scale));
   }
   if (number >= 100) return concat(std::llround(number));
-  const double scale = number >= 10 ? 10 : 100;
+  const bool is_small = number > 0 && number < 0.1;
+  const double scale =
+      is_small ? std::pow(10, 2 - std::floor(std::log10(number))) : (number >= 10 ? 10 : 100);
   return concat(std::round(number * scale) / scale);
 }
 
@@ -109,7 +111,8 @@ std::string about_reason(const Choice& choice, const Question& asked) {
   const char* const best = asked.within_hours == 0         ? ", the fastest"
                            : asked.machine.all_price() > 0 ? ", the cheapest"
                                                            : ", the one with the fewest places";
-  return concat(best, " that", sure, joined(limits, " and "));
+  const char* const among = choice.is_trained() ? " of those trained" : "";
+  return concat(best, among, " that", sure, joined(limits, " and "));
 }
 
 // The first sentence: time and money where they were asked for, or else the rate.
@@ -133,6 +136,13 @@ bool is_equal(const Answer& answer, std::size_t choice) {
   return std::ranges::find(answer.equals, choice) != answer.equals.end();
 }
 
+// What a faster one takes instead of the pick.
+std::string about_expense(const Choice& other, const Choice& picked, const Question& asked) {
+  if (other.cost > 0) return concat(" and costs ", money_text(other.cost, asked));
+  const bool takes_more = other.machine.all_places() > picked.machine.all_places();
+  return takes_more ? concat(" but takes ", about_places(other)) : "";
+}
+
 // The first of the others that are possible, and not as fast.
 std::string about_next(const Answer& answer) {
   const Choice& picked = answer.choices[*answer.pick];
@@ -144,8 +154,7 @@ std::string about_next(const Answer& answer) {
       return concat("; ", describe(other), " is ",
           ratio > 0.5 ? concat("faster by ", percent(1 / ratio - 1))
                       : concat(times(1 / ratio), " as fast"),
-          other.cost > 0 ? concat(" and costs ", money_text(other.cost, answer.question))
-                         : concat(" but takes ", about_places(other)));
+          about_expense(other, picked, answer.question));
     return concat("; the next, ", describe(other), " with ", about_places(other), ", reaches ",
         percent(1 / ratio), " of its rate");
   }
@@ -217,7 +226,9 @@ std::string about_trainings(const Answer& answer) {
   const double predicted = picked.prediction.batch / picked.predicted_seconds;
   std::string text = concat(" Predicted were ", rate_text(predicted), ".");
   if (others.empty()) return text;
-  if (answer.equals.size() < 2)
+  const bool is_fastest = std::ranges::all_of(answer.choices,
+      [&](const Choice& each) { return !each.is_trained() || each.rate() <= picked.rate(); });
+  if (is_fastest && answer.equals.size() < 2)
     text += concat(
         " It was the fastest of ", others.size() + 1, " that were trained for some steps here.");
   return concat(text, " Trained beside it: ", joined(others), ".");
@@ -242,7 +253,9 @@ std::string about_limits(const Answer& answer) {
 std::string about_nothing(const Answer& answer) {
   if (answer.choices.empty())
     return concat("Nothing is possible: ",
-        answer.impossible.empty() ? "no way was asked for" : answer.impossible.front().reason, ".");
+        answer.impossible.empty() ? "none of the ways that were asked about takes so many places"
+                                  : answer.impossible.front().reason,
+        ".");
   if (answer.choices.front().fits()) return about_limits(answer);
   const auto least = std::ranges::min_element(answer.choices, {}, &Choice::lacking_bytes);
   return concat("Nothing fits: ", describe(*least), " comes nearest and lacks ",

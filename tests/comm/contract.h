@@ -44,8 +44,9 @@ inline std::string contract_name(const ::testing::TestParamInfo<ContractParamete
   return std::get<0>(parameters.param) + "_" + std::to_string(std::get<1>(parameters.param));
 }
 
-/// Says whether so many elements show nothing more here: emulated devices carry each tensor whole.
-inline bool is_no_other_way(std::int64_t elements) {
+/// Returns whether so many elements show nothing more here: emulated devices carry each tensor
+/// whole.
+inline bool shows_nothing_more(std::int64_t elements) {
   return on_devices() && device_type() == torch::kPrivateUse1 && elements > 100'000;
 }
 

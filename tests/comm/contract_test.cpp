@@ -291,7 +291,7 @@ TEST_P(ContractSizes, AllTypesAndSizesInOrdinaryAndSharedMemory) {
     const int ranks = group.size() * (group.size() + 1) / 2;
     for (const auto type : kNumberTypes) {
       for (const std::int64_t elements : {0, 1, 63, 64, 65, 4097, 1'000'003}) {
-        if (testing::is_no_other_way(elements)) continue;
+        if (testing::shows_nothing_more(elements)) continue;
         const torch::Tensor expected = pattern(elements, ranks - 1, type);
         const torch::Tensor ordinary = pattern(elements, group.rank(), type);
         group.all_reduce(ordinary).wait();
@@ -338,7 +338,7 @@ TEST_P(ContractSizes, EveryKindInSharedMemory) {
   run([](ProcessGroup group) {
     const int size = group.size(), rank = group.rank();
     for (const std::int64_t elements : {1, 4097, 50'003, 1'500'007, 5'000'011}) {
-      if (testing::is_no_other_way(elements)) continue;
+      if (testing::shows_nothing_more(elements)) continue;
       const auto numbers = [&](int seed) { return pattern(elements, seed, torch::kFloat); };
       for (const int root : {0, size - 1}) {
         const torch::Tensor cast = shared_copy(group, numbers(rank));

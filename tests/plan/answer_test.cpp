@@ -238,6 +238,39 @@ TEST(Devices, TheCheapestInTimeAndTheFastestForTheMoneyArePicked) {
                                       "fastest, ddp x 4 on fast, takes 10 hours, "));
 }
 
+// Stages that take turns would end in time, too, and are simpler.
+TEST(Answer, TakesTheFastestOnTheFewestPlacesThatEndInTime) {
+  Question question = question_of({2, 4});
+  question.ways.kinds = {"mp", "pp"};
+  question.samples = 3600;
+  question.within_hours = 100;
+  const Answer found = answer(uniform(4), question);
+  EXPECT_THAT(verdict_of(found),
+      AllOf(StartsWith("Take pp x 2 (1f1b, 4 chunks), the one with the fewest places that surely "
+                       "ends within 100 hours: 7.5 hours"),
+          HasSubstr("; pp x 4 (1f1b, 4 chunks) is faster by 43 % but takes 4 places.")));
+}
+
+TEST(Answer, CallsTheCheapestOfWhatWasTrainedNotTheFastest) {
+  Question question = question_of({1, 2});
+  question.machine.place_price = 1;
+  question.samples = 3600;
+  question.within_hours = 100;
+  const Answer found = answer(uniform(4), question);
+  ASSERT_THAT(described(found), ElementsAre("ddp x 2", "pp x 2 (1f1b, 4 chunks)", "serial"));
+  EXPECT_THAT(verdict_of(with_trained(found, {{0, 50}, {2, 96}})),
+      AllOf(StartsWith("Take serial, the cheapest of those trained that surely ends within 100 "
+                       "hours: 12 hours"),
+          EndsWith(" Trained beside it: ddp x 2 0.16 samples/s."), Not(HasSubstr("the fastest"))));
+}
+
+TEST(Answer, WritesLittleAsMoreThanNothing) {
+  Question question = question_of({1});
+  question.ways.kinds = {"serial"};
+  const ModelProfile slow = uniform(4).scaled_to(8, 8 / 0.0025);
+  EXPECT_THAT(verdict_of(answer(slow, question)), StartsWith("Take serial: 0.0025 samples/s ("));
+}
+
 TEST(Answer, TakesTheSimplestOfWaysThatAreAsFast) {
   Question question = question_of({4});
   question.ways.kinds = {"pp", "fsdp", "ddp"};

@@ -76,22 +76,33 @@ class WorkFolder {
   fs::path path_;
 };
 
-// What is asked about one place alone needs no second one to be measured.
+// What is asked, and its changes.
+std::vector<plan::Question> questions_of(const PlanCommand& command) {
+  std::vector<plan::Question> questions{command.question};
+  for (const std::string& text : command.scenarios)
+    questions.push_back(plan::changed(command.question, text).question);
+  return questions;
+}
+
+bool is_about_one_place(const plan::Question& question) {
+  return *std::ranges::max_element(question.places) * *std::ranges::max_element(question.nodes) ==
+         1;
+}
+
+// What is asked about one place alone, or about devices with links of their own, needs no second
+// place to be measured.
 int cores_of(const PlanCommand& command) {
-  const auto& nodes = command.question.nodes;
-  const auto& places = command.question.places;
-  const int most = *std::ranges::max_element(places) * *std::ranges::max_element(nodes);
-  const bool is_alone = most == 1 && !command.measures_only;
+  const bool is_moved = !command.devices.empty() && command.save.empty();
+  const bool is_alone =
+      !command.measures_only &&
+      (is_moved || std::ranges::all_of(questions_of(command), is_about_one_place));
   return is_alone ? command.cores_a_place : usable_cpu_count();
 }
 
 // A profile that is kept has all; else only what the question, or one of its changes, is about.
 std::vector<bench::MeasuredAs> left_out_of(const PlanCommand& command, int cores) {
   if (command.measures_only || !command.save.empty() || !command.profile.empty()) return {};
-  std::vector<plan::Question> questions{command.question};
-  for (const std::string& text : command.scenarios)
-    questions.push_back(plan::changed(command.question, text).question);
-  return bench::not_asked_about(questions, cores / command.cores_a_place);
+  return bench::not_asked_about(questions_of(command), cores / command.cores_a_place);
 }
 
 bench::MeasureRequest request_of(const PlanCommand& command) {

@@ -490,7 +490,8 @@ void check_flags(PlanCommand& command, const GivenFlags& given) {
   check_settings(command, given);
   check(command.output.empty() || command.output.ends_with(".html"),
       "plan: --output must be a file that ends in .html: ", command.output);
-  plan::Question question = command.question;
+  plan::Question& question = command.question;
+  // Only that there is one counts here: what is asked of a device gets its own.
   if (!command.device_prices.empty())
     question.machine.place_price = command.device_prices.begin()->second;
   plan::check_question(question);

@@ -177,7 +177,8 @@ Place place_of(const TrainOptions& options) {
 void choose_arithmetic(TrainOptions& options, const torch::Device& device) {
   const PrecisionRequest asked{
       .is_auto = options.auto_precision, .is_given = true, .precision = options.precision};
-  const Computing here{.bf16_speed = bf16_speed(device), .on_accelerators = !device.is_cpu()};
+  const Computing here{.bf16_speed = options.auto_precision ? bf16_speed(device) : 0,
+      .on_accelerators = !device.is_cpu()};
   options.precision = choose_precision(asked, here, std::nullopt).precision;
   if (options.tf32 == Tf32::kAuto) return;
   const bool is_on = options.tf32 == Tf32::kOn;

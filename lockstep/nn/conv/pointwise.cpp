@@ -10,6 +10,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/device/gradient_places.h"
+#include "lockstep/device/host_tensor.h"
+#include "lockstep/nn/in_parallel.h"
 #include "lockstep/nn/linear/linear.h"
 
 // Note [1x1 convolutions as products]
@@ -21,7 +23,9 @@
 //     of the pixels      = gradient [N H W, K] x taps [K, C]
 //     of the taps [K, C] = gradient^T x pixels
 //
-// Nothing is copied or reordered.
+// Nothing is copied or reordered. With few channels the gradient of the taps is a task or two of a
+// product, however many pixels there are. So parts of the pixels are products of their own, which
+// are then added in order.
 
 namespace lockstep::nn::conv {
 namespace {
@@ -31,8 +35,10 @@ using linear::MatrixView;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// [N, C, H, W], channels-last, as [N H W, C].
-MatrixView as_pixels(const Tensor& maps) { return {maps.const_data_ptr<float>(), maps.size(1), 1}; }
+// [N, C, H, W], channels-last, as [N H W, C], from a pixel on.
+MatrixView as_pixels(const Tensor& maps, std::int64_t first = 0) {
+  return {maps.const_data_ptr<float>() + first * maps.size(1), maps.size(1), 1};
+}
 
 // [K, C, 1, 1], contiguous, as [K, C].
 MatrixView as_taps(const Tensor& weight) {
@@ -71,17 +77,65 @@ Tensor product_image_gradient(const linear::GemmKernel& kernel, const Tensor& gr
   return result;
 }
 
+// How many parts: whatever the threads are, so that these change no bit.
+std::int64_t parts_of_pixels(std::int64_t pixels, std::int64_t tasks) {
+  constexpr std::int64_t kFewestPixels = 2048, kTasks = 32;
+  return std::clamp<std::int64_t>(
+      pixels / kFewestPixels, 1, std::max(kTasks / tasks, std::int64_t{1}));
+}
+
+/// The gradient of the taps, [K, C].
+struct TapGradient {
+  const linear::GemmKernel& kernel;
+  const Tensor &gradient, &images;
+
+  std::int64_t size() const { return gradient.size(1) * images.size(1); }
+
+  linear::Gemm over(Range pixels, float* products) const {
+    return {.left = linear::transposed(as_pixels(gradient, pixels.begin)),
+        .right = as_pixels(images, pixels.begin),
+        .rows = gradient.size(1),
+        .columns = images.size(1),
+        .inner = pixels.end - pixels.begin,
+        .bias = nullptr,
+        .products = products,
+        .product_stride = images.size(1)};
+  }
+
+  void compute(float* result) const {
+    const linear::Gemm whole = over({0, pixels_in(images)}, result);
+    const std::int64_t parts = parts_of_pixels(whole.inner, kernel.tasks(whole));
+    parts == 1 ? linear::multiply(kernel, whole) : add_parts(whole, parts);
+  }
+
+ private:
+  void add_parts(const linear::Gemm& whole, std::int64_t parts) const {
+    const auto sums = at::empty({parts, size()}, on_host(at::kFloat));
+    auto* const first = sums.mutable_data_ptr<float>();
+    const std::int64_t tasks = kernel.tasks(whole);
+    in_parallel(parts * tasks, [&](Range range) {
+      auto scratch = at::empty({kernel.scratch_floats(whole)}, on_host(at::kFloat));
+      for (std::int64_t task = range.begin; task < range.end;) {
+        const std::int64_t part = task / tasks, end = std::min(range.end, (part + 1) * tasks);
+        const Range pixels{whole.inner * part / parts, whole.inner * (part + 1) / parts};
+        kernel.multiply(over(pixels, first + part * size()),
+            {task - part * tasks, end - part * tasks}, scratch.mutable_data_ptr<float>());
+        task = end;
+      }
+    });
+    in_parallel(size(), [&](Range range) {
+      std::copy(first + range.begin, first + range.end, whole.products + range.begin);
+      for (std::int64_t part = 1; part < parts; ++part)
+        for (std::int64_t i = range.begin; i < range.end; ++i)
+          whole.products[i] += first[part * size() + i];
+    });
+  }
+};
+
 Tensor product_weight_gradient(const linear::GemmKernel& kernel, const Tensor& gradient,
     const Tensor& images, const Tensor& weight) {
   auto result = empty_gradient(weight);
-  linear::multiply(kernel, {.left = linear::transposed(as_pixels(gradient)),
-                               .right = as_pixels(images),
-                               .rows = weight.size(0),
-                               .columns = weight.size(1),
-                               .inner = pixels_in(images),
-                               .bias = nullptr,
-                               .products = result.mutable_data_ptr<float>(),
-                               .product_stride = weight.size(1)});
+  TapGradient{kernel, gradient, images}.compute(result.mutable_data_ptr<float>());
   return result;
 }
 

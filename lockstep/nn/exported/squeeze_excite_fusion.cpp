@@ -1,14 +1,13 @@
 #include "lockstep/nn/exported/squeeze_excite_fusion.h"
 
 #include <algorithm>
-#include <array>
 #include <optional>
-#include <set>
 #include <span>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/record_function.h>
@@ -72,6 +71,9 @@ fused::SqueezeExciteLayers layers_of(const std::vector<IValue>& stack) {
       .gate = static_cast<Gate>(stack[Of::kGate].toInt())};
 }
 
+// The images are shared out to threads; the nodes share out pixels.
+bool is_squeeze_excite_faster(const Tensor& maps) { return maps.size(0) >= at::get_num_threads(); }
+
 // Where a rule for batch norm computes it, the rest is LibTorch's.
 bool own_squeeze_excite_step(std::vector<IValue>& stack) {
   if (kernels_in_use() == Kernels::kLibTorch || at::autocast::is_autocast_enabled(at::kCPU) ||
@@ -80,6 +82,7 @@ bool own_squeeze_excite_step(std::vector<IValue>& stack) {
   const auto norm = norm_of(stack);
   const auto layers = layers_of(stack);
   if (!fused::is_squeeze_excite_own(norm, layers)) return false;
+  if (kernels_in_use() == Kernels::kAuto && !is_squeeze_excite_faster(norm.input)) return false;
   const fused::AfterBatchNorm after{
       .activation = static_cast<Activation>(stack[Of::kActivation].toInt()), .excitation = &layers};
   RECORD_FUNCTION(

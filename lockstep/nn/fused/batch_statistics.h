@@ -40,8 +40,11 @@ struct OfSums {
   at::Tensor weight, bias, of_gradient, of_input, constant;
 };
 
+/// Return memory on the CPU, not set.
 at::Tensor doubles(at::IntArrayRef sizes);
 at::Tensor new_floats(std::int64_t channels);
+
+/// Return where the values of a tensor in fp32 lie.
 const float* floats(const at::Tensor& tensor);
 float* to_floats(const at::Tensor& tensor);
 

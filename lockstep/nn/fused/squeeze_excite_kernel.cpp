@@ -13,12 +13,12 @@
 //
 // By operators such a block goes over a layer's values in memory 21 times, if batch norm and its
 // activation take four passes (see Note [Batch norm in four passes]); these loops, with that
-// note's `collect` before them, 9 times:
+// note's `collect` before them, 12 times:
 //
 //     squeeze        reads x, writes a          and the mean of a for each image
-//     excite         writes y over a            y = a g
+//     excite         reads a, writes y over it  y = a g
 //     reduce         reads x, dy, writes a'     and five sums for each image and channel
-//     differentiate  reads x, dy, writes dx over a'
+//     differentiate  reads x, dy, a', writes dx over a'
 //
 // a' is the activation's slope. The gradient of a is dy g + e, where e comes by way of the mean. As
 // g and e belong to an image, what the norm's gradient sums of it can be told from sums that know

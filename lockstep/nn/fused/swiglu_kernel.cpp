@@ -1,6 +1,7 @@
 #include "lockstep/nn/fused/swiglu_kernel.h"
 
-#include "lockstep/simd/exponential.h"
+#include "lockstep/nn/fused/activation_vectors.h"
+#include "lockstep/simd/vectors.h"
 
 namespace lockstep::nn::fused {
 namespace {
@@ -10,8 +11,6 @@ using simd::each_vector;
 using simd::Floats;
 using simd::load;
 using simd::store;
-
-inline Floats sigmoid(Floats value) { return 1.0F / (1.0F + simd::exponential(-value)); }
 
 template <typename T>
 inline void gate_values(const SwigluJob& job, Range range) {

@@ -42,6 +42,13 @@ TEST(PlanFlags, NameAPeerAndHowLongItKeepsItsLock) {
   EXPECT_THAT(refusal_of({"--peer", "pytorch-dp", "--confirm", "2"}), HasSubstr("--confirm"));
 }
 
+// Whatever is measured is measured for the question and its changes.
+TEST(PlanFlags, AskWithAPriceWhereDevicesHaveOne) {
+  const auto command = parse_plan({"--model", "net.pt2", "--device", "T4", "--price", "T4=0.53",
+      "--samples", "1000", "--budget", "5", "--what-if", "places=4"});
+  EXPECT_NO_THROW(plan::changed(command->question, command->scenarios.at(0)));
+}
+
 TEST(PlanFlags, NameAFileOfItsOwnForTheProfileOfEachModel) {
   EXPECT_EQ(parse_plan({"--measure", "--model", "resnet18"})->save, "plan-resnet18.json");
   EXPECT_EQ(parse_plan({"--measure", "--model", "nets/net.pt2"})->save, "plan-net.json");

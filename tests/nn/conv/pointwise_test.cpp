@@ -95,9 +95,18 @@ TEST(PointwiseProduct, AgreesWithDoublePrecisionOnDrawnShapes) {
   }
 }
 
+// The gradient of the taps is then a sum of parts.
+TEST(PointwiseProduct, AgreesOnManyPixels) {
+  torch::manual_seed(6);
+  for (const linear::GemmKernel* const kernel : linear::gemm_kernels())
+    for (const std::int64_t inputs : {5, 37})
+      expect_agrees(
+          {.images = 3, .inputs = inputs, .outputs = 11, .height = 41, .width = 53}, *kernel);
+}
+
 TEST(PointwiseProduct, HasTheSameBitsForAnyNumberOfThreads) {
   torch::manual_seed(8);
-  const auto own = PointwiseOperands::drawn({3, 48, 130, 21, 20});
+  const auto own = PointwiseOperands::drawn({3, 48, 130, 42, 50});
   const auto before = at::get_num_threads();
   const auto gradients = [&](int threads) {
     at::set_num_threads(threads);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/nn/exported/small_program.h"
+#include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
@@ -208,6 +209,20 @@ TEST(SqueezeExciteFusion, OtherTypesAreTheNodes) {
   const auto wanted = learned(plain, Kernels::kLibTorch, name, true, at::kDouble);
   const auto found = learned({}, Kernels::kOwn, name, true, at::kDouble);
   for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(found[i].equal(wanted[i])) << i;
+}
+
+TEST(SqueezeExciteFusion, LeavesFewerImagesThanThreadsToTheNodes) {
+  const auto is_own = [](Kernels kernels, int threads) {
+    const auto before = at::get_num_threads();
+    at::set_num_threads(threads);
+    std::string name;
+    learned({}, kernels, name);
+    at::set_num_threads(before);
+    return name.find("OwnSqueezeExcite") != std::string::npos;
+  };
+  EXPECT_TRUE(is_own(Kernels::kAuto, 4));  // of 4 images
+  EXPECT_FALSE(is_own(Kernels::kAuto, 5));
+  EXPECT_TRUE(is_own(Kernels::kOwn, 5));
 }
 
 }  // namespace
