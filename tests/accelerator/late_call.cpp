@@ -56,8 +56,8 @@ void describe(std::ostream& out, const c10::IValue& value) {
 class Examples {
  public:
   static Examples& get() {
-    static Examples* const examples = new Examples;  // streams may outlive statics
-    return *examples;
+    static Examples* const kExamples = new Examples;  // streams may outlive statics
+    return *kExamples;
   }
 
   std::optional<Example> find(const std::string& call) {

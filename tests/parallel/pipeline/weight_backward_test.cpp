@@ -78,7 +78,7 @@ struct TwoOutputs : torch::autograd::Function<TwoOutputs> {
   static torch::autograd::variable_list backward(
       torch::autograd::AutogradContext* context, const torch::autograd::variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const torch::Tensor both = gradients[0], sum = gradients[1];
+    const torch::Tensor &both = gradients[0], &sum = gradients[1];
     return {both * saved[1] + sum, (both * saved[0] + sum).sum(0)};
   }
 };
