@@ -185,9 +185,9 @@ std::string about_equals(const Answer& answer) {
   if (others.size() > kNamed) names.push_back(concat(others.size() - kNamed, " more"));
   const std::string last = names.back();
   names.pop_back();
-  return concat(picked.is_trained() ? " These trainings do not tell" : " This plan cannot tell",
-      " it apart from ", joined(names), names.empty() ? "" : " and ", last, "; of them all it is ",
-      best_of_equals(picked, others), ".");
+  return concat(picked.is_trained() ? " These trainings do not tell " : " This plan cannot tell ",
+      describe(picked), " from ", joined(names), names.empty() ? "" : " and ", last,
+      "; of them all it is ", best_of_equals(picked, others), ".");
 }
 
 // Of those that fit; the first fits.

@@ -65,7 +65,7 @@ TEST(Answer, TakesTheFewestPlacesOfEquals) {
   EXPECT_EQ(described(close).front(), "ddp x 2");
   EXPECT_EQ(describe(close.choices[*close.pick].prediction.way), "serial");
   EXPECT_THAT(verdict_of(close),
-      EndsWith(". This plan cannot tell it apart from ddp x 2; of them all it is the one with the "
+      EndsWith(". This plan cannot tell serial from ddp x 2; of them all it is the one with the "
                "fewest places."));
 }
 
@@ -110,7 +110,7 @@ TEST(Answer, ComparesWhatWasTrained) {
                    "some steps here. Trained beside it: ddp x 4 0.27 samples/s.")));
   const Answer alike = with_trained(found, {{four, 20}, {two, 20.2}});
   EXPECT_EQ(alike.pick, two);
-  EXPECT_THAT(verdict_of(alike), HasSubstr("These trainings do not tell it apart from ddp x 4; "));
+  EXPECT_THAT(verdict_of(alike), HasSubstr("These trainings do not tell ddp x 2 from ddp x 4; "));
   const std::size_t serial = number_of("serial");
   EXPECT_EQ(with_trained(found, {{serial, 90}}).pick, serial) << "others are only predicted";
   const Answer both = with_trained(found, {{serial, 90}, {four, 30}});
