@@ -63,8 +63,8 @@ using torch::nn::Tanh;
 
 // Six are enough for what differs between steps: the optimizer's state, and memory that is used
 // again. Other backends and devices take many times as long.
-const bool is_quick = !testing::on_devices() && std::getenv("LOCKSTEP_TEST_BACKEND") == nullptr;
-const int kSteps = is_quick ? 20 : 6;
+const bool kIsQuick = !testing::on_devices() && std::getenv("LOCKSTEP_TEST_BACKEND") == nullptr;
+const int kSteps = kIsQuick ? 20 : 6;
 
 /// Each layer with parameters is a unit.
 Options small_units() { return Options().unit_bytes(1); }
