@@ -1,5 +1,6 @@
 #include "lockstep/nn/fused/squeeze_excite.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -18,6 +19,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/device/gradient_places.h"
+#include "lockstep/device/host_tensor.h"
 #include "lockstep/nn/fused/batch_statistics.h"
 #include "lockstep/nn/fused/gradients_with_graph.h"
 #include "lockstep/nn/in_parallel.h"
@@ -36,6 +38,22 @@ Tensor as_matrix(const Tensor& weight) { return weight.view({weight.size(0), wei
 
 Tensor gated(const Tensor& seen, Gate gate) {
   return gate == Gate::kSigmoid ? at::sigmoid(seen) : at::hardsigmoid(seen);
+}
+
+// Returns what LibTorch computes of each value, of so few at once that it does so on one thread:
+// it rounds the last of a thread another way. `compute` gets a function that cuts contiguous
+// tensors of those sizes.
+template <typename Compute>
+Tensor in_pieces(at::IntArrayRef sizes, const Compute& compute) {
+  constexpr std::int64_t kPiece = 16'384;
+  const auto result = at::empty(sizes, on_host(at::kFloat));
+  const auto values = result.view(-1);
+  for (std::int64_t begin = 0; begin < result.numel(); begin += kPiece) {
+    const std::int64_t size = std::min(kPiece, result.numel() - begin);
+    const auto cut = [=](const Tensor& all) { return all.view(-1).narrow(0, begin, size); };
+    cut(values).copy_(compute(cut));
+  }
+  return result;
 }
 
 // By our kernel, for MKL's sums depend on the threads. The result is contiguous.
@@ -64,23 +82,26 @@ struct GateValues {
 
   static GateValues of(const Tensor& means, const SqueezeExciteLayers& layers) {
     auto first = product_of(means, as_matrix(layers.first_weight).t(), layers.first_bias);
-    auto between = activate(first.clone(), layers.between);
+    auto between = in_pieces(first.sizes(),
+        [&](const auto& cut) { return activate(cut(first).clone(), layers.between); });
     auto second = product_of(between, as_matrix(layers.second_weight).t(), layers.second_bias);
-    auto gates = gated(second, layers.gate);
+    auto gates =
+        in_pieces(second.sizes(), [&](const auto& cut) { return gated(cut(second), layers.gate); });
     return {std::move(first), std::move(between), std::move(second), std::move(gates)};
   }
 };
 
-Tensor activation_gradient(const Tensor& gradient, const GateValues& values, Activation between) {
+// Of the activation between.
+Tensor passed_back(const Tensor& gradient, const Tensor& seen, Activation between) {
   switch (between) {
     case Activation::kNone:
       return gradient;
     case Activation::kRelu:
-      return at::threshold_backward(gradient, values.between, 0);
+      return at::threshold_backward(gradient, seen, 0);
     case Activation::kSilu:
-      return at::silu_backward(gradient, values.first);
+      return at::silu_backward(gradient, seen);
     case Activation::kHardswish:
-      return at::hardswish_backward(gradient, values.first);
+      return at::hardswish_backward(gradient, seen);
   }
   throw Error("squeeze_excite: an unknown activation");
 }
@@ -98,11 +119,15 @@ struct GateGradients {
   /// Of the gates' gradient [N, C].
   static GateGradients of(const Tensor& gradient, const Tensor& means, const GateValues& values,
       const SqueezeExciteLayers& layers) {
-    const auto of_second = layers.gate == Gate::kSigmoid
-                               ? at::sigmoid_backward(gradient, values.gates)
-                               : at::hardsigmoid_backward(gradient, values.second);
-    const auto of_first = activation_gradient(
-        product_of(of_second, as_matrix(layers.second_weight)), values, layers.between);
+    const auto of_second = in_pieces(gradient.sizes(), [&](const auto& cut) {
+      return layers.gate == Gate::kSigmoid
+                 ? at::sigmoid_backward(cut(gradient), cut(values.gates))
+                 : at::hardsigmoid_backward(cut(gradient), cut(values.second));
+    });
+    const auto of_between = product_of(of_second, as_matrix(layers.second_weight));
+    const auto of_first = in_pieces(of_between.sizes(), [&](const auto& cut) {
+      return passed_back(cut(of_between), cut(values.first), layers.between);
+    });
     return {product_of(of_first, as_matrix(layers.first_weight)),
         weight_product(of_first, means, layers.first_weight), of_first.sum(0),
         weight_product(of_second, values.between, layers.second_weight), of_second.sum(0)};
