@@ -72,28 +72,17 @@ std::string memory_of(const Choice& choice) {
   return choice.fits() ? bytes : concat(bytes, ", ", bytes_text(choice.lacking_bytes), " too many");
 }
 
-struct UnitOfTime {
-  double an_hour;
-  const char* name;
-};
-
-UnitOfTime unit_of(const Choice& choice) {
-  constexpr double kMinutes = 60, kSeconds = 3600;
-  if (choice.hours * kMinutes < 2) return {kSeconds, " s"};
-  return choice.hours < 2 ? UnitOfTime{kMinutes, " min"} : UnitOfTime{1, " h"};
-}
-
 std::string time_of(const Choice& choice) {
-  const UnitOfTime unit = unit_of(choice);
-  return seconds_text(choice.hours * unit.an_hour) + unit.name;
+  const plan::UnitOfTime unit = plan::unit_of_time(choice.hours);
+  return concat(seconds_text(choice.hours * unit.an_hour), " ", unit.symbol);
 }
 
 std::string times_of(const Choice& choice) {
-  const UnitOfTime unit = unit_of(choice);
+  const plan::UnitOfTime unit = plan::unit_of_time(choice.hours);
   const auto text = [&](double times) { return seconds_text(times * choice.hours * unit.an_hour); };
-  return choice.is_trained()
-             ? kNone
-             : concat(text(choice.least_times()), " to ", text(choice.most_times()), unit.name);
+  return choice.is_trained() ? kNone
+                             : concat(text(choice.least_times()), " to ", text(choice.most_times()),
+                                   " ", unit.symbol);
 }
 
 // Without a price, as a scenario alone may have one, there is none.

@@ -136,6 +136,15 @@ std::vector<std::size_t> pareto_front(const Answer& answer);
 /// in the order of the answer.
 std::vector<std::size_t> best_on_each_machine(const Answer& answer);
 
+/// The unit in which people say how long a training takes.
+struct UnitOfTime {
+  double an_hour;      ///< how many of it
+  const char* name;    ///< in the plural: seconds, minutes or hours
+  const char* symbol;  ///< s, min or h
+};
+
+UnitOfTime unit_of_time(double hours);
+
 /// Says which choice to take in one sentence; then why, what cannot be told apart from it, and how
 /// others compare.
 std::string verdict_of(const Answer& answer);

@@ -32,19 +32,9 @@ std::string range_around(double number, const Choice& choice) {
       short_number(number * choice.most_times()), ")");
 }
 
-struct UnitOfTime {
-  double an_hour;
-  const char* name;
-};
-
-UnitOfTime unit_of(double hours) {
-  if (hours < 2.0 / 60) return {3600, " seconds"};
-  return hours < 2 ? UnitOfTime{60, " minutes"} : UnitOfTime{1, " hours"};
-}
-
 std::string hours_text(double hours) {
-  const UnitOfTime unit = unit_of(hours);
-  return concat(short_number(hours * unit.an_hour), unit.name);
+  const UnitOfTime unit = unit_of_time(hours);
+  return concat(short_number(hours * unit.an_hour), " ", unit.name);
 }
 
 std::string money_text(double cost, const Question& question) {
@@ -119,7 +109,7 @@ std::string about_reason(const Choice& choice, const Question& asked) {
 std::string about_pick(const Choice& choice, const Question& asked) {
   const std::string text = concat("Take ", describe(choice), about_reason(choice, asked), ": ");
   if (choice.hours == 0) return concat(text, about_rate(choice), ".");
-  const UnitOfTime unit = unit_of(choice.hours);
+  const UnitOfTime unit = unit_of_time(choice.hours);
   const std::string cost = choice.cost == 0 ? ""
                                             : concat(" and ", money_text(choice.cost, asked),
                                                   range_around(choice.cost, choice));
@@ -187,7 +177,7 @@ std::string about_equals(const Answer& answer) {
   names.pop_back();
   return concat(picked.is_trained() ? " These trainings do not tell " : " This plan cannot tell ",
       describe(picked), " from ", joined(names), names.empty() ? "" : " and ", last,
-      "; of them all it is ", best_of_equals(picked, others), ".");
+      "; the pick is ", best_of_equals(picked, others), ".");
 }
 
 // Of those that fit; the first fits.
@@ -265,6 +255,11 @@ std::string about_nothing(const Answer& answer) {
 }
 
 }  // namespace
+
+UnitOfTime unit_of_time(double hours) {
+  if (hours < 2.0 / 60) return {3600, "seconds", "s"};
+  return hours < 2 ? UnitOfTime{60, "minutes", "min"} : UnitOfTime{1, "hours", "h"};
+}
 
 std::string verdict_of(const Answer& answer) {
   if (!answer.pick) return about_nothing(answer);

@@ -65,7 +65,7 @@ TEST(Answer, TakesTheFewestPlacesOfEquals) {
   EXPECT_EQ(described(close).front(), "ddp x 2");
   EXPECT_EQ(describe(close.choices[*close.pick].prediction.way), "serial");
   EXPECT_THAT(verdict_of(close),
-      EndsWith(". This plan cannot tell serial from ddp x 2; of them all it is the one with the "
+      EndsWith(". This plan cannot tell serial from ddp x 2; the pick is the one with the "
                "fewest places."));
 }
 
