@@ -72,12 +72,7 @@ void expect_agrees(const PointwiseShape& shape, const linear::GemmKernel& kernel
   auto wanted = torch::autograd::grad({expected}, exact.all, {gradient.to(at::kDouble)});
   results.push_back(output);
   wanted.push_back(expected);
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    ASSERT_EQ(results[i].sizes(), wanted[i].sizes());
-    const double scale = std::max(1.0, wanted[i].abs().max().item<double>());
-    EXPECT_LE((results[i].to(at::kDouble) - wanted[i]).abs().max().item<double>(), 2e-6 * scale)
-        << "result " << i;
-  }
+  expect_each_close(results, wanted);
 }
 
 TEST(PointwiseProduct, AgreesWithDoublePrecisionOnDrawnShapes) {

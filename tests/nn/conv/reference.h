@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <gtest/gtest.h>
 #include <random>
 #include <vector>
@@ -82,6 +84,18 @@ constexpr double kSmallTileTolerance = 1e-6;
 
 inline double tolerance_of(std::int64_t tile) {
   return tile == 2 ? kSmallTileTolerance : kLargeTileTolerance;
+}
+
+/// Expects each result within 2e-6 of the largest value that is wanted of it, or of 1.
+inline void expect_each_close(
+    const std::vector<at::Tensor>& results, const std::vector<at::Tensor>& wanted) {
+  ASSERT_EQ(results.size(), wanted.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    ASSERT_EQ(results[i].sizes(), wanted[i].sizes());
+    const double scale = std::max(1.0, wanted[i].abs().max().item<double>());
+    EXPECT_LE((results[i].to(at::kDouble) - wanted[i]).abs().max().item<double>(), 2e-6 * scale)
+        << "result " << i;
+  }
 }
 
 }  // namespace lockstep::nn::conv

@@ -77,14 +77,7 @@ class Nodes {
   }
   SmallProgram& program() { return program_; }
 
-  /// Returns how many nodes each fused step has.
-  std::vector<std::size_t> fused() {
-    exported::GraphNeeds needs;
-    std::vector<std::size_t> found;
-    for (const auto& step : exported::parts_of(program_.graph(), {"net"}, needs).steps)
-      if (!step.nodes.empty()) found.push_back(step.nodes.size());
-    return found;
-  }
+  std::vector<std::size_t> fused() { return testing::nodes_of_fused_steps(program_); }
 
   ExportedModule module() const {
     return ExportedModule(std::make_shared<ExportedModuleImpl>(program_.archive()));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include <c10/util/accumulate.h>
 
 #include "lockstep/formats/export/exported_program.h"
+#include "lockstep/nn/exported/graph_parts.h"
 
 namespace lockstep::testing {
 
@@ -107,5 +109,14 @@ class SmallProgram {
   std::vector<TensorEntry> entries_;
   std::int64_t taken_ = 0;
 };
+
+/// Returns how many nodes each fused step of a program has.
+inline std::vector<std::size_t> nodes_of_fused_steps(SmallProgram& program) {
+  nn::exported::GraphNeeds needs;
+  std::vector<std::size_t> found;
+  for (const auto& step : nn::exported::parts_of(program.graph(), {"net"}, needs).steps)
+    if (!step.nodes.empty()) found.push_back(step.nodes.size());
+  return found;
+}
 
 }  // namespace lockstep::testing
