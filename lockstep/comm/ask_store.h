@@ -53,12 +53,17 @@ auto within(std::chrono::milliseconds limit, Call call)
       promise.set_exception(std::current_exception());
     }
   };
+  std::thread thread;
   try {
-    std::thread(std::move(job)).detach();
+    thread = std::thread(std::move(job));
   } catch (const std::system_error& error) {
     throw ThreadNotStarted(error.code(), "start a thread");
   }
-  if (result.wait_for(limit) != std::future_status::ready) return std::nullopt;
+  if (result.wait_for(limit) != std::future_status::ready) {
+    thread.detach();
+    return std::nullopt;
+  }
+  thread.join();  // it has nothing left to do, and nobody finds it later among the threads
   return result.get();
 }
 
