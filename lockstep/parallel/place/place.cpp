@@ -71,7 +71,7 @@ void name_this_thread(const std::string& name) {
 }
 
 void pin_this_thread(const Place& place) {
-  if (place.cores.empty()) return;
+  if (place.cores.empty() || !place.is_pinned) return;
   cpu_set_t mask;
   CPU_ZERO(&mask);
   for (const int core : place.cores) CPU_SET(static_cast<std::size_t>(core), &mask);
@@ -127,9 +127,11 @@ std::vector<c10::Stream> current_streams() {
 
 std::vector<Place> cpu_places(int count) {
   check(count >= 1, "cpu_places: the number of places must be at least 1: ", count);
+  const std::vector<int> available = available_cpus();
+  const bool has_own_cores = static_cast<std::size_t>(count) <= available.size();
   std::vector<Place> places;
-  for (auto& cores : place::divide_cores(available_cpus(), count)) {
-    places.push_back({torch::kCPU, std::move(cores)});
+  for (auto& cores : place::divide_cores(available, count)) {
+    places.push_back({torch::kCPU, std::move(cores), has_own_cores});
   }
   return places;
 }

@@ -35,18 +35,21 @@ namespace lockstep {
 
 /// The hardware on which one replica or one stage computes: a set of CPU cores, or an accelerator.
 ///
-/// `cores` is empty for an accelerator, and for a CPU place whose threads are not pinned.
+/// `cores` is empty for an accelerator, and for a CPU place that takes all cores as it finds them.
 struct Place {
   torch::Device device = torch::kCPU;
   std::vector<int> cores = {};
+  /// Whether its threads stay on these cores. Places that take turns on a core should not: a stage
+  /// that has work would wait for its own core while another one is idle.
+  bool is_pinned = true;
 
   bool operator==(const Place&) const = default;
 };
 
 /// Divides the cores that the calling thread may use into `count` places, neighbours together.
 ///
-/// More places than cores share the cores in turn: it works, but nothing is faster, see
-/// oversubscribed(). Throws InvalidArgument if count < 1.
+/// More places than cores share the cores in turn, and are not pinned: it works, but nothing is
+/// faster, see oversubscribed(). Throws InvalidArgument if count < 1.
 ///
 ///     auto places = lockstep::cpu_places(2);   // on four cores: 0-1 and 2-3
 std::vector<Place> cpu_places(int count);
@@ -64,8 +67,8 @@ bool oversubscribed(const std::vector<Place>& places);
 /// Returns a place in words: `cpu cores 0-3`, `cpu`, `cuda:1`.
 std::string describe(const Place& place);
 
-/// A lasting thread that computes in a place: pinned to its cores with as many OpenMP threads as
-/// cores, or with its accelerator as the current device.
+/// A lasting thread that computes in a place: with as many OpenMP threads as cores, pinned to them
+/// unless they are shared, or with its accelerator as the current device.
 ///
 /// One thread at a time gives it tasks, one after the other. That thread's modes are not taken
 /// over: see ThreadModes.

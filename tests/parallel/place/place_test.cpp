@@ -154,6 +154,14 @@ TEST(PlaceWorker, HasAPinnedTeamOfAsManyThreadsAsCores) {
   }
 }
 
+TEST(PlaceWorker, GoesWhereACoreIsIdleIfItSharesItsOwn) {
+  const std::vector<int> all = available_cpus();
+  const auto places = cpu_places(static_cast<int>(all.size()) + 1);
+  PlaceWorker worker(places.front(), "stage");
+  EXPECT_EQ(in(worker, at::get_num_threads), 1);
+  EXPECT_EQ(in(worker, available_cpus), all);
+}
+
 TEST(PlaceWorker, LeavesTheNumberOfThreadsOfOthersAsItWas) {
   const int before = at::get_num_threads();
   const int other = before + 3;  // what no place of this test has
