@@ -170,9 +170,9 @@ std::string about_equals(const Answer& answer) {
     if (i != *answer.pick) others.push_back(&answer.choices[i]);
   if (others.empty()) return "";
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < std::min(kNamed, others.size()); ++i)
-    names.push_back(describe(*others[i]));
-  if (others.size() > kNamed) names.push_back(concat(others.size() - kNamed, " more"));
+  for (const std::size_t i : distinct_equals(answer))
+    if (i != *answer.pick && names.size() < kNamed) names.push_back(describe(answer.choices[i]));
+  if (others.size() > names.size()) names.push_back(concat(others.size() - names.size(), " more"));
   const std::string last = names.back();
   names.pop_back();
   return concat(picked.is_trained() ? " These trainings do not tell " : " This plan cannot tell ",
