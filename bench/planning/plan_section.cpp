@@ -635,16 +635,16 @@ std::string verdict_of(const PlanReport& report) {
 
 std::vector<std::size_t> shown_choices(const plan::Answer& answer) {
   constexpr std::size_t kFew = 12;
-  const std::vector<std::size_t> equals = plan::distinct_equals(answer);
-  std::set<std::size_t> shown(equals.begin(), equals.end());
+  const bool is_of_one_device = !compares_devices(answer);
+  std::set<std::size_t> shown;
+  if (is_of_one_device) shown.insert(answer.equals.begin(), answer.equals.end());
   if (answer.pick) shown.insert(*answer.pick);
-  const bool names_kinds = !compares_devices(answer);
   for (const std::size_t number : plan::best_on_each_machine(answer)) shown.insert(number);
   std::set<std::string> kinds;
   for (std::size_t number = 0; number < answer.choices.size(); ++number) {
     const Choice& choice = answer.choices[number];
     const bool is_first_of_kind =
-        names_kinds && choice.fits() && kinds.insert(kind_of(choice.prediction.way)).second;
+        is_of_one_device && choice.fits() && kinds.insert(kind_of(choice.prediction.way)).second;
     if (answer.choices.size() <= kFew || is_first_of_kind) shown.insert(number);
   }
   return {shown.begin(), shown.end()};

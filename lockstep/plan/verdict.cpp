@@ -188,6 +188,23 @@ const Choice& cheapest_of(const std::vector<Choice>& choices) {
   return *cheapest;
 }
 
+// The fastest for about the money of the pick, where the cheapest in time was asked for: more
+// places for a shorter while cost as much.
+std::string about_same_money(const Answer& answer) {
+  constexpr double kWorthIt = 1.2;
+  const Choice& picked = answer.choices[*answer.pick];
+  if (answer.question.within_hours == 0 || picked.cost == 0) return "";
+  const Choice* fastest = &picked;
+  for (const Choice& each : answer.choices) {
+    const bool is_as_cheap = each.cost <= picked.cost * (1 + kEqualExpenses);
+    if (is_as_cheap && is_sure(each, answer.question) && each.rate() > fastest->rate())
+      fastest = &each;
+  }
+  if (fastest->rate() < kWorthIt * picked.rate()) return "";
+  return concat(
+      " For about the same money ", describe(*fastest), " takes ", hours_text(fastest->hours), ".");
+}
+
 // The cheapest, unless it is the pick itself or costs about as much.
 std::string about_money(const Answer& answer) {
   const Choice& picked = answer.choices[*answer.pick];
@@ -268,7 +285,8 @@ std::string verdict_of(const Answer& answer) {
   const bool is_compared = !choice.is_trained();
   return concat(about_pick(choice, answer.question), " ", about_limit(choice.prediction),
       is_compared ? about_next(answer) : "", ".", about_equals(answer),
-      is_compared ? about_money(answer) : "", about_failures(choice), about_trainings(answer));
+      is_compared ? about_same_money(answer) + about_money(answer) : "", about_failures(choice),
+      about_trainings(answer));
 }
 
 }  // namespace lockstep::plan

@@ -264,6 +264,10 @@ TEST(Devices, TheCheapestInTimeAndTheFastestForTheMoneyArePicked) {
   EXPECT_THAT(verdict_of(in_time),
       StartsWith("Take ddp x 4 on slow, the cheapest that surely ends within 61 hours: 30 hours "
                  "(18.1 to 49.8) and 120 EUR (72.3 to 199) for the training. That is 0.33"));
+  question.within_hours = 100;
+  EXPECT_THAT(verdict_of(merged(on_two_devices(question))),
+      AllOf(StartsWith("Take ddp x 2 on slow, the cheapest that surely ends within 100 hours: 60 "),
+          HasSubstr(" For about the same money ddp x 4 on slow takes 30 hours.")));
   question.within_hours = 12;
   EXPECT_THAT(verdict_of(merged(on_two_devices(question))),
       StartsWith("Take ddp x 4 on fast, the cheapest that probably ends within 12 hours: 10 hours "
