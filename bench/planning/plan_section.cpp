@@ -94,6 +94,14 @@ bool has_price(const plan::Answer& answer) { return answer.question.machine.all_
 
 bool has_devices(const plan::Answer& answer) { return !answer.question.machine.device.empty(); }
 
+bool has_limits(const plan::Question& asked) { return asked.within_hours > 0 || asked.budget > 0; }
+
+// Whether a choice keeps to the time and the money that were asked for.
+std::string limits_kept_by(const Choice& choice, const plan::Question& asked) {
+  if (plan::is_sure(choice, asked)) return "surely";
+  return plan::is_allowed(choice, asked) ? "probably" : "no";
+}
+
 bool compares_devices(const plan::Answer& answer) {
   return std::ranges::any_of(answer.choices, [&](const Choice& each) {
     return each.machine.device != answer.choices.front().machine.device;
@@ -174,6 +182,9 @@ page::Table shown_table(const plan::Answer& answer) {
   else
     table.number("9 of 10 [ms]", interval_of);
   if (has_price(answer)) table.number(cost_label(answer), cost_of);
+  if (has_limits(answer.question))
+    table.number("limits kept",
+        [&asked = answer.question](const Choice& choice) { return limits_kept_by(choice, asked); });
   table.number("speed-up", &Choice::speed_up, ratio_text).number("memory a place", memory_of);
   add_failures(answer, table);
   return table
@@ -455,7 +466,7 @@ std::string about_brackets(const plan::Answer& answer) {
   if (!answer.pick) return "";
   const plan::Question& asked = answer.question;
   return concat("Nine of ten trainings are expected within the numbers in brackets",
-      asked.within_hours > 0 || asked.budget > 0 ? "; surely means in 19 of 20" : "", ".");
+      has_limits(asked) ? "; surely means in 19 of 20" : "", ".");
 }
 
 std::string about_prices(const plan::Answer& answer) {
@@ -510,12 +521,6 @@ void add_steps(const PlanReport& report, page::Section& section) {
 constexpr std::array<StepPhase, plan::kUses> kPhases{StepPhase::kInput, StepPhase::kForward,
     StepPhase::kBackward, StepPhase::kCommunication, StepPhase::kOptimizer, StepPhase::kOther};
 
-// Whether a choice keeps to the time and the money that were asked for.
-const char* limits_kept_by(const plan::Choice& choice, const plan::Question& asked) {
-  if (plan::is_sure(choice, asked)) return "surely";
-  return plan::is_allowed(choice, asked) ? "probably" : "no";
-}
-
 Json choice_json(const plan::Choice& choice, const plan::Question& asked) {
   const plan::Prediction& prediction = choice.prediction;
   Json object = {{"way", describe(prediction.way)}, {"parallel", kind_of(prediction.way)},
@@ -536,13 +541,18 @@ Json choice_json(const plan::Choice& choice, const plan::Question& asked) {
     object["most_hours"] = choice.most_times() * choice.hours;
   }
   if (choice.cost > 0) object["cost"] = choice.cost;
-  if (asked.within_hours > 0 || asked.budget > 0)
-    object["keeps_limits"] = limits_kept_by(choice, asked);
+  if (has_limits(asked)) object["keeps_limits"] = limits_kept_by(choice, asked);
   if (choice.is_trained()) {
     object["predicted_seconds"] = choice.predicted_seconds;
     object["measured_seconds"] = prediction.seconds;
   }
   return object;
+}
+
+std::string devices_of(const PlanReport& report) {
+  std::vector<std::string> names;
+  for (const PlannedMachine& planned : report.machines) names.push_back(planned.profile.device);
+  return names.empty() ? report.answer.profile.device : joined(names, ", ");
 }
 
 Json pick_json(std::optional<std::size_t> pick) { return pick ? Json(*pick) : Json(nullptr); }
@@ -710,7 +720,7 @@ std::string plan_json(const PlanReport& report) {
     impossible.push_back({{"way", way}, {"reason", reason}});
   for (const ComparedScenario& each : report.scenarios) scenarios.push_back(scenario_json(each));
   const Json object = {{"v", 1}, {"model", answer.profile.model},
-      {"precision", answer.profile.precision}, {"device", answer.profile.device},
+      {"precision", answer.profile.precision}, {"device", devices_of(report)},
       {"samples", answer.question.samples}, {"currency", answer.question.currency},
       {"assumed", remarks_of(report)}, {"verdict", verdict_of(report)},
       {"pick", pick_json(answer.pick)}, {"equals", answer.equals}, {"choices", choices},

@@ -195,7 +195,8 @@ std::string about_same_money(const Answer& answer) {
   const Choice& picked = answer.choices[*answer.pick];
   if (answer.question.within_hours == 0 || picked.cost == 0) return "";
   const Choice* fastest = &picked;
-  for (const Choice& each : answer.choices) {
+  for (const std::size_t i : best_on_each_machine(answer)) {
+    const Choice& each = answer.choices[i];
     const bool is_as_cheap = each.cost <= picked.cost * (1 + kEqualExpenses);
     if (is_as_cheap && is_sure(each, answer.question) && each.rate() > fastest->rate())
       fastest = &each;

@@ -315,6 +315,8 @@ TEST(PlanJson, SaysWhatADecisionNeeds) {
   EXPECT_THAT(object.at("assumed").dump(), HasSubstr("A cost is hours times price"));
   const auto& choice = object.at("choices").at(0);
   EXPECT_EQ(choice.at("keeps_limits"), "surely");
+  const page::Table best = section_of_plan(report).tables.front();
+  EXPECT_EQ(std::ranges::count(best.columns, "limits kept", &page::Column::head), 1);
   EXPECT_LT(choice.at("least_hours"), choice.at("hours"));
   EXPECT_GT(choice.at("most_hours"), choice.at("hours"));
 }
