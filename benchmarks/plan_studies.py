@@ -103,7 +103,7 @@ def profile_of(name, layers, seconds_a_sample, start=0.0, input_a_sample=0.0, re
             "measured": False, "input": line(0, input_a_sample) if input_a_sample else [], "rest": line(rest, 0) if rest else [],
             "optimizer": optimizer, "state_copies": copies, "process_bytes": 0, "noise": 0, "flops": 3 * all_flops,
             "company": {"compute": [1], "memory": [1], "cores": 0, "crowded": 1},
-            "within": {"latency": 0, "bytes_per_second": 0, "core_share": 0},
+            "within": None,
             "overheads": {"hand_over": [], "threads": [], "socket_core": 0, "gradient_core": 0, "replica_bytes": 0, "socket_bytes": 0}, "layers": costs}
 
 

@@ -94,6 +94,7 @@ void prepare_bench(BenchCommand& command) {
     command.request.options.ways = before->options.ways;
     command.request.options.pretrains = before->options.pretrains;
     command.request.options.work = before->options.work;
+    command.is_fitted = false;
   } else {
     check(!fs::exists(output) || fs::is_empty(output),
         "bench: --output holds files already, and no bench: ", command.output,
@@ -146,6 +147,26 @@ int measure_studies(const BenchCommand& command, const Stopwatch& watch) {
     if (code == 0) code = result.exit_code();
   }
   return code;
+}
+
+// Of a new bench a first round tells how long rounds are here. Where they are much shorter than was
+// expected, the samples begin anew with more work. Returns as measure_studies().
+int measure_first_round(BenchCommand& command, const Stopwatch& watch) {
+  BenchCommand first = command;
+  first.request.options.rounds = 1;
+  const Stopwatch round;
+  const int code = measure_studies(first, watch);
+  const double seconds = round.seconds();
+  const int before = command.request.options.work;
+  if (code != 0 ||
+      !bench::refit_to_budget(command.request, seconds, command.budget - watch.seconds()))
+    return code;
+  std::cerr << "lockstep bench: a round took " << format_duration(seconds)
+            << ", so samples begin anew with " << command.request.options.work / before
+            << " times the work" << std::endl;
+  fs::remove(fs::path(command.output) / bench::kSamplesFile);
+  bench::write_request(command.output, command.request);
+  return 0;
 }
 
 void report_outcome(const BenchCommand& command, int code) {
@@ -202,7 +223,8 @@ int bench(const std::vector<std::string>& arguments) {
   check_programs(command->request.make());
   const Stopwatch watch;
   prepare_bench(*command);
-  const int code = measure_studies(*command, watch);
+  int code = command->is_fitted ? measure_first_round(*command, watch) : 0;
+  if (code < 128) code = measure_studies(*command, watch);
   report_outcome(*command, code);
   return code;
 }

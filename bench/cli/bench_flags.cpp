@@ -363,7 +363,7 @@ void resolve_bench(
     take_train_flags(command, for_train);
     resolve_ways(command, given);
   }
-  if (command.budget > 0) bench::fit_to_budget(command.request, command.budget);
+  command.is_fitted = command.budget > 0 && bench::fit_to_budget(command.request, command.budget);
   if (!options.device.empty()) check_devices(command.request);
   if (command.output.empty()) command.output = default_output(command.name);
 }

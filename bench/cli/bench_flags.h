@@ -15,8 +15,9 @@ struct BenchCommand {
   std::string name;    ///< of the study, or `all`; empty: only the list
   std::string output;  ///< folder
   std::uint64_t seed = 42;
-  double budget = 0;   ///< seconds after which no further sample begins; 0: there is no limit
-  bool quick = false;  ///< asked for by name
+  double budget = 0;       ///< seconds after which no further sample begins; 0: there is no limit
+  bool is_fitted = false;  ///< the work of a sample was chosen by the budget
+  bool quick = false;      ///< asked for by name
   bool keep_runs = false;
   bool retry_failed = false;
   bool list = false;

@@ -90,7 +90,7 @@ class Runner {
  private:
   fs::path log_path() const {
     fs::create_directories(options_.output);
-    return options_.output / "samples.jsonl";
+    return options_.output / kSamplesFile;
   }
 
   void say(const std::string& line) const {

@@ -10,6 +10,9 @@
 
 namespace lockstep::bench {
 
+/// The file of a bench's samples, in its folder.
+inline constexpr const char* kSamplesFile = "samples.jsonl";
+
 /// One run of a cell and what was measured, or why nothing was.
 ///
 /// It is a line of samples.jsonl, the one source of tables, figures and pages.

@@ -156,13 +156,16 @@ std::vector<double> steps_in(const fs::path& run, int skipped_lines) {
   return seconds;
 }
 
+// Why it cannot be trained; empty: its run is in its folder, which the caller removes.
+std::string failure_of(Trials& trials, const StudyCell& cell) {
+  return failure_reason(trials.run(cell, trials.run_of(cell), kLimit), kLimit);
+}
+
 // Its folder; the caller removes it.
 fs::path run_cell(Trials& trials, const StudyCell& cell) {
-  const fs::path run = trials.run_of(cell);
-  const SampleEnd end = trials.run(cell, run, kLimit);
-  check(end.status.succeeded(), "plan: ", cell.id,
-      " cannot be trained: ", failure_reason(end, kLimit));
-  return run;
+  const std::string reason = failure_of(trials, cell);
+  check(reason.empty(), "plan: ", cell.id, " cannot be trained: ", reason);
+  return trials.run_of(cell);
 }
 
 // A layer's cost has to be known at many batches, the overheads' at a large, a middle and a small
@@ -319,34 +322,73 @@ class Measurement {
  private:
   bool is_limited() const { return request_.seconds > 0; }
 
-  // The second of the batches: one sample alone is too few for some nets, and two for none.
+  // The second of the batches: one sample alone is too few for some nets.
   void find_pace() {
-    constexpr double kShort = 10;
     const std::vector<int> named = request_.batches;
     const int second = named[std::min<std::size_t>(1, named.size() - 1)];
-    try_batch(is_limited() ? std::min(2, second) : second);
-    if (!is_limited()) return;
-    const MeasuredCell least = cell_of(request_, MeasuredAs::kAlone, named.front(), false);
-    if (named.front() > 2 && seconds_of(least, request_, pace_) < kShort) try_batch(named.front());
-    request_.batches = affordable(request_, pace_);
-    if (request_.batches != named)
-      news_.say(concat("measures batches of up to ", request_.batches.back(),
-          ", as those of up to ", named.back(), " would take longer than --measure-minutes"));
+    const int first = is_limited() ? std::min(2, second) : second;
+    std::vector<int> batches{first};
+    std::ranges::remove_copy(named, std::back_inserter(batches), first);
+    try_one_of(batches);
+    if (is_limited()) limit_batches();
   }
 
-  // Steps one by one.
-  void try_batch(int batch) {
+  // The smallest is tried, too, if that is short: two tell what does not grow with the batch.
+  void limit_batches() {
+    constexpr double kShort = 10;
+    const int least = request_.batches.front(), most = request_.batches.back();
+    const auto tried = static_cast<int>(points_.front().batch);
+    const MeasuredCell cell = cell_of(request_, MeasuredAs::kAlone, least, false);
+    if (least > tried && seconds_of(cell, request_, pace_) < kShort) {
+      const std::string reason = try_batch(least);
+      if (!reason.empty()) refuse(least, reason);
+    }
+    request_.batches = affordable(request_, pace_);
+    if (request_.batches.back() < most)
+      news_.say(concat("measures batches of up to ", request_.batches.back(),
+          ", as those of up to ", most, " would take longer than --measure-minutes"));
+    // Of one it is known that it can be trained.
+    if (!request_.refused.empty() && std::ranges::count(request_.batches, tried) == 0)
+      request_.batches.push_back(tried);
+  }
+
+  // Until one can be trained. If another batch is refused for the same reason, it is not the
+  // batch's.
+  void try_one_of(const std::vector<int>& batches) {
+    std::string before;
+    for (const int batch : batches) {
+      const std::string reason = try_batch(batch);
+      if (reason.empty()) return;
+      check(batch != batches.back() && reason != before, "plan: ", request_.model,
+          " with batches of ", batch, " cannot be trained: ", reason);
+      refuse(batch, reason);
+      before = reason;
+    }
+  }
+
+  // Steps one by one. Returns why the batch cannot be trained, if it cannot.
+  std::string try_batch(int batch) {
     news_.say(concat("trying ", request_.model, " with batches of ", batch));
     MeasureRequest trial = request_;
     trial.steps_a_line = 1;
+    const StudyCell cell = cell_of(trial, MeasuredAs::kAlone, batch, false).cell;
     const Stopwatch watch;
-    const fs::path run = run_cell(trials_, cell_of(trial, MeasuredAs::kAlone, batch, false).cell);
-    const std::vector<double> steps = steps_in(run, skipped_lines(trial, false));
-    fs::remove_all(run);
-    points_.push_back({static_cast<double>(batch), median(steps)});
-    pace_.start =
-        std::max(0.0, watch.seconds() - steps_of_run(trial, false) * points_.back().seconds);
-    pace_.step = plan::CostCurve(points_);
+    std::string reason = failure_of(trials_, cell);
+    const double seconds = watch.seconds();
+    if (reason.empty()) {
+      const auto steps = steps_in(trials_.run_of(cell), skipped_lines(trial, false));
+      points_.push_back({static_cast<double>(batch), median(steps)});
+      pace_.start = std::max(0.0, seconds - steps_of_run(trial, false) * points_.back().seconds);
+      pace_.step = plan::CostCurve(points_);
+    }
+    fs::remove_all(trials_.run_of(cell));
+    return reason;
+  }
+
+  void refuse(int batch, const std::string& reason) {
+    news_.say(
+        concat("batches of ", batch, " cannot be trained: ", reason, "; going on without them"));
+    request_.refused.push_back(batch);
   }
 
   bool has_time_for(double seconds) const {
@@ -441,8 +483,9 @@ class Measurement {
   }
 
   bool can_leave_out(const MeasuredCell& cell) const {
-    const bool is_last = request_.refused.size() + 1 == request_.batches.size();
-    return is_uncut(cell) || (cell.as == MeasuredAs::kAlone && !is_last);
+    const auto left = std::ranges::count_if(request_.batches,
+        [&](int batch) { return std::ranges::count(request_.refused, batch) == 0; });
+    return is_uncut(cell) || (cell.as == MeasuredAs::kAlone && left > 1);
   }
 
   void leave_out(const MeasuredCell& cell, const std::string& reason) {

@@ -94,6 +94,24 @@ bool has_price(const plan::Answer& answer) { return answer.question.machine.all_
 
 bool has_devices(const plan::Answer& answer) { return !answer.question.machine.device.empty(); }
 
+bool has_limits(const plan::Question& asked) { return asked.within_hours > 0 || asked.budget > 0; }
+
+// Whether a choice keeps to the time and the money that were asked for.
+std::string limits_kept_by(const Choice& choice, const plan::Question& asked) {
+  if (plan::is_sure(choice, asked)) return "surely";
+  return plan::is_allowed(choice, asked) ? "probably" : "no";
+}
+
+bool compares_devices(const plan::Answer& answer) {
+  return std::ranges::any_of(answer.choices, [&](const Choice& each) {
+    return each.machine.device != answer.choices.front().machine.device;
+  });
+}
+
+bool has_trained(const plan::Answer& answer) {
+  return std::ranges::any_of(answer.choices, &Choice::is_trained);
+}
+
 // Between snapshots; none where no failure asks for them.
 std::string snapshots_of(const Choice& choice) {
   return choice.goodput.interval > 0 ? seconds_text(choice.goodput.interval) : kNone;
@@ -154,23 +172,25 @@ page::Table shown_table(const plan::Answer& answer) {
   std::vector<const Choice*> shown;
   for (const std::size_t number : shown_choices(answer)) shown.push_back(&answer.choices[number]);
   const std::size_t all = answer.choices.size();
-  const bool has_trained = std::ranges::any_of(answer.choices, &Choice::is_trained);
   TableOf<Choice> table = named_ways(answer, "plan-best",
-      shown.size() == all
-          ? (has_trained ? "In the order of the plan" : "The fastest first")
-          : concat("Of ", all, " ways the best on each machine and the fastest of each kind"));
+      shown.size() == all ? (has_trained(answer) ? "In the order of the plan" : "The fastest first")
+                          : concat("Of ", all, " ways the best on each machine",
+                                compares_devices(answer) ? "" : " and the fastest of each kind"));
   table.number("step [ms]", step_of).number("samples/s", rate_of);
   if (answer.question.samples > 0)
     table.number("time", time_of).number("9 of 10", times_of);
   else
     table.number("9 of 10 [ms]", interval_of);
   if (has_price(answer)) table.number(cost_label(answer), cost_of);
+  if (has_limits(answer.question))
+    table.number("limits kept",
+        [&asked = answer.question](const Choice& choice) { return limits_kept_by(choice, asked); });
   table.number("speed-up", &Choice::speed_up, ratio_text).number("memory a place", memory_of);
   add_failures(answer, table);
   return table
       .notes({concat(std::llround(answer.question.batch), " samples a step",
                   answer.question.is_batch_of_place ? " on each place" : "",
-                  has_trained
+                  has_trained(answer)
                       ? "; predicted where there is \"9 of 10\", else trained here; nine of ten"
                       : "; predicted, not measured; nine of ten",
                   " trainings are expected within \"9 of "
@@ -180,7 +200,9 @@ page::Table shown_table(const plan::Answer& answer) {
 }
 
 page::Table choices_table(const plan::Answer& answer) {
-  TableOf<Choice> table = named_ways(answer, kAllWays, "Every way, the fastest first");
+  TableOf<Choice> table = named_ways(answer, kAllWays,
+      concat(
+          "Every way, ", has_trained(answer) ? "in the order of the plan" : "the fastest first"));
   table.number("step [ms]", step_of)
       .number("9 of 10 [ms]", interval_of)
       .number("samples/s", rate_of);
@@ -197,8 +219,9 @@ page::Table choices_table(const plan::Answer& answer) {
       .number("memory a place", memory_of);
   add_failures(answer, table);
   return table
-      .notes({"predicted, not measured; waiting, exchange and optimizer are shares of the busiest "
-              "place's step"})
+      .notes({concat(has_trained(answer) ? "predicted where there is \"9 of 10\", else trained here"
+                                         : "predicted, not measured",
+          "; waiting, exchange and optimizer are shares of the busiest place's step")})
       .of(answer.choices);
 }
 
@@ -379,7 +402,7 @@ std::string title_of(const plan::Answer& answer) { return concat("Plan: ", answe
 std::string about_batches(const plan::Answer& answer) {
   const auto& points = answer.profile.layers.front().forward.points();
   const auto count = std::ranges::count_if(
-      answer.choices, [](const Choice& choice) { return choice.prediction.is_extrapolated; });
+      answer.choices, [](const Choice& choice) { return choice.prediction.is_extrapolated(); });
   if (!answer.profile.is_measured || points.empty() || count == 0) return "";
   const double least = points.front().batch, most = points.back().batch;
   return concat("Batches of ", least, least == most ? "" : concat(" to ", most),
@@ -392,7 +415,7 @@ std::string about_costs(const plan::ModelProfile& profile) {
   const char* certainty = profile.is_measured    ? ", measured: "
                           : profile.is_estimated ? ", estimated: "
                                                  : ", not measured: ";
-  return concat("The costs are those of ", profile.model, " in ",
+  return concat("Times and memory are those of ", profile.model, " in ",
       profile.precision == "32" ? "float32" : profile.precision, " on ", profile.device, certainty,
       profile.source, ".");
 }
@@ -411,8 +434,11 @@ std::string about_machine(const PlannedMachine& planned, const std::string& curr
   const bool knows_within = profile.knows_within || machine.within.bytes_per_second > 0;
   std::vector<std::string> parts;
   if (machine.memory_bytes > 0) parts.push_back(bytes_text(machine.memory_bytes) + " of memory");
-  if (machine.place_price > 0)
-    parts.push_back(concat(machine.place_price, currency.empty() ? "" : " ", currency, " an hour"));
+  const auto price = [&](double amount) {
+    return concat(amount, currency.empty() ? "" : " ", currency, " an hour");
+  };
+  if (machine.place_price > 0) parts.push_back(price(machine.place_price));
+  if (machine.price > 0) parts.push_back("a node for " + price(machine.price));
   std::string text = concat(machine.device.empty() ? "A place" : machine.device, ": ",
       joined(parts), parts.empty() ? "" : "; ", "links of ",
       knows_within ? words_of_link(machine.within) : "an unknown rate", " within a node, ",
@@ -440,7 +466,14 @@ std::string about_brackets(const plan::Answer& answer) {
   if (!answer.pick) return "";
   const plan::Question& asked = answer.question;
   return concat("Nine of ten trainings are expected within the numbers in brackets",
-      asked.within_hours > 0 || asked.budget > 0 ? "; surely means in 19 of 20" : "", ".");
+      has_limits(asked) ? "; surely means in 19 of 20" : "", ".");
+}
+
+std::string about_prices(const plan::Answer& answer) {
+  return has_price(answer) ? "A cost is hours times price, and as unsure as the hours. Storage, "
+                             "traffic, starting, evaluating and waiting for data that come late "
+                             "are not in it."
+                           : "";
 }
 
 std::vector<std::string> remarks_of(const PlanReport& report) {
@@ -452,8 +485,8 @@ std::vector<std::string> remarks_of(const PlanReport& report) {
     remarks.push_back(about_costs(planned.profile));
     remarks.push_back(about_machine(planned, answer.question.currency));
   }
-  for (const std::string& more :
-      {about_brackets(answer), about_batches(answer), about_peer(answer), report.remark})
+  for (const std::string& more : {about_brackets(answer), about_prices(answer),
+           about_batches(answer), about_peer(answer), report.remark})
     if (!more.empty()) remarks.push_back(more);
   return remarks;
 }
@@ -488,7 +521,7 @@ void add_steps(const PlanReport& report, page::Section& section) {
 constexpr std::array<StepPhase, plan::kUses> kPhases{StepPhase::kInput, StepPhase::kForward,
     StepPhase::kBackward, StepPhase::kCommunication, StepPhase::kOptimizer, StepPhase::kOther};
 
-Json choice_json(const plan::Choice& choice) {
+Json choice_json(const plan::Choice& choice, const plan::Question& asked) {
   const plan::Prediction& prediction = choice.prediction;
   Json object = {{"way", describe(prediction.way)}, {"parallel", kind_of(prediction.way)},
       {"replicas", prediction.way.replicas}, {"stages", prediction.way.stages},
@@ -502,9 +535,24 @@ Json choice_json(const plan::Choice& choice) {
       {"lacking_bytes", choice.lacking_bytes}, {"goodput", choice.goodput.share}};
   for (const auto& use : plan::names_of(plan::Use{}))
     object[std::string(use.name) + "_seconds"] = prediction.of(use.value);
-  if (choice.hours > 0) object["hours"] = choice.hours;
+  if (choice.hours > 0) {
+    object["hours"] = choice.hours;
+    object["least_hours"] = choice.least_times() * choice.hours;
+    object["most_hours"] = choice.most_times() * choice.hours;
+  }
   if (choice.cost > 0) object["cost"] = choice.cost;
+  if (has_limits(asked)) object["keeps_limits"] = limits_kept_by(choice, asked);
+  if (choice.is_trained()) {
+    object["predicted_seconds"] = choice.predicted_seconds;
+    object["measured_seconds"] = prediction.seconds;
+  }
   return object;
+}
+
+std::string devices_of(const PlanReport& report) {
+  std::vector<std::string> names;
+  for (const PlannedMachine& planned : report.machines) names.push_back(planned.profile.device);
+  return names.empty() ? report.answer.profile.device : joined(names, ", ");
 }
 
 Json pick_json(std::optional<std::size_t> pick) { return pick ? Json(*pick) : Json(nullptr); }
@@ -512,7 +560,8 @@ Json pick_json(std::optional<std::size_t> pick) { return pick ? Json(*pick) : Js
 Json scenario_json(const ComparedScenario& scenario) {
   const plan::Answer& answer = scenario.answer;
   return {{"change", scenario.text}, {"verdict", verdict_of(answer)},
-      {"choice", answer.pick ? choice_json(answer.choices[*answer.pick]) : Json(nullptr)}};
+      {"choice", answer.pick ? choice_json(answer.choices[*answer.pick], answer.question)
+                             : Json(nullptr)}};
 }
 
 }  // namespace
@@ -596,26 +645,28 @@ std::string verdict_of(const PlanReport& report) {
 
 std::vector<std::size_t> shown_choices(const plan::Answer& answer) {
   constexpr std::size_t kFew = 12;
-  std::set<std::size_t> shown(answer.equals.begin(), answer.equals.end());
+  const bool is_of_one_device = !compares_devices(answer);
+  std::set<std::size_t> shown;
+  if (is_of_one_device) shown.insert(answer.equals.begin(), answer.equals.end());
   if (answer.pick) shown.insert(*answer.pick);
   for (const std::size_t number : plan::best_on_each_machine(answer)) shown.insert(number);
   std::set<std::string> kinds;
   for (std::size_t number = 0; number < answer.choices.size(); ++number) {
     const Choice& choice = answer.choices[number];
     const bool is_first_of_kind =
-        choice.fits() && kinds.insert(kind_of(choice.prediction.way)).second;
+        is_of_one_device && choice.fits() && kinds.insert(kind_of(choice.prediction.way)).second;
     if (answer.choices.size() <= kFew || is_first_of_kind) shown.insert(number);
   }
   return {shown.begin(), shown.end()};
 }
 
 page::Section section_of_plan(const PlanReport& report) {
-  const plan::Answer& answer = report.answer;
+  const plan::Answer answer = final_answer(report);
   page::Section section{.title = title_of(answer),
       .question = "Which way of spreading this training pays?",
       .conclusion = {.answer = verdict_of(report), .remarks = remarks_of(report)}};
   if (!answer.choices.empty()) {
-    section.tables.push_back(shown_table(final_answer(report)));
+    section.tables.push_back(shown_table(answer));
     section.figures.push_back(front_figure(answer));
   }
   if (!report.confirmed.empty()) section.tables.push_back(confirmed_table(report));
@@ -661,19 +712,19 @@ page::Page page_of_plan(const page::Section& section) {
 }
 
 std::string plan_json(const PlanReport& report) {
-  const plan::Answer& answer = report.answer;
+  const plan::Answer answer = final_answer(report);
   Json choices = Json::array(), impossible = Json::array(), scenarios = Json::array();
-  for (const plan::Choice& choice : answer.choices) choices.push_back(choice_json(choice));
-  for (const plan::TrainedStep& each : report.confirmed)
-    choices[each.choice]["measured_seconds"] = each.seconds;
+  for (const plan::Choice& choice : answer.choices)
+    choices.push_back(choice_json(choice, answer.question));
   for (const auto& [way, reason] : answer.impossible)
     impossible.push_back({{"way", way}, {"reason", reason}});
   for (const ComparedScenario& each : report.scenarios) scenarios.push_back(scenario_json(each));
   const Json object = {{"v", 1}, {"model", answer.profile.model},
-      {"precision", answer.profile.precision}, {"device", answer.profile.device},
-      {"verdict", verdict_of(report)}, {"pick", pick_json(final_answer(report).pick)},
-      {"equals", final_answer(report).equals}, {"choices", choices}, {"impossible", impossible},
-      {"what_if", scenarios}};
+      {"precision", answer.profile.precision}, {"device", devices_of(report)},
+      {"samples", answer.question.samples}, {"currency", answer.question.currency},
+      {"assumed", remarks_of(report)}, {"verdict", verdict_of(report)},
+      {"pick", pick_json(answer.pick)}, {"equals", answer.equals}, {"choices", choices},
+      {"impossible", impossible}, {"what_if", scenarios}};
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -53,8 +53,9 @@ plan::Answer final_answer(const PlanReport& report);
 /// Says what to take and why, and how to learn more about what cannot be told apart.
 std::string verdict_of(const PlanReport& report);
 
-/// Returns the choices that a reader compares, in their order: of few all, of many the pick, what
-/// cannot be told apart from it, the best on each machine and the fastest of each kind.
+/// Returns the choices that a reader compares, in their order: of few all, of many the pick and the
+/// best on each machine; of one device also what cannot be told apart from the pick, and the
+/// fastest of each kind.
 std::vector<std::size_t> shown_choices(const plan::Answer& answer);
 
 /// Reports what to take and why, the ways that are worth a look and then all, those that are

@@ -8,7 +8,6 @@
 
 #include "bench/statistics/median.h"
 #include "lockstep/core/error.h"
-#include "lockstep/nn/models/catalogue.h"
 #include "lockstep/plan/prediction.h"
 
 namespace lockstep::bench {
@@ -278,14 +277,9 @@ double optimizer_seconds(const Runs& runs) {
   return median(seconds);
 }
 
-double flops_of(const ProfiledRun& run) {
+double of_sample(const ProfiledRun& run, double RankProfile::*flops) {
   const RankProfile& rank = run.profile.ranks.front();
-  return rank.batch > 0 ? rank.flops / static_cast<double>(rank.batch) : 0;
-}
-
-// A language model has no convolutions, and of other nets linear layers are a small part.
-double product_flops_of(const ProfiledRun& run, const std::string& model) {
-  return nn::net_needs(model).context > 0 ? flops_of(run) : 0;
+  return rank.batch > 0 ? rank.*flops / static_cast<double>(rank.batch) : 0;
 }
 
 }  // namespace
@@ -360,8 +354,8 @@ plan::ModelProfile profile_of_runs(const ProfiledRuns& all, const ProfileFacts& 
       .optimizer = optimizer_seconds(runs),
       .state_copies = facts.state_copies,
       .noise = noise_of(runs),
-      .flops = flops_of(runs.back()),
-      .product_flops = product_flops_of(runs.back(), facts.model)};
+      .flops = of_sample(runs.back(), &RankProfile::flops),
+      .product_flops = of_sample(runs.back(), &RankProfile::product_flops)};
   profile.company.cores = facts.cores;
   fit_memory(runs, profile);
   fit_company(runs, all.pairs, profile);

@@ -126,7 +126,7 @@ BenchReport read_bench_report(const fs::path& folder) {
     throw DataError(concat(folder.string(), ": has no bench.json; is it a bench folder?"));
   BenchReport report{
       .folder = folder, .studies = request->make(), .samples = {}, .page = {}, .torn = {}};
-  const fs::path samples = folder / "samples.jsonl";
+  const fs::path samples = folder / kSamplesFile;
   if (fs::exists(samples)) {  // else it was stopped before the first was done
     SampleFile file = read_samples(samples);
     report.samples = latest(file.samples);

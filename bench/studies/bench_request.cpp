@@ -26,6 +26,8 @@ namespace lockstep::bench {
 namespace {
 
 constexpr int kVersion = 1;
+// Six samples hold a median between them with 97 %.
+constexpr int kRoundsInBudget = 6;
 
 BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
   const int version = object.at("v").get<int>();
@@ -152,17 +154,25 @@ std::vector<Study> BenchRequest::make() const {
   return all;
 }
 
-void fit_to_budget(BenchRequest& request, double seconds) {
-  if (request.options.full || request.options.rounds > 0) return;
+bool fit_to_budget(BenchRequest& request, double seconds) {
+  if (request.options.full || request.options.rounds > 0) return false;
   double round = 0;
   for (const std::string& name : request.studies) {
     const StudyEntry* entry = find_study(name);
     if (entry != nullptr && !entry->is_of_user()) round += entry->quick_seconds;
   }
-  if (round == 0) return;
-  // Six samples hold a median between them with 97 %.
-  request.options.work = std::max(1, static_cast<int>(seconds / (6 * round)));
-  request.options.rounds = 12;  // what is faster than expected goes on
+  if (round == 0) return false;
+  request.options.work = std::max(1, static_cast<int>(seconds / (kRoundsInBudget * round)));
+  request.options.rounds = 2 * kRoundsInBudget;  // what is faster than expected goes on
+  return true;
+}
+
+// A sample also begins and ends: with so many times the work it takes fewer times as long.
+bool refit_to_budget(BenchRequest& request, double round_seconds, double seconds_left) {
+  const double times = seconds_left / (kRoundsInBudget * round_seconds);
+  if (times < 2) return false;
+  request.options.work = static_cast<int>(times * request.options.work);
+  return true;
 }
 
 void write_request(const std::filesystem::path& folder, const BenchRequest& request) {

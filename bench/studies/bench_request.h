@@ -57,7 +57,12 @@ struct BenchRequest {
 };
 
 /// Gives the samples of a quick request so much more work that about six rounds fit into a time.
-void fit_to_budget(BenchRequest& request, double seconds);
+/// Returns false where the request says itself how much it does.
+bool fit_to_budget(BenchRequest& request, double seconds);
+
+/// Does so again with what a first round took, if twice the work or more fits into the time that is
+/// left; with more work a sample is another one. Returns whether it did.
+bool refit_to_budget(BenchRequest& request, double round_seconds, double seconds_left);
 
 /// Writes FOLDER/bench.json, or reads it; nothing where there is none. A file of another form is a
 /// DataError.

@@ -4,7 +4,9 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <iterator>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -73,13 +75,10 @@ void add_choices(const Machine& machine, Answer& answer) {
   for (const Way& way : ways_on(machine, answer.question.ways)) {
     if (way.places() != machine.all_places()) continue;
     const std::string reason = why_not(way, answer.profile, batch, machine);
-    if (reason.empty()) {
+    if (reason.empty())
       add_choice(machine, predict(answer.profile, machine, way, batch), answer);
-    } else {
-      const std::string& device = machine.device;
-      answer.impossible.push_back(
-          {concat(describe(way), device.empty() ? "" : " on ", device), reason});
-    }
+    else
+      answer.impossible.push_back({describe(way), reason});
   }
 }
 
@@ -107,13 +106,15 @@ constexpr double kTrainedSpread = 0.03;
 
 // The standard deviation of the logarithm of one choice's rate over the other's. Another device's
 // profile is off by something else; ways of one kind are off alike, unless only one of them goes
-// over the links between nodes.
+// over the links between nodes. What is unsure of batches that were not measured counts where only
+// one has them, and twice where one has larger and the other smaller ones.
 double spread_between(const Choice& one, const Choice& other) {
   const Prediction &first = one.prediction, &second = other.prediction;
   if (one.machine.device != other.machine.device) return std::hypot(first.spread, second.spread);
   const bool is_alike = kind_of(first.way) == kind_of(second.way) &&
                         (one.machine.nodes > 1) == (other.machine.nodes > 1) && !one.is_trained();
-  return std::hypot(first.own_spread, second.own_spread) / (is_alike ? 2 : 1);
+  const double own = std::hypot(first.own_spread, second.own_spread) / (is_alike ? 2 : 1);
+  return std::hypot(own, first.outside_spread - second.outside_spread);
 }
 
 // With so many times the hours and the money.
@@ -186,8 +187,17 @@ void pick_best(Answer& answer) {
   answer.pick = simplest_of(choices, answer.equals);
 }
 
+// What several machines refuse for one reason is there once.
+std::vector<Impossible> each_once(const std::vector<Impossible>& all) {
+  std::vector<Impossible> once;
+  std::ranges::copy_if(all, std::back_inserter(once),
+      [&](const Impossible& each) { return std::ranges::find(once, each) == once.end(); });
+  return once;
+}
+
 void put_in_order(Answer& answer) {
   std::ranges::stable_sort(answer.choices, is_better);
+  answer.impossible = each_once(answer.impossible);
   pick_best(answer);
 }
 
@@ -398,6 +408,7 @@ Answer with_trained(Answer answer, const std::vector<TrainedStep>& steps) {
     choice.predicted_seconds = prediction.seconds;
     prediction.seconds = seconds;
     prediction.spread = prediction.own_spread = kTrainedSpread;
+    prediction.outside_spread = 0;
     for (double& use : prediction.uses) use *= times;
     prediction.idle *= times;
     prediction.communication *= times;
@@ -412,17 +423,34 @@ Answer with_trained(Answer answer, const std::vector<TrainedStep>& steps) {
 }
 
 std::vector<std::size_t> pareto_front(const Answer& answer) {
+  const std::vector<Choice>& choices = answer.choices;
+  std::vector<std::size_t> fastest_first;
+  for (std::size_t i = 0; i < choices.size(); ++i)
+    if (choices[i].fits()) fastest_first.push_back(i);
+  std::ranges::stable_sort(
+      fastest_first, std::greater<>(), [&](std::size_t i) { return choices[i].rate(); });
   std::vector<std::size_t> front;
-  for (std::size_t i = 0; i < answer.choices.size(); ++i) {
-    const Choice& own = answer.choices[i];
-    if (!own.fits()) continue;
-    // Choices are sorted by their rates: all that come before are faster.
+  for (const std::size_t i : fastest_first) {
     const bool is_beaten = std::ranges::any_of(front,
-        [&](std::size_t other) { return expense_of(answer.choices[other]) <= expense_of(own); });
+        [&](std::size_t other) { return expense_of(choices[other]) <= expense_of(choices[i]); });
     if (!is_beaten) front.push_back(i);
   }
   std::reverse(front.begin(), front.end());
   return front;
+}
+
+std::vector<std::size_t> distinct_equals(const Answer& answer) {
+  std::map<std::string, std::vector<std::size_t>> by_device;
+  for (const std::size_t i : answer.equals)
+    by_device[answer.choices[i].machine.device].push_back(i);
+  if (by_device.size() < 2) return answer.equals;
+  std::vector<std::size_t> distinct;
+  for (const auto& [device, numbers] : by_device) {
+    const bool has_pick = std::ranges::find(numbers, *answer.pick) != numbers.end();
+    distinct.push_back(has_pick ? *answer.pick : simplest_of(answer.choices, numbers));
+  }
+  std::ranges::sort(distinct);
+  return distinct;
 }
 
 std::vector<std::size_t> best_on_each_machine(const Answer& answer) {

@@ -73,10 +73,12 @@ struct Choice {
 /// Describes a choice for people: `ddp x 16 on 2 nodes of A100`.
 std::string describe(const Choice& choice);
 
-/// A way that cannot be taken, and why.
+/// A way that cannot be taken, and why; whatever the device.
 struct Impossible {
   std::string way;
   std::string reason;
+
+  bool operator==(const Impossible&) const = default;
 };
 
 /// All choices, the fastest first, those that fit before those that do not.
@@ -131,6 +133,10 @@ Answer merged(std::vector<Answer> answers);
 /// Returns the choices that no other beats in both time and money (samples a second and machines
 /// where there is no price), the cheapest first.
 std::vector<std::size_t> pareto_front(const Answer& answer);
+
+/// Returns what cannot be told apart from the pick, and the pick; where it is of several devices,
+/// of each the simplest alone.
+std::vector<std::size_t> distinct_equals(const Answer& answer);
 
 /// Returns for each machine the simplest of the choices that cannot be told apart from its fastest,
 /// in the order of the answer.

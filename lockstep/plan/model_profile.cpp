@@ -463,6 +463,17 @@ void list_fields(Object& object, Overheads& overheads) {
 }
 
 template <typename Object>
+void list_fields(Object& object, MeasuredTraining& training) {
+  object("plugin", training.plugin);
+  object("data", training.data);
+  object("cores_a_place", training.cores_a_place, 1);
+  object("flags", training.flags);
+}
+
+// A link that costs nothing stands in files of one place alone that older programs wrote.
+static bool is_free(const Link& link) { return link.latency == 0 && link.bytes_per_second == 0; }
+
+template <typename Object>
 void list_fields(Object& object, ModelProfile& profile) {
   object("model", profile.model);
   object("precision", profile.precision);
@@ -484,8 +495,11 @@ void list_fields(Object& object, ModelProfile& profile) {
   object("within", link);
   if constexpr (Object::kReads) {
     profile.product_flops = product_flops.value_or(0);
-    profile.knows_within = link.has_value();
-    profile.within = link.value_or(Link{});
+    profile.knows_within = link.has_value() && !is_free(*link);
+    profile.within = profile.knows_within ? *link : Link{};
+    if (object.fields().has("training")) object("training", profile.training);
+  } else if (profile.training) {
+    object("training", *profile.training);
   }
   object("overheads", profile.overheads);
   object("layers", profile.layers);

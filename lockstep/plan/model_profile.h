@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -108,6 +109,15 @@ struct Overheads {
   double socket_bytes = 0;   ///< of memory that it needs between nodes
 };
 
+/// The training that a profile was measured by, beside model and precision: with its words a way
+/// that the profile is asked about is trained alike.
+struct MeasuredTraining {
+  std::string plugin = {};  ///< shared library with the model; empty: none
+  std::string data = "mock:constant";
+  int cores_a_place = 1;
+  std::vector<std::string> flags = {};  ///< more words
+};
+
 /// The costs of training a model on one place of a device, measured there or taken from elsewhere.
 struct ModelProfile {
   std::string model;
@@ -130,6 +140,7 @@ struct ModelProfile {
   Link within = {};          ///< between these places
   bool knows_within = true;  ///< else one place alone was measured
   Overheads overheads = {};
+  std::optional<MeasuredTraining> training = {};  ///< none: not known
 
   double parameter_bytes() const;
   double activation_bytes() const;

@@ -122,7 +122,9 @@ constexpr double kEstimated = 0.59;
 // Half of the logarithm by which the two trainings differ that the rate of a transformer is the
 // middle of, on an A100 and an H100.
 constexpr double kOtherSoftware = 0.34;
-constexpr double kOutside = 0.15;  // batches beyond those that were measured
+// Batches beyond those that were measured. Of larger ones the same line goes on, so ways that have
+// them are off alike; if it is too steep, smaller ones are off the other way.
+constexpr double kOutside = 0.15;
 // Places that share a node, by a profile of one place alone: they slow each other down by as much
 // as nobody knows. Two cores of the machines that we measured take up to 1.3 times as long.
 constexpr double kUnknownCompany = 0.15;
@@ -143,14 +145,17 @@ double samples_at_once(const Way& way, double batch) {
   return batch / way.replicas / (way.stages > 1 ? way.micro_batches : way.accumulated);
 }
 
-bool is_outside(const ModelProfile& profile, double samples) {
+// 1 above the batches that were measured, -1 below them, 0 between.
+int side_of(const ModelProfile& profile, double samples) {
   const auto& points = profile.layers.front().forward.points();
-  return points.empty() || samples < points.front().batch || samples > points.back().batch;
+  if (points.empty() || samples > points.back().batch) return 1;
+  return samples < points.front().batch ? -1 : 0;
 }
 
-/// The spread of a way of its own, and with what all ways of the profile have in common.
+/// The spread of a way of its own, of its batch, and with what all ways of the profile have in
+/// common.
 struct Spreads {
-  double own, all;
+  double own, outside, all;
 };
 
 Spreads spreads_of(
@@ -167,8 +172,8 @@ Spreads spreads_of(
   if (!profile.is_measured) common += std::pow(kNotMeasured, 2);
   if (profile.is_estimated) common += std::pow(kEstimated, 2);
   if (profile.is_of_products) common += std::pow(kOtherSoftware, 2);
-  if (is_outside(profile, samples_at_once(way, batch))) common += std::pow(kOutside, 2);
-  return {std::sqrt(own), std::sqrt(own + common)};
+  const double outside = kOutside * side_of(profile, samples_at_once(way, batch));
+  return {std::sqrt(own), outside, std::sqrt(own + common + std::pow(outside, 2))};
 }
 
 }  // namespace
@@ -257,8 +262,8 @@ Prediction predict(
   const Spreads spreads = spreads_of(profile, machine, way, batch);
   prediction.spread = spreads.all;
   prediction.own_spread = spreads.own;
+  prediction.outside_spread = spreads.outside;
   prediction.memory_bytes = memory_of(profile, machine, way, batch);
-  prediction.is_extrapolated = is_outside(profile, samples_at_once(way, batch));
   return prediction;
 }
 

@@ -35,13 +35,15 @@ struct Prediction {
   double spread = 0;   ///< by which it may be wrong: the standard deviation of its logarithm
   /// The part of it that other ways of the same profile do not share: ratios are surer than times.
   double own_spread = 0;
+  /// The part that comes of a larger batch of a place than was measured, or, below 0, of a smaller
+  /// one: ways on the same side share it.
+  double outside_spread = 0;
   /// What the busiest place does with its time; with `idle` it adds up to `seconds`.
   std::array<double, kUses> uses = {};
   double idle = 0;           ///< waiting for other places
   double communication = 0;  ///< gradients or activations on their way
   double bubble = 0;         ///< share of the pipeline's time in which its places do not compute
   double memory_bytes = 0;   ///< of the place that needs most
-  bool is_extrapolated = false;  ///< to smaller or larger batches of a place than were measured
   std::vector<std::string> lanes = {};
   std::vector<TimedTask> tasks = {};
 
@@ -50,6 +52,8 @@ struct Prediction {
   double most_seconds() const;
 
   double samples_per_second() const { return seconds > 0 ? batch / seconds : 0; }
+  /// Returns whether its batch of a place is larger or smaller than those that were measured.
+  bool is_extrapolated() const { return outside_spread != 0; }
   double of(Use use) const { return uses[static_cast<std::size_t>(use)]; }
 };
 

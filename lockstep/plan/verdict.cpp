@@ -170,9 +170,9 @@ std::string about_equals(const Answer& answer) {
     if (i != *answer.pick) others.push_back(&answer.choices[i]);
   if (others.empty()) return "";
   std::vector<std::string> names;
-  for (std::size_t i = 0; i < std::min(kNamed, others.size()); ++i)
-    names.push_back(describe(*others[i]));
-  if (others.size() > kNamed) names.push_back(concat(others.size() - kNamed, " more"));
+  for (const std::size_t i : distinct_equals(answer))
+    if (i != *answer.pick && names.size() < kNamed) names.push_back(describe(answer.choices[i]));
+  if (others.size() > names.size()) names.push_back(concat(others.size() - names.size(), " more"));
   const std::string last = names.back();
   names.pop_back();
   return concat(picked.is_trained() ? " These trainings do not tell " : " This plan cannot tell ",
@@ -186,6 +186,24 @@ const Choice& cheapest_of(const std::vector<Choice>& choices) {
   for (const Choice& each : choices)
     if (each.fits() && each.cost < cheapest->cost) cheapest = &each;
   return *cheapest;
+}
+
+// The fastest for about the money of the pick, where the cheapest in time was asked for: more
+// places for a shorter while cost as much.
+std::string about_same_money(const Answer& answer) {
+  constexpr double kWorthIt = 1.2;
+  const Choice& picked = answer.choices[*answer.pick];
+  if (answer.question.within_hours == 0 || picked.cost == 0) return "";
+  const Choice* fastest = &picked;
+  for (const std::size_t i : best_on_each_machine(answer)) {
+    const Choice& each = answer.choices[i];
+    const bool is_as_cheap = each.cost <= picked.cost * (1 + kEqualExpenses);
+    if (is_as_cheap && is_sure(each, answer.question) && each.rate() > fastest->rate())
+      fastest = &each;
+  }
+  if (fastest->rate() < kWorthIt * picked.rate()) return "";
+  return concat(
+      " For about the same money ", describe(*fastest), " takes ", hours_text(fastest->hours), ".");
 }
 
 // The cheapest, unless it is the pick itself or costs about as much.
@@ -268,7 +286,8 @@ std::string verdict_of(const Answer& answer) {
   const bool is_compared = !choice.is_trained();
   return concat(about_pick(choice, answer.question), " ", about_limit(choice.prediction),
       is_compared ? about_next(answer) : "", ".", about_equals(answer),
-      is_compared ? about_money(answer) : "", about_failures(choice), about_trainings(answer));
+      is_compared ? about_same_money(answer) + about_money(answer) : "", about_failures(choice),
+      about_trainings(answer));
 }
 
 }  // namespace lockstep::plan

@@ -85,6 +85,29 @@ TEST(Answer, TellsWaysOfAnUnsureProfileApart) {
   EXPECT_EQ(equals_at(0.12), 1U);
 }
 
+// Of batches that were not measured all larger ones are off alike, and smaller ones the other way.
+TEST(Answer, TellsWaysApartIfTheirBatchesAreOnOneSideOfThoseMeasured) {
+  const auto equals_of = [](double least, double most) {
+    ModelProfile profile = uniform(4);
+    profile.company = {.compute = {1, 1.82}, .memory = {1, 1}};
+    for (LayerCurves& layer : profile.layers)
+      for (const auto time : LayerCurves::times())
+        layer.*time = CostCurve({{least, (layer.*time)(least)}, {most, (layer.*time)(most)}});
+    Question question = question_of({1, 2});
+    question.batch = 16;
+    question.ways.kinds = {"serial", "ddp"};
+    const Answer found = answer(profile, question);
+    EXPECT_NEAR(found.choices[0].rate() / found.choices[1].rate(), 1.1, 0.01);
+    return found.equals.size();
+  };
+  EXPECT_EQ(equals_of(8, 16), 1U) << "serial has 16 samples, each of two places 8";
+  EXPECT_EQ(equals_of(1, 2), 1U) << "both have more";
+  EXPECT_EQ(equals_of(17, 32), 1U) << "both have less";
+  EXPECT_EQ(equals_of(1, 8), 2U) << "serial has more";
+  EXPECT_EQ(equals_of(16, 32), 2U) << "each of two has less";
+  EXPECT_EQ(equals_of(10, 12), 2U) << "one has more, the other less";
+}
+
 TEST(Answer, HasForEachMachineTheSimplestOfItsFastest) {
   Question question = question_of({1, 4});
   question.ways.kinds = {"serial", "ddp", "fsdp", "pp"};
@@ -213,6 +236,25 @@ TEST(Devices, AreComparedInOneOrder) {
   EXPECT_THAT(verdict_of(all), HasSubstr("The cheapest of all, ddp x 4 on slow, costs 50 %"));
 }
 
+// A profile of estimates tells neither devices nor ways apart.
+TEST(Devices, HaveOneWayEachAmongThoseThatCannotBeToldApart) {
+  std::vector<Answer> answers;
+  for (const char* const device : {"one", "other"}) {
+    Question question = question_of({2});
+    question.ways.kinds = {"ddp", "fsdp", "dp"};
+    question.machine.device = device;
+    answers.push_back(answer(uniform(4), question));
+  }
+  const Answer all = merged(std::move(answers));
+  ASSERT_EQ(all.equals.size(), 6U);
+  std::vector<std::string> named;
+  for (const std::size_t number : distinct_equals(all))
+    named.push_back(describe(all.choices[number]));
+  EXPECT_THAT(named, ElementsAre("ddp x 2 on one", "ddp x 2 on other"));
+  EXPECT_THAT(verdict_of(all),
+      HasSubstr("cannot tell ddp x 2 on one from ddp x 2 on other and 4 more; the pick is"));
+}
+
 TEST(Devices, TheCheapestInTimeAndTheFastestForTheMoneyArePicked) {
   Question question = question_of({1, 2, 4});
   question.within_hours = 61;  // two slow ones may need 93, for the same money
@@ -222,6 +264,10 @@ TEST(Devices, TheCheapestInTimeAndTheFastestForTheMoneyArePicked) {
   EXPECT_THAT(verdict_of(in_time),
       StartsWith("Take ddp x 4 on slow, the cheapest that surely ends within 61 hours: 30 hours "
                  "(18.1 to 49.8) and 120 EUR (72.3 to 199) for the training. That is 0.33"));
+  question.within_hours = 100;
+  EXPECT_THAT(verdict_of(merged(on_two_devices(question))),
+      AllOf(StartsWith("Take ddp x 2 on slow, the cheapest that surely ends within 100 hours: 60 "),
+          HasSubstr(" For about the same money ddp x 4 on slow takes 30 hours.")));
   question.within_hours = 12;
   EXPECT_THAT(verdict_of(merged(on_two_devices(question))),
       StartsWith("Take ddp x 4 on fast, the cheapest that probably ends within 12 hours: 10 hours "
@@ -286,10 +332,31 @@ TEST(Answer, KeepsOfTheFrontWhatNothingBeatsInTimeAndMoney) {
   EXPECT_THAT(front, ElementsAre("serial", "ddp x 2", "ddp x 4"));
 }
 
+TEST(Answer, KeepsOfTheFrontWhatWasTrained) {
+  const Answer found = answer(uniform(4), question_of({1, 2}));
+  ASSERT_EQ(described(found).front(), "ddp x 2");
+  ASSERT_EQ(described(found).back(), "serial");
+  const std::size_t serial = found.choices.size() - 1;
+  // Alone it was faster than all others are planned.
+  EXPECT_THAT(pareto_front(with_trained(found, {{serial, 1}})), ElementsAre(serial));
+}
+
 TEST(Answer, ListsWhatIsImpossible) {
   const Answer found = answer(uniform(2), question_of({4}));
   ASSERT_EQ(found.impossible.size(), 1u);
   EXPECT_THAT(found.impossible[0].reason, HasSubstr("cannot be cut into 4 stages"));
+}
+
+TEST(Devices, RefuseAWayOnce) {
+  std::vector<Answer> answers;
+  for (const char* const device : {"one", "other"}) {
+    Question question = question_of({4});
+    question.machine.device = device;
+    answers.push_back(answer(uniform(2), question));
+  }
+  const Answer all = merged(std::move(answers));
+  ASSERT_EQ(all.impossible.size(), 1U);
+  EXPECT_EQ(all.impossible[0].way, "pp x 4 (1f1b, 4 chunks)");
 }
 
 TEST(Answer, AboutThousandsOfPlacesIsThereAtOnce) {

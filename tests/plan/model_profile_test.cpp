@@ -37,6 +37,8 @@ TEST(ModelProfile, ComesBackFromItsFile) {
   profile.company = {.compute = {1, 1.5}, .memory = {1, 2}, .cores = 2, .crowded = 1.25};
   profile.process_bytes = 3e8;
   profile.is_measured = true;
+  profile.within = parse_link("2GB,10us");
+  profile.training = MeasuredTraining{"nets.so", "mnist:data", 2, {"--opt", "a b"}};
   const std::string text = profile_text(profile);
   const ModelProfile again = parse_profile(text, "p.json");
   EXPECT_EQ(profile_text(again), text);
@@ -50,6 +52,12 @@ TEST(ModelProfile, ComesBackFromItsFile) {
   EXPECT_EQ(again.overheads.socket_bytes, 4e7);
   EXPECT_EQ(again.company.crowded, 1.25);
   EXPECT_TRUE(again.knows_within);
+  EXPECT_EQ(again.within.bytes_per_second, 2e9);
+  ASSERT_TRUE(again.training);
+  EXPECT_EQ(again.training->plugin, "nets.so");
+  EXPECT_EQ(again.training->data, "mnist:data");
+  EXPECT_EQ(again.training->cores_a_place, 2);
+  EXPECT_EQ(again.training->flags, (std::vector<std::string>{"--opt", "a b"}));
 }
 
 TEST(ModelProfile, OfAPlaceMeasuredAloneHasNoLink) {
@@ -61,6 +69,16 @@ TEST(ModelProfile, OfAPlaceMeasuredAloneHasNoLink) {
   const ModelProfile again = parse_profile(text, "p.json");
   EXPECT_FALSE(again.knows_within);
   EXPECT_TRUE(on_device(again, device_of("A100")).knows_within) << "its data sheet tells";
+}
+
+// Older programs wrote so of a place that was measured alone.
+TEST(ModelProfile, DoesNotKnowALinkThatCostsNothing) {
+  const std::string text = profile_text(uniform(1));
+  ASSERT_THAT(text, ::testing::HasSubstr("\"bytes_per_second\": 0.0"));
+  const ModelProfile old = parse_profile(text, "p.json");
+  EXPECT_FALSE(old.knows_within);
+  EXPECT_THAT(why_not({.replicas = 2}, old, 2, testing::free_machine(1, 2)),
+      ::testing::HasSubstr("says nothing about several places of a node; give their link"));
 }
 
 TEST(ModelProfile, OfAnOlderFileHasNoMatrixProducts) {

@@ -7,6 +7,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/train/options/options.h"
+#include "lockstep/train/record/run_directory.h"
 
 namespace lockstep::cli {
 namespace {
@@ -55,6 +56,18 @@ plan::ModelProfile in_asked_precision(plan::ModelProfile profile, const PlanComm
   check(is_known(command.precision), "plan: --precision is ", joined(all_names<Precision>()),
       ", not ", printable(command.precision));
   return plan::in_precision(std::move(profile), command.precision);
+}
+
+void train_as_measured(const plan::ModelProfile& profile, PlanCommand& command) {
+  const auto measured = profile.training.value_or(plan::MeasuredTraining{});
+  if (command.plugin.empty()) command.plugin = measured.plugin;
+  if (command.data.empty()) command.data = measured.data;
+  if (command.cores_a_place == 0) command.cores_a_place = measured.cores_a_place;
+  if (command.train_flags.empty()) command.train_flags = measured.flags;
+  check(!profile.training || command.train_flags == measured.flags, "plan: the profile of ",
+      printable(profile.model), " was measured with ",
+      measured.flags.empty() ? "no flags after --" : "-- " + shell_text(measured.flags),
+      ", which is what --confirm trains; leave them out, or measure with others");
 }
 
 std::vector<Offer> offers_of(const plan::ModelProfile& profile, const PlanCommand& command) {

@@ -19,6 +19,11 @@ struct Offer {
 /// that is not here. Throws InvalidArgument for a precision that no device has a rate for.
 plan::ModelProfile in_asked_precision(plan::ModelProfile profile, const PlanCommand& command);
 
+/// Completes a command by what its profile says of the trainings that it was measured by, so that
+/// what is confirmed is trained likewise. Throws InvalidArgument for flags after -- that are
+/// others.
+void train_as_measured(const plan::ModelProfile& profile, PlanCommand& command);
+
 /// Returns an offer for each device of the command, with its price and the rate that is said of it;
 /// without devices that of the profile alone. What the question says of memory and links holds for
 /// all; a device has its own where it says nothing.

@@ -15,11 +15,13 @@
 #include "bench/cli/plan/plan_flags.h"
 #include "bench/planning/plan_section.h"
 #include "bench/statistics/load_meter.h"
+#include "bench/study/training_run.h"
 #include "lockstep/cli/env.h"
 #include "lockstep/cli/sibling_program.h"
 #include "lockstep/cli/verbs.h"
 #include "lockstep/core/cpu_share.h"
 #include "lockstep/core/error.h"
+#include "lockstep/core/exit_code.h"
 #include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
 #include "lockstep/formats/output_file.h"
@@ -27,6 +29,7 @@
 #include "lockstep/plan/model_profile.h"
 #include "lockstep/report/page/page.h"
 #include "lockstep/train/options/train_flags.h"
+#include "lockstep/train/record/run_directory.h"
 
 namespace lockstep::cli {
 namespace {
@@ -44,14 +47,18 @@ int state_copies_by(const std::vector<std::string>& flags) {
 
 // That measures the same batches again.
 std::string measuring_command(const PlanCommand& command, const plan::ModelProfile& profile) {
+  const plan::MeasuredTraining& training = *profile.training;
   std::vector<std::string> batches;
   for (const auto& point : profile.layers.front().forward.points())
     batches.push_back(concat(point.batch));
-  std::string text = concat("lockstep plan --measure --model ", command.model, " --precision ",
-      command.precision, " --cores-a-place ", command.cores_a_place, " --measure-rounds ",
-      command.measure_rounds, " --measure-batches ", joined(batches, ","));
-  if (!command.train_flags.empty()) text += " -- " + joined(command.train_flags, " ");
-  return text;
+  bench::Words words = bench::words_of("lockstep", "plan", "--measure", "--model", command.model,
+      "--data", training.data, "--precision", command.precision, "--cores-a-place",
+      training.cores_a_place, "--measure-rounds", command.measure_rounds, "--measure-batches",
+      joined(batches, ","));
+  if (!training.plugin.empty())
+    bench::add_words(words, bench::words_of("--plugin", training.plugin));
+  if (!training.flags.empty()) bench::add_words(words, bench::words_of("--", training.flags));
+  return shell_text(words);
 }
 
 /// A folder that goes when it is no longer needed.
@@ -126,6 +133,38 @@ std::string place_of_this_machine(const PlanCommand& command) {
 
 void say(const std::string& line) { std::cerr << "lockstep plan: " << line << std::endl; }
 
+// With the command that measures it, and what trains alike.
+plan::ModelProfile described(
+    plan::ModelProfile profile, const PlanCommand& command, const bench::MeasureRequest& request) {
+  profile.training = plan::MeasuredTraining{
+      request.plugin, request.data, request.cores_a_place, request.train_flags};
+  profile.source = measuring_command(command, profile);
+  return profile;
+}
+
+// What was measured is kept after each training, and whoever stops it is told so.
+plan::ModelProfile measure_and_keep(const PlanCommand& command,
+    const bench::MeasureRequest& request, const bench::ProfileFacts& facts,
+    const bench::CellPaths& paths) {
+  bool is_kept = false;
+  const auto keep = [&](const plan::ModelProfile& profile) {
+    if (command.save.empty()) return;
+    replace_file(command.save, plan::profile_text(described(profile, command, request)));
+    is_kept = true;
+  };
+  if (!command.save.empty())
+    say(concat("keeps in ", command.save, " what it has after each training"));
+  try {
+    return described(bench::measure_profile(request, facts, paths, {.say = say, .keep = keep}),
+        command, request);
+  } catch (const StoppedError&) {
+    if (is_kept)
+      say(concat("stopped; ", command.save, " has what was measured so far, for --profile ",
+          command.save));
+    throw;
+  }
+}
+
 plan::ModelProfile measure(PlanCommand& command, const bench::CellPaths& paths) {
   const bench::MeasureRequest request = request_of(command);
   check(command.cores_a_place <= request.cores, "plan: --cores-a-place is ", command.cores_a_place,
@@ -137,15 +176,7 @@ plan::ModelProfile measure(PlanCommand& command, const bench::CellPaths& paths) 
       .state_copies = static_cast<double>(state_copies_by(command.train_flags)),
       .cores = request.cores / command.cores_a_place};
   const bench::LoadMeter load;
-  const auto keep = [&](plan::ModelProfile profile) {
-    profile.source = measuring_command(command, profile);
-    if (!command.save.empty()) replace_file(command.save, plan::profile_text(profile));
-  };
-  if (!command.save.empty())
-    say(concat("keeps in ", command.save, " what it has after each training"));
-  plan::ModelProfile profile =
-      bench::measure_profile(request, facts, paths, {.say = say, .keep = keep});
-  profile.source = measuring_command(command, profile);
+  plan::ModelProfile profile = measure_and_keep(command, request, facts, paths);
   const double others = load.read().other_share;
   if (others >= kDisturbing) {
     command.remark = concat("Others used ", std::lround(100 * others),
@@ -183,6 +214,7 @@ plan::ModelProfile read_profile_file(PlanCommand& command) {
   // A data sheet has a rate for each precision.
   profile = in_asked_precision(std::move(profile), command);
   be_as(profile.precision, "--precision", path, command.precision);
+  train_as_measured(profile, command);
   return profile;
 }
 
@@ -202,7 +234,8 @@ plan::Answer answer_to(const std::vector<Offer>& offers, const Change& change) {
 
 // Of the ways that cannot be told apart, those that a training here would tell of.
 std::size_t offered(const plan::Answer& answer, const PlanCommand& command) {
-  const bool is_here = command.devices.empty() && !answer.question.ways.settings.is_pytorch &&
+  const bool is_here = command.devices.empty() && answer.profile.training &&
+                       !answer.question.ways.settings.is_pytorch &&
                        answer.profile.device == place_of_this_machine(command);
   if (!is_here) return 0;
   const std::vector<std::size_t> order = bench::confirmable(answer, request_of(command));
@@ -240,9 +273,12 @@ void save_profile(const PlanCommand& command, const plan::ModelProfile& profile)
   std::cout << "The profile: " << command.save << "\n";
 }
 
+// It is read later, and by others: it says what was asked, and when.
 void write_page(const PlanCommand& command, const page::Section& section) {
   if (command.output.empty()) return;
-  replace_file(command.output, page::to_html(bench::page_of_plan(section)));
+  page::Page page = bench::page_of_plan(section);
+  page.environment = concat(command.asked, "\n", utc_now());
+  replace_file(command.output, page::to_html(page));
   std::cout << "The page: " << command.output << "\n";
 }
 

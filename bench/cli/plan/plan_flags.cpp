@@ -20,6 +20,7 @@
 #include "lockstep/parallel/schedule/flags_of_ways.h"
 #include "lockstep/plan/answer.h"
 #include "lockstep/train/options/train_flags.h"
+#include "lockstep/train/record/run_directory.h"
 
 namespace lockstep::cli {
 namespace {
@@ -615,6 +616,7 @@ std::optional<PlanCommand> parse_plan(const std::vector<std::string>& arguments)
   plan_table().read(command, given);
   if (end != arguments.end()) command.train_flags.assign(std::next(end), arguments.end());
   check_train_flags(command.train_flags);
+  command.asked = "lockstep plan " + shell_text(arguments);
   command.takes_shipped = takes_shipped_profile(command, given);
   if (command.takes_shipped) command.profile = command.model;
   check_ways(command.question.ways.kinds);
@@ -622,6 +624,8 @@ std::optional<PlanCommand> parse_plan(const std::vector<std::string>& arguments)
   if (!command.profile.empty()) {
     if (!given.has("--model")) command.model.clear();
     if (!given.has("--precision")) command.precision.clear();
+    if (!given.has("--data")) command.data.clear();
+    if (!given.has("--cores-a-place")) command.cores_a_place = 0;
   }
   if (command.trains) {
     plan_for_training(command);

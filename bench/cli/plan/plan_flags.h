@@ -12,11 +12,12 @@ namespace lockstep::cli {
 
 /// A request to `lockstep plan`.
 struct PlanCommand {
-  std::string model = "mnist-small";  ///< empty: that of the profile; so is the precision
+  /// Empty: that of the profile; so are the plugin, the data and the precision.
+  std::string model = "mnist-small";
   std::string plugin;
   std::string data = "mock:constant";
   std::string precision = "32";
-  int cores_a_place = 1;
+  int cores_a_place = 1;       ///< 0: as the profile was measured
   std::string profile;         ///< file, or a model whose profile is shipped; empty: measured first
   bool takes_shipped = false;  ///< whatever file has the model's name
   std::vector<std::string> devices;             ///< that the costs are moved to; empty: none
@@ -38,6 +39,7 @@ struct PlanCommand {
   std::string output;                      ///< a page
   std::string save;                        ///< file of the measured profile
   bool json = false;
+  std::string asked = {};   ///< the command itself, as a shell takes it
   std::string remark = {};  ///< about how it was measured, once it was
 };
 

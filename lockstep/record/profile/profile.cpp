@@ -175,6 +175,9 @@ bool makes_nodes(const std::vector<PlacedSpan>& spans) {
       spans, [](const PlacedSpan& span) { return span.span->activity == Activity::kGradientNode; });
 }
 
+// Of convolutions and matrix products, which have arithmetic: LibTorch's operators and ours.
+bool is_convolution(const Span& span) { return span.name.find("conv") != std::string::npos; }
+
 /// The spans of all threads, each with what is around it.
 class Analysis {
  public:
@@ -229,9 +232,11 @@ class Analysis {
         (is_forward ? layer.forward : layer.backward) += a_step(static_cast<double>(span.own));
         layer.flops += span.span->flops;
         profile_.flops += span.span->flops;
+        if (!is_convolution(*span.span)) profile_.product_flops += span.span->flops;
       }
     }
     profile_.flops /= static_cast<double>(steps_.size());
+    profile_.product_flops /= static_cast<double>(steps_.size());
     for (auto& [name, layer] : layers) {
       layer.name = name;
       layer.flops /= static_cast<double>(steps_.size());

@@ -80,10 +80,11 @@ struct RankProfile {
   double reduction = 0;                    ///< gradients were on their way
   double exposed = 0;                      ///< of it, not behind backward
   double flops = 0;                        ///< of one step
-  std::optional<double> peak = {};         ///< FLOP/s that matrix products reached here
-  std::vector<TimelineSpan> timeline;      ///< of the step whose time is the median
-  std::int64_t batch = 0;                  ///< samples that the chain was measured with
-  std::vector<LayerCosts> chain;           ///< each computed alone; empty: no place has all layers
+  double product_flops = 0;         ///< of them, those in matrix products, and not in convolutions
+  std::optional<double> peak = {};  ///< FLOP/s that matrix products reached here
+  std::vector<TimelineSpan> timeline;  ///< of the step whose time is the median
+  std::int64_t batch = 0;              ///< samples that the chain was measured with
+  std::vector<LayerCosts> chain;       ///< each computed alone; empty: no place has all layers
 };
 
 /// Analyses the spans of one rank. Throws DataError if there is no whole step among them.

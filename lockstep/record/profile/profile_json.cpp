@@ -34,6 +34,7 @@ void check_rank(const RankProfile& rank, const JsonFields& fields) {
 }
 
 void list_more(JsonWriter& object, const RankProfile& rank) {
+  object("product_flops", rank.product_flops);
   if (rank.unwaited_step) object("unwaited_step_ms", *rank.unwaited_step);
   if (rank.chain.empty()) return;
   object("batch", rank.batch);
@@ -43,6 +44,7 @@ void list_more(JsonWriter& object, const RankProfile& rank) {
 void list_more(JsonReader& object, RankProfile& rank) {
   if (object.fields().has("unwaited_step_ms"))
     rank.unwaited_step = object.fields().seconds("unwaited_step_ms");
+  rank.product_flops = object.fields().number_if("product_flops").value_or(0);  // older files
   read_chain(rank, object);
   check_rank(rank, object.fields());
 }

@@ -72,6 +72,26 @@ TEST(PlanSection, ShowsOfManyWaysThoseWorthALookAndPutsTheAnswerFirst) {
   EXPECT_THAT(html, HasSubstr("What is assumed"));
 }
 
+// Estimates tell hardly anything apart: of each device one line a machine is enough.
+TEST(PlanSection, ShowsOfSeveralDevicesOneWayOnEachMachine) {
+  std::vector<plan::Answer> answers;
+  for (const char* const device : {"T4", "L4", "K80"}) {
+    plan::Question question{.places = {2, 4}, .machine = free_machine(1, 1), .batch = 64};
+    question.machine.device = device;
+    plan::ModelProfile profile = uniform(8);
+    profile.is_estimated = true;
+    answers.push_back(plan::answer(profile, question));
+  }
+  const plan::Answer all = plan::merged(std::move(answers));
+  ASSERT_GT(all.choices.size(), 30U);
+  ASSERT_GT(all.equals.size(), 12U);
+  EXPECT_EQ(shown_choices(all).size(), 6U);
+  const std::string text = text_of_plan(section_of_plan({.answer = all}));
+  EXPECT_THAT(text, HasSubstr(" ways the best on each machine"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("fastest of each kind")));
+  EXPECT_THAT(text, ContainsRegex("This plan cannot tell ddp x [24] on T4 from ddp x [24] on "));
+}
+
 TEST(PlanSection, OffersToTrainWhatCannotBeToldApart) {
   PlanReport report{.answer = made_answer()};
   report.offered = 1;
@@ -260,6 +280,45 @@ TEST(PlanJson, HasEveryChoice) {
   ASSERT_EQ(object.at("choices").size(), answer.choices.size());
   EXPECT_EQ(object.at("pick"), *answer.pick);
   EXPECT_EQ(object.at("choices")[0].at("step_seconds"), answer.choices[0].prediction.seconds);
+}
+
+TEST(PlanJson, HasOfWhatWasTrainedTheHoursAndTheCostOfThat) {
+  PlanReport report{.answer = made_answer()};
+  const plan::Choice& first = report.answer.choices.front();
+  report.confirmed = {{0, 2 * first.prediction.seconds}};
+  const auto choice = nlohmann::json::parse(plan_json(report)).at("choices").at(0);
+  EXPECT_DOUBLE_EQ(choice.at("hours"), 2 * first.hours);
+  EXPECT_DOUBLE_EQ(choice.at("cost"), 2 * first.cost);
+  EXPECT_EQ(choice.at("step_seconds"), 2 * first.prediction.seconds);
+  EXPECT_EQ(choice.at("measured_seconds"), 2 * first.prediction.seconds);
+  EXPECT_EQ(choice.at("predicted_seconds"), first.prediction.seconds);
+  const page::Section section = section_of_plan(report);
+  const auto cost_in = [&](const char* id) {
+    const page::Table& table = *std::ranges::find(section.tables, id, &page::Table::id);
+    const auto head =
+        std::ranges::find(table.columns, "cost [unit of --price]", &page::Column::head);
+    return table.rows.at(0).at(static_cast<std::size_t>(head - table.columns.begin()));
+  };
+  EXPECT_EQ(cost_in("plan-ways"), cost_in("plan-best"));
+}
+
+TEST(PlanJson, SaysWhatADecisionNeeds) {
+  plan::Question question = made_answer().question;
+  question.currency = "EUR";
+  question.budget = 1e6;
+  const PlanReport report{.answer = plan::answer(uniform(6), question)};
+  const auto object = nlohmann::json::parse(plan_json(report));
+  EXPECT_EQ(object.at("currency"), "EUR");
+  EXPECT_EQ(object.at("samples"), 1000);
+  EXPECT_EQ(object.at("assumed").size(), section_of_plan(report).conclusion.remarks.size());
+  EXPECT_THAT(object.at("assumed").dump(), HasSubstr("a node for 3 EUR an hour; links"));
+  EXPECT_THAT(object.at("assumed").dump(), HasSubstr("A cost is hours times price"));
+  const auto& choice = object.at("choices").at(0);
+  EXPECT_EQ(choice.at("keeps_limits"), "surely");
+  const page::Table best = section_of_plan(report).tables.front();
+  EXPECT_EQ(std::ranges::count(best.columns, "limits kept", &page::Column::head), 1);
+  EXPECT_LT(choice.at("least_hours"), choice.at("hours"));
+  EXPECT_GT(choice.at("most_hours"), choice.at("hours"));
 }
 
 TEST(PlanSection, ComparesWhatIfAndConfirmsAndExplains) {

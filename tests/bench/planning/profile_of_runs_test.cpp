@@ -79,13 +79,15 @@ TEST(ProfileOfRuns, SharesTheStepsTimesAmongTheLayers) {
   EXPECT_EQ(profile.layers[0].parameters, (std::vector<double>{400, 40}));
 }
 
-TEST(ProfileOfRuns, TakesTheArithmeticOfALanguageModelForMatrixProducts) {
+// Whatever the model is called: a program of Python has its file's name.
+TEST(ProfileOfRuns, TakesTheMatrixProductsThatWereMeasured) {
   ProfiledRun run = made_run(8);
   run.profile.ranks.front().flops = 800;
+  run.profile.ranks.front().product_flops = 600;
   ProfileFacts facts = kFacts;
-  EXPECT_EQ(profile_of_runs({.alone = {run}}, facts).product_flops, 0);
-  facts.model = "gpt2-nano";
-  EXPECT_EQ(profile_of_runs({.alone = {run}}, facts).product_flops, 100);
+  facts.model = "nets/transformer.pt2";
+  EXPECT_EQ(profile_of_runs({.alone = {run}}, facts).flops, 100);
+  EXPECT_EQ(profile_of_runs({.alone = {run}}, facts).product_flops, 75);
 }
 
 TEST(ProfileOfRuns, FindsMemoryByTheBatch) {

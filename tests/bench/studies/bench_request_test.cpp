@@ -57,6 +57,19 @@ TEST(BenchRequest, ABudgetOfHoursIsMoreWorkASample) {
   EXPECT_THAT(data_parallel, Contains("mnist-large-r1-b128-p1-s160"));
 }
 
+// The estimate of a round is for other machines, and for what the program was when it was made.
+TEST(BenchRequest, AFirstRoundThatWasShortGivesSamplesMoreWork) {
+  BenchRequest request{.studies = {"language-model"}, .options = {.cores = 2}};
+  ASSERT_TRUE(fit_to_budget(request, 3600));
+  EXPECT_EQ(request.options.work, 13);
+  EXPECT_FALSE(refit_to_budget(request, 300, 3300)) << "as was expected";
+  EXPECT_FALSE(refit_to_budget(request, 1000, 2600)) << "longer";
+  EXPECT_EQ(request.options.work, 13);
+  ASSERT_TRUE(refit_to_budget(request, 80, 3520));
+  EXPECT_EQ(request.options.work, 95) << "six rounds of 587 s";
+  EXPECT_EQ(request.make().front().cells.front().id, "serial-p1-t64-s761");
+}
+
 TEST(BenchRequest, ABudgetChangesNeitherTheWholeGridNorRoundsThatWereAskedFor) {
   EXPECT_EQ(options_within("throughput", 3600, 3).work, 1);
   EXPECT_EQ(options_within("throughput", 3600, 3).rounds, 3);

@@ -98,5 +98,31 @@ TEST(Precision, OfADeviceIsOneThatItHasARateFor) {
       HasSubstr("--precision is 32, bf16-mixed, 16-mixed, not \"bf16\""));
 }
 
+// What a profile of --confirm is asked about is trained as it was measured.
+TEST(Confirming, TrainsAsTheProfileWasMeasured) {
+  plan::ModelProfile profile = made_profile();
+  const auto trained = [&](const std::vector<std::string>& words) {
+    PlanCommand command = command_of(words);
+    train_as_measured(profile, command);
+    return command;
+  };
+  EXPECT_EQ(trained({}).data, "mock:constant") << "no word of it in the profile";
+  EXPECT_EQ(trained({}).cores_a_place, 1);
+  profile.training = plan::MeasuredTraining{"nets.so", "mnist:data", 2, {"--opt", "adam"}};
+  const PlanCommand as_measured = trained({"--confirm", "2"});
+  EXPECT_EQ(as_measured.plugin, "nets.so");
+  EXPECT_EQ(as_measured.data, "mnist:data");
+  EXPECT_EQ(as_measured.cores_a_place, 2);
+  EXPECT_THAT(as_measured.train_flags, ::testing::ElementsAre("--opt", "adam"));
+  const PlanCommand elsewhere =
+      trained({"--confirm", "2", "--data", "mnist:/moved", "--cores-a-place", "1"});
+  EXPECT_EQ(elsewhere.data, "mnist:/moved");
+  EXPECT_EQ(elsewhere.cores_a_place, 1);
+  PlanCommand other = command_of({});
+  other.train_flags = {"--opt", "sgd"};
+  EXPECT_THAT(testing::message_of<InvalidArgument>([&] { train_as_measured(profile, other); }),
+      HasSubstr("was measured with -- --opt adam, which is what --confirm trains"));
+}
+
 }  // namespace
 }  // namespace lockstep::cli

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
@@ -34,8 +35,9 @@ class Plan : public ::testing::Test {
 };
 
 TEST_F(Plan, MeasuresAModelAndThenAnswersWithoutTraining) {
-  const Ended measured =
-      plan("--measure --model mnist-small --measure-batches 16,4 --save " + profile()).with_code(0);
+  const Ended measured = plan("--measure --model mnist-small --measure-batches 16,4 --save " +
+                              profile() + " -- --opt adamw")
+                             .with_code(0);
   EXPECT_THAT(measured.err, HasSubstr("by serial, batches of 4, again: "));
   const auto trainings = count_of("measuring mnist-small by ", measured.err);
   EXPECT_THAT(
@@ -53,6 +55,15 @@ TEST_F(Plan, MeasuresAModelAndThenAnswersWithoutTraining) {
 
   const std::string short_question = "--profile " + profile() + " --batch 16 --ways serial ";
   plan(short_question + "--model mnist-small --precision 32").with_code(0);
+  EXPECT_THAT(costs.at("training").at("flags").get<std::vector<std::string>>(),
+      ::testing::ElementsAre("--opt", "adamw"));
+  auto others = costs;
+  others["training"]["flags"] = {"--opt", "nothing"};
+  std::ofstream(folder_.file("others.json")) << others;
+  EXPECT_THAT(
+      plan("--profile " + folder_.file("others.json") + " --batch 16 --confirm 1").with_code(2).err,
+      HasSubstr("--opt"))
+      << "what is confirmed has the flags of the profile";
   EXPECT_THAT(plan(short_question + "--model mnist-large").with_code(2).err,
       HasSubstr(R"( is of "mnist-small", not of --model "mnist-large")"));
   EXPECT_THAT(plan(short_question + "--precision bf16-mixed").with_code(2).err,
@@ -66,6 +77,8 @@ TEST_F(Plan, MeasuresAModelAndThenAnswersWithoutTraining) {
   ASSERT_EQ(answered.code(), 0) << answered.err;
   EXPECT_THAT(answered.out, HasSubstr("Take "));
   EXPECT_THAT(contents(page), HasSubstr("One step of"));
+  EXPECT_THAT(contents(page), HasSubstr("lockstep plan --profile " + profile()))
+      << "what was asked";
   const auto choices = last_object(answered).at("choices");
   EXPECT_EQ(std::count_if(choices.begin(), choices.end(),
                 [](const auto& choice) { return choice.at("places") == 8; }),
@@ -110,7 +123,9 @@ TEST_F(Plan, KeepsWhatItHasMeasuredWhenItIsStopped) {
       words("plan --measure --model mnist-small --measure-batches 64,16 --save " + profile()));
   ASSERT_TRUE(command.wait_until([&] { return std::filesystem::exists(profile()); }));
   command.signal(SIGINT);
-  EXPECT_EQ(command.wait().code(), 128 + SIGINT);
+  const Ended stopped = command.wait();
+  EXPECT_EQ(stopped.code(), 128 + SIGINT);
+  EXPECT_THAT(stopped.err, HasSubstr("stopped; " + profile() + " has what was measured so far"));
   const Ended asked = plan("--profile " + profile() + " --batch 16 --places 1").with_code(0);
   EXPECT_THAT(asked.out, HasSubstr("Take serial"));
 }

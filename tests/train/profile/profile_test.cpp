@@ -101,6 +101,19 @@ TEST(Profile, GivesLayersTheirOperatorsAndTheNodesThatTheseMade) {
   EXPECT_THAT(outside.backward, DoubleEq(11));
 }
 
+TEST(Profile, TellsMatrixProductsFromConvolutions) {
+  SpanLane lane = main_thread();
+  Span product = operator_of("block.linear", 33, 36, 9, 10);
+  product.name = "aten::linear";
+  product.flops = 2e6;
+  lane.spans.insert(lane.spans.begin() + 3, product);
+  const RankProfile profile = profile_of({lane});
+  EXPECT_THAT(profile.flops, DoubleEq(8e6));
+  EXPECT_THAT(profile.product_flops, DoubleEq(2e6));
+  const std::string text = profile_json({.precision = "float32", .ranks = {profile}});
+  EXPECT_THAT(read_profile(text, "profile.json").ranks.at(0).product_flops, DoubleEq(2e6));
+}
+
 TEST(Profile, TakesTheMeanOverItsSteps) {
   SpanLane lane = main_thread();
   lane.spans.push_back(span(Activity::kForward, "forward", 200, 250));

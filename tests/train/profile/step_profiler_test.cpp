@@ -191,6 +191,7 @@ TEST(OperatorRecorder, CountsTheOperationsOfResNet18) {
     model(torch::zeros({1, 3, 224, 224}));
   });
   EXPECT_EQ(profile.flops, 2.0 * 1'814'073'344);
+  EXPECT_EQ(profile.product_flops, 2.0 * 512 * 1000) << "its last layer; all else is convolutions";
 }
 
 // Images need no gradient, so the first layer makes two products and the second three.
@@ -200,6 +201,7 @@ TEST(OperatorRecorder, CountsTheProductsThatBackwardMakes) {
     forward_and_backward([&] { return model(torch::ones({8, 10})); });
   });
   EXPECT_EQ(profile.flops, 2 * (2.0 * 8 * 10 * 10) + 3 * (2.0 * 8 * 10 * 5));
+  EXPECT_EQ(profile.product_flops, profile.flops);
 }
 
 // A net of LibTorch's own modules, without a chain of ours.
