@@ -12,11 +12,11 @@ images of noise, and all else from what Python exports; PyTorch (peers/nets.py) 
 
 Each side first runs each of its settings once, and goes on with the best. Of all that is two ranks of one thread or one of two; of PyTorch
 also eager or compiled, and images channels-last or not, of which compiled runs take what is faster in eager ones; of JAX (peers/nets_jax.py,
-three nets, after a check that they compute what PyTorch does) some flags of XLA. What fails is named beside the best. In bf16 PyTorch runs under
-autocast. The time of a step is the median over the lines of a run, without the first.
+three nets, after a check that they compute what PyTorch does) some flags of XLA. What fails is named beside the best, and where nothing works, the
+error goes to stderr. In bf16 PyTorch runs under autocast. The time of a step is the median over the lines of a run, without the first.
 
-With --json a second run goes on with the nets that are not yet in the file. It does not see whether Lockstep or a peer has changed since: then name
-another file.
+With --json a second run goes on with the nets that are not yet in the file, as are those that a side could not train. It does not see whether
+Lockstep or a peer has changed since: then name another file.
 
 A share is that of the roof, which is a large product on all cores in PyTorch, and counts the arithmetic of direct convolutions: Winograd's form
 needs less, so a share may be above 1. To see on a processor with AVX-512 what AVX2 does: LOCKSTEP_TEST_CPU_FEATURES=avx2 ONEDNN_MAX_CPU_ISA=AVX2
@@ -27,6 +27,7 @@ import json
 import math
 import os
 import statistics
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -89,16 +90,16 @@ class Side:
         return self.tried.get(setting, 0)
 
     def best(self):
-        if not self.tried:
-            raise Failed("every setting fails:\n" + "\n".join(self.failed.values()))
         return max(self.tried, key=self.tried.get)
 
     def measure(self):
-        self.rates.append(self.run(self.best()))
+        """Runs the best setting, if there is one that works."""
+        if self.tried:
+            self.rates.append(self.run(self.best()))
 
     def record(self):
         tried, failed = ({str(setting): value for setting, value in of.items()} for of in (self.tried, self.failed))
-        return {"rates": self.rates, "setting": str(self.best()), "tried": tried, "failed": failed}
+        return {"rates": self.rates, "setting": str(self.best()) if tried else "", "tried": tried, "failed": failed}
 
 
 class Net:
@@ -159,19 +160,40 @@ def measure(arguments, name, roof):
             "sides": {which: side.record() for which, side in sides.items()}}
 
 
+def row_of(arguments, name, roof):
+    """Returns what was measured of a net, or the error for which nothing was."""
+    try:
+        return measure(arguments, name, roof)
+    except Failed as failure:
+        return {"net": name, "failure": str(failure), "sides": {}}
+
+
+def failures_of(row):
+    """Returns the errors for which a net, or all settings of a side, could not be measured."""
+    errors = ["\n".join(side["failed"].values()) for side in row["sides"].values() if not side["rates"]]
+    return [row["failure"]] if "failure" in row else errors
+
+
+def rates_of(row, which):
+    return row["sides"][which]["rates"] if which in row["sides"] else []
+
+
 def cells(row, which):
-    """Returns a side's cells of a table, and for a peer the ratio to it; empty ones if it was not measured."""
-    is_peer = which != "Lockstep"
-    side = row["sides"].get(which)
-    if side is None:
-        return ["", ""]
-    share = statistics.median(side["rates"]) * row["flops_of_a_sample"] / row["roof"]
-    failed = f"; failed: {'; '.join(side['failed'])}" if side["failed"] else ""
-    text = f"{with_range(side['rates'], ',.4g')}, {share:.2f}, {side['setting']}{failed}"
-    return [text, bold_ratio(row["sides"]["Lockstep"]["rates"], side["rates"])] if is_peer else [text]
+    """Returns a side's cells of a table, and for a peer the ratio to it; empty ones if it was not tried."""
+    side, own, rates = row["sides"].get(which), rates_of(row, "Lockstep"), rates_of(row, which)
+    texts = []
+    if rates:
+        share = statistics.median(rates) * row["flops_of_a_sample"] / row["roof"]
+        texts.append(f"{with_range(rates, ',.4g')}, {share:.2f}, {side['setting']}")
+    if side and side["failed"]:
+        texts.append(f"failed: {'; '.join(side['failed'])}")
+    ratio = bold_ratio(own, rates) if own and rates else ""
+    return ["; ".join(texts)] if which == "Lockstep" else ["; ".join(texts), ratio]
 
 
 def line_of(row, peers):
+    if "failure" in row:
+        return f"| {row['net']} | | failed |{' |' * (2 * len(peers) + 1)}"
     columns = [row["net"], str(row["batch"]), *cells(row, "Lockstep")]
     for which in peers:
         columns += cells(row, which)
@@ -187,7 +209,10 @@ def head_of(peers):
 
 
 def mean_over(rows, which):
-    ratios = {row["net"]: ratio_of(row["sides"]["Lockstep"]["rates"], row["sides"][which]["rates"])[0] for row in rows if which in row["sides"]}
+    both = {row["net"]: (rates_of(row, "Lockstep"), rates_of(row, which)) for row in rows}
+    ratios = {net: ratio_of(*rates)[0] for net, rates in both.items() if all(rates)}
+    if not ratios:
+        return f"Over {which}: no net."
     mean = math.exp(statistics.mean(map(math.log, ratios.values())))
     least = min(ratios, key=ratios.get)
     return f"Over {which}: geometric mean of {len(ratios)} **{mean:.2f}**, least {ratios[least]:.2f} ({least})."
@@ -219,13 +244,18 @@ def main():
                   f"{roof['copied'] / 1e9:.3g} GB/s copied", f"{arguments.rounds} rounds") + "\n")
     nets, peers = arguments.only or list(TWELVE), ["PyTorch", "JAX"] if arguments.jax_python else ["PyTorch"]
     print(head_of(peers), flush=True)
+    shown = []
     for name in nets:
-        if name not in rows:
-            rows[name] = measure(arguments, name, roof["flops"])
+        row = rows[name] if name in rows else row_of(arguments, name, roof["flops"])
+        shown.append(row)
+        print(line_of(row, peers), flush=True)
+        failures = failures_of(row)
+        if not failures:
+            rows[name] = row
             keep(arguments, about, rows)
-        print(line_of(rows[name], peers), flush=True)
-    shown = [rows[name] for name in nets]
-    print("\n" + "\n".join(mean_over(shown, which) for which in peers if any(which in row["sides"] for row in shown)))
+        for failure in failures:
+            print(f"{name}: {failure}", file=sys.stderr, flush=True)
+    print("\n" + "\n".join(mean_over(shown, which) for which in peers))
     print(f"{(time.monotonic() - begin) / 60:.0f} minutes.")
 
 

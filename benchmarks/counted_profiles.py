@@ -11,7 +11,6 @@ are loaded. A layer is a block, or a convolution or linear layer with what follo
 
 import argparse
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path

@@ -11,7 +11,6 @@ parameters. Here are other nets, other numbers of devices, and other programs. S
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 from commands import ROOT, aligned, last_json, output_of, parser_of
 

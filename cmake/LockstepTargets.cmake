@@ -123,8 +123,8 @@ function(lockstep_guard result seconds)
   set(${result} ${guard} PARENT_SCOPE)
 endfunction()
 
-# Each of the hundreds of trainings that tests of processes start would measure it, a third of a second a rank where the
-# processor emulates bfloat16; Bf16Speed and what is started outside of ctest do.
+# Each of the hundreds of trainings that tests of processes start would measure it, and say what suits this processor;
+# Bf16Speed and what is started outside of ctest do.
 set(lockstep_known_bf16_speed "LOCKSTEP_TEST_BF16_SPEED=1")
 
 # lockstep_test(NAME [TORCH] LABEL unit|process SOURCES ... [DEPENDS ...] [TIMEOUT s])

@@ -21,8 +21,6 @@
 namespace lockstep::data {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char* kTensors = "tensors";
 constexpr std::array<std::string_view, 5> kEndings{".safetensors", ".npz", ".npy", ".pt", ".pth"};
 constexpr const char* kInput = "input";

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <functional>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
@@ -16,6 +17,7 @@
 
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/device/accelerator.h"
+#include "lockstep/simd/instructions.h"
 
 namespace lockstep {
 namespace {
@@ -47,6 +49,12 @@ struct Timed {
   std::int64_t size;
   double seconds;
 };
+
+// Whether products in it may have instructions of their own: where nothing is known, they may.
+bool may_have_bfloat16(const std::string& features) {
+  return features.empty() || simd::has_feature(features, "amx_bf16") ||
+         simd::has_feature(features, "avx512_bf16");
+}
 
 // Doubles a size until the call is long, so that it occupies the device.
 Timed occupying(
@@ -103,6 +111,7 @@ double convolution_flops_per_second(torch::Device device, torch::ScalarType type
 
 double bf16_speed(torch::Device device) try {
   if (const char* known = std::getenv("LOCKSTEP_TEST_BF16_SPEED")) return std::atof(known);
+  if (device.is_cpu() && !may_have_bfloat16(simd::processor_features())) return 0;
   const at::NoGradGuard no_gradients;
   // A processor shows in small ones, and may take long for large ones that it emulates.
   const Timed product = device.is_cpu()

@@ -32,9 +32,9 @@ double product_flops_per_second(torch::Device device, torch::ScalarType type);
 /// The same of 3x3 convolutions of channels-last images, in training: forward and both gradients.
 double convolution_flops_per_second(torch::Device device, torch::ScalarType type);
 
-/// Measures how fast a device multiplies matrices in bfloat16, float32's speed being 1; it takes
-/// some milliseconds, a third of a second on a processor that emulates bfloat16. 0 where it cannot
-/// at all. LOCKSTEP_TEST_BF16_SPEED, if it is set, is the answer.
+/// Measures in some milliseconds how fast a device multiplies matrices in bfloat16, float32's speed
+/// being 1. 0 where it cannot at all, and on a processor that would emulate it, which takes a third
+/// of a second to show. LOCKSTEP_TEST_BF16_SPEED, if it is set, is the answer.
 double bf16_speed(torch::Device device);
 
 }  // namespace lockstep

@@ -221,16 +221,15 @@ void add_conversions(std::string& text, const std::vector<WeightsReport::Convers
 }
 
 // A refusal ends with the advice.
-WeightsReport load_state(const NamedTensors& state, const std::filesystem::path& path,
+WeightsReport load_state(const NamedTensors& state, const TensorFile& file, const std::string& name,
     const LoadWeightsOptions& options, const char* advice) {
   check_names(state, options.resizable);
-  const TensorFile file = read_weights(path, options.only);
   Pairing pairing(state, file, options);
   if (!pairing.report().fits()) {
-    throw DataError(concat("load_weights: ", path.string(),
-        ": the weights do not fit the model; nothing was loaded:\n",
-        differences_text(pairing.report()), "choose the model that the file was made with",
-        advice));
+    throw DataError(
+        concat("load_weights: ", name, ": the weights do not fit the model; nothing was loaded:\n",
+            differences_text(pairing.report()), "choose the model that the file was made with",
+            advice));
   }
   return file.checked([&] { return pairing.copy(options.is_rehearsal); });
 }
@@ -269,12 +268,18 @@ WeightsReport load_weights(torch::nn::Module& module, const std::filesystem::pat
     const LoadWeightsOptions& options) {
   const char* const of_heads =
       ", or let a new head keep its own values (LoadWeightsOptions::resizable)";
-  return load_state(named_state(module), path, options, options.resizable.empty() ? of_heads : "");
+  return load_state(named_state(module), read_weights(path, options.only), path.string(), options,
+      options.resizable.empty() ? of_heads : "");
 }
 
 WeightsReport load_weights(const NamedTensors& state, const std::filesystem::path& path,
     const LoadWeightsOptions& options) {
-  return load_state(state, path, options, "");
+  return load_weights(state, read_weights(path, options.only), path.string(), options);
+}
+
+WeightsReport load_weights(const NamedTensors& state, const TensorFile& file,
+    const std::string& name, const LoadWeightsOptions& options) {
+  return load_state(state, file, name, options, "");
 }
 
 void save_weights(const torch::nn::Module& module, const std::filesystem::path& path,

@@ -93,6 +93,10 @@ WeightsReport load_weights(torch::nn::Module& module, const std::filesystem::pat
 WeightsReport load_weights(const NamedTensors& state, const std::filesystem::path& path,
     const LoadWeightsOptions& options = {});
 
+/// Does the same with what read_weights() has made of a file; `name` stands in messages.
+WeightsReport load_weights(const NamedTensors& state, const TensorFile& file,
+    const std::string& name, const LoadWeightsOptions& options = {});
+
 /// Writes the module's parameters and buffers, by Python's names in Python's order, row-major
 /// whatever their memory format: `.safetensors`, or `.pt`, `.pth`, `.bin` for Python's torch.load.
 ///

@@ -2,6 +2,8 @@
 
 import copy
 import inspect
+import os
+from types import SimpleNamespace
 
 import torch
 
@@ -48,9 +50,28 @@ def export(model, sample, path, *, loss=None):
     finally:
         for part, mode in modes.items():
             part.training = mode
-    from torch.export.pt2_archive._package import package_pt2  # takes a second, which `import lockstep` need not wait
+    _write(path, programs)
 
-    package_pt2(path, exported_programs=programs)
+
+def _write(path, programs):
+    """Writes programs of one model as torch's package_pt2() does, but once what they share of its tensors."""
+    from torch.export.pt2_archive import _package as pt2  # takes a second, which `import lockstep` need not wait
+
+    kinds = (("state_dict", pt2._package_state_dict, pt2.WEIGHTS_CONFIG_FILENAME_FORMAT),
+             ("constants", pt2._package_constants, pt2.CONSTANTS_CONFIG_FILENAME_FORMAT))
+    written = {kind: {} for kind, *_ in kinds}
+    with pt2.PT2ArchiveWriter(os.fspath(path)) as archive:
+        for name, program in programs.items():
+            for kind, package, list_name in kinds:
+                tensors, known = getattr(program, kind), written[kind]
+                new = {key: tensor for key, tensor in tensors.items() if key not in known or known[key][0] is not tensor}
+                payloads = package(name, SimpleNamespace(**{kind: new}), archive).config
+                known.update({key: (new[key], payloads[key]) for key in new})
+                config = pt2.schema.PayloadConfig(config={key: known[key][1] for key in tensors})
+                pt2._package_payload_config(archive, config, list_name.format(name))
+            parts = pt2.serialize(program, serialize_state_dict=False, serialize_constants=False)
+            archive.write_bytes(pt2.MODELS_FILENAME_FORMAT.format(name), parts.exported_program)
+            archive.write_bytes(pt2.SAMPLE_INPUTS_FILENAME_FORMAT.format(name), parts.example_inputs)
 
 
 def _two_samples(tensors):

@@ -3,6 +3,7 @@
 
 #include "lockstep/device/arithmetic.h"
 
+#include <cstdlib>
 #include <functional>
 #include <gmock/gmock.h>
 #include <new>
@@ -23,6 +24,7 @@
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/pipeline/layers.h"
 #include "lockstep/parallel/pipeline/pipeline.h"
+#include "lockstep/simd/instructions.h"
 
 namespace lockstep::emulated {
 namespace {
@@ -52,7 +54,17 @@ TEST(Bf16Speed, AsksTheDeviceAndLeavesItUsable) {
   EXPECT_EQ(at::ones({2}, device).sum().item<float>(), 2);
 }
 
-TEST(Bf16Speed, IsMeasuredOnTheCpuToo) { EXPECT_GT(bf16_speed(torch::kCPU), 0); }
+TEST(Bf16Speed, IsMeasuredOnAProcessorThatHasInstructionsForIt) {
+  const auto of = [](const std::string& features) {
+    ::setenv("LOCKSTEP_TEST_CPU_FEATURES", features.c_str(), 1);
+    const double speed = bf16_speed(torch::kCPU);
+    ::unsetenv("LOCKSTEP_TEST_CPU_FEATURES");
+    return speed;
+  };
+  EXPECT_GT(of(simd::processor_features() + " avx512_bf16"), 0);
+  EXPECT_GT(of("amx_tile amx_bf16"), 0);
+  EXPECT_EQ(of("avx2 avx512f avx512bw"), 0);
+}
 
 TEST(MemoryError, IsMadeOfWhatTheAllocatorsThrow) {
   try {

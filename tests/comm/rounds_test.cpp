@@ -13,7 +13,6 @@
 namespace lockstep {
 namespace {
 
-using host::Collective;
 using host::Cut;
 
 TEST(Cut, RoundsCoverTheTensorAndFitTheStagingBuffer) {

@@ -23,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::Bytes;
 using testing::cut;
-using ::testing::EndsWith;
 using testing::gzip;
 using ::testing::HasSubstr;
 using testing::idx_bytes;

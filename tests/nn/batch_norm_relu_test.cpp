@@ -260,6 +260,9 @@ TEST(BatchNormRelu, ActivatesValuesOfAnySize) {
       EXPECT_TRUE(at::allclose(result.output.to(at::kDouble), exact.output, 1e-5, 1e-4)) << behind;
       EXPECT_TRUE(at::allclose(result.bias.to(at::kDouble), exact.bias, 1e-5, 1e-4)) << behind;
     }
+    given.weight = at::full({19}, 5e37);
+    for (const auto* kernel : batch_norm_kernels())  // neither falls below -0.4
+      EXPECT_GE(outcome_of(*kernel, given).output.min().item<float>(), -0.4) << behind;
   }
 }
 

@@ -53,6 +53,19 @@ TEST(Gelu, AgreesWithDoublePrecision) {
   at::set_num_threads(before);
 }
 
+TEST(Gelu, OfValuesFarFromZeroIsZeroOrTheValue) {
+  const auto far = at::logspace(2, 18, 17);
+  const auto input = at::cat({-far, far}).requires_grad_();
+  const auto is_kept = (input > 0).to(at::kFloat);
+  for (const GeluKernel* const kernel : gelu_kernels()) {
+    for (const GeluForm form : kForms) {
+      const auto output = own_gelu(*kernel, form, input);
+      EXPECT_TRUE(output.equal(input * is_kept)) << kernel->name;
+      EXPECT_TRUE(torch::autograd::grad({output.sum()}, {input})[0].equal(is_kept)) << kernel->name;
+    }
+  }
+}
+
 TEST(Gelu, ReadsValuesInAnyOrderOfMemory) {
   torch::manual_seed(4);
   const auto input = at::randn({30, 20}).t().requires_grad_();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <gtest/gtest.h>
+#include <limits>
 #include <ostream>
 #include <random>
 #include <vector>
@@ -182,18 +183,75 @@ TEST(SqueezeExcite, HasTheSameBitsForAnyNumberOfThreads) {
 TEST(SqueezeExcite, HasSecondDerivatives) {
   torch::manual_seed(7);
   const auto own = ExcitationOperands::drawn({3, 5, 4, 4, 2}), exact = own.as(at::kDouble);
-  const auto second = [](const at::Tensor& output, const ExcitationOperands& operands) {
-    const auto first = torch::autograd::grad({output.pow(3).mean()}, operands.all, {}, true, true);
+  const auto second = [](const at::Tensor& output, const std::vector<at::Tensor>& trained) {
+    const auto first = torch::autograd::grad({output.pow(3).mean()}, trained, {}, true, true);
     at::Tensor penalty = at::zeros({}, output.options());
     for (const auto& gradient : first) penalty = penalty + gradient.square().sum();
-    return torch::autograd::grad({penalty}, operands.all);
+    return torch::autograd::grad({penalty}, trained);
   };
-  const auto results = second(own.own(*squeeze_excite_kernels().back()), own);
-  const auto wanted = second(exact.of_libtorch(), exact);
-  for (std::size_t i = 0; i < wanted.size(); ++i) {
-    SCOPED_TRACE(i);
-    EXPECT_GT(wanted[i].abs().max().item<double>(), 0);
-    expect_within(results[i], wanted[i], 1e-4);
+  const auto expect_agrees_on = [&](const std::vector<std::size_t>& trained) {
+    std::vector<at::Tensor> of_own, of_exact;
+    for (const std::size_t i : trained) {
+      of_own.push_back(own.all[i]);
+      of_exact.push_back(exact.all[i]);
+    }
+    const auto results = second(own.own(*squeeze_excite_kernels().back()), of_own);
+    const auto wanted = second(exact.of_libtorch(), of_exact);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      SCOPED_TRACE(trained[i]);
+      EXPECT_GT(wanted[i].abs().max().item<double>(), 0);
+      expect_within(results[i], wanted[i], 1e-4);
+    }
+  };
+  expect_agrees_on({0, 1, 2, 3, 4, 5, 6});
+  for (const std::size_t frozen : {0U, 2U, 3U, 6U}) {
+    own.all[frozen].requires_grad_(false);
+    exact.all[frozen].requires_grad_(false);
+  }
+  expect_agrees_on({1, 4, 5});
+}
+
+TEST(SqueezeExcite, GivesTheOthersTheSameGradientsWhereOneIsFrozen) {
+  torch::manual_seed(8);
+  const SqueezeExciteKernel& kernel = *squeeze_excite_kernels().back();
+  const auto whole = ExcitationOperands::drawn({3, 9, 5, 4, 2});
+  const auto output = whole.own(kernel);
+  const auto wanted = torch::autograd::grad({output.square().sum()}, whole.all);
+  for (std::size_t frozen = 0; frozen < wanted.size(); ++frozen) {
+    const auto some = whole.as(at::kFloat);
+    some.all[frozen].requires_grad_(false);
+    some.own(kernel).square().sum().backward();
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const at::Tensor& found = some.all[i].grad();
+      EXPECT_EQ(found.defined(), i != frozen);
+      if (found.defined()) EXPECT_TRUE(found.equal(wanted[i])) << frozen << ", " << i;
+    }
+  }
+  const torch::NoGradGuard all_frozen;
+  EXPECT_TRUE(whole.own(kernel).equal(output));
+}
+
+// A NaN among what makes gates is one channel's or that of all, as LibTorch computes, and none of
+// its NaNs is lost in gradients; where a ReLU lets nothing of a channel pass we have more.
+TEST(SqueezeExcite, PassesNansOn) {
+  torch::manual_seed(9);
+  for (const SqueezeExciteKernel* const kernel : squeeze_excite_kernels()) {
+    for (const Activation activation : kAnyActivation) {
+      for (std::size_t broken = 0; broken < 7; ++broken) {
+        SCOPED_TRACE(::testing::Message()
+                     << kernel->name << " " << static_cast<int>(activation) << " " << broken);
+        const auto own = ExcitationOperands::drawn({2, 5, 4, 4, 2, activation});
+        own.all[broken].data().select(0, 0).fill_(std::numeric_limits<double>::quiet_NaN());
+        const auto exact = own.as(at::kDouble);
+        const auto output = own.own(*kernel), expected = exact.of_libtorch();
+        EXPECT_TRUE(output.isnan().equal(expected.isnan()));
+        EXPECT_EQ(expected.isnan().all().item<bool>(), broken < 5);
+        const auto found = torch::autograd::grad({output.sum()}, own.all);
+        const auto wanted = torch::autograd::grad({expected.sum()}, exact.all);
+        for (std::size_t i = 0; i < wanted.size(); ++i)
+          EXPECT_FALSE((wanted[i].isnan() & ~found[i].isnan()).any().item<bool>()) << i;
+      }
+    }
   }
 }
 

@@ -25,7 +25,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 MetricRecord record() {
   return {.elapsed = 1.5,

@@ -4,6 +4,7 @@ import json
 import sys
 import tempfile
 import unittest
+import zipfile
 from pathlib import Path
 
 import torch
@@ -80,6 +81,19 @@ class ExportRoundTrip(unittest.TestCase):
             expected = nn.functional.mse_loss(net.eval()(self.x), self.price).item()
         self.assertAlmostEqual(found["test_loss"], expected, places=5)
         self.assertGreater(net.norm.running_mean.abs().max().item(), 0, "the program of evaluation was trained")
+
+    def test_programs_share_their_tensors(self):
+        net = Net()
+        net.line.register_buffer("mask", torch.ones(8, 8), persistent=False)
+        net.norm.register_forward_hook(lambda layer, given, normed: normed @ net.line.mask)
+        export(net, self.x, self.folder / "net.pt2")
+        parts = [name for name in zipfile.ZipFile(self.folder / "net.pt2").namelist() if "/weights/weight_" in name or "/tensor_" in name]
+        self.assertEqual(len(parts), len(net.state_dict()) + 1, parts)
+        self.trained(net)
+        lockstep("convert", self.folder / "run/model.safetensors", self.folder / "net.pt2", "-o", self.folder / "trained.pt2", "--json")
+        for program in load_pt2(self.folder / "trained.pt2").exported_programs.values():
+            torch.testing.assert_close(program.state_dict, net.state_dict(), rtol=0, atol=0)
+        torch.testing.assert_close(program.module()(self.x), net.eval()(self.x))
 
     def test_a_loss_and_other_numbers(self):
         net = Net()

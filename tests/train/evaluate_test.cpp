@@ -30,7 +30,6 @@ namespace lockstep {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 

@@ -137,7 +137,7 @@ Kernels choose(const TrainCommand& command, std::optional<Kernels> resumed) {
   return command.names_kernels ? asked : resumed.value_or(asked);
 }
 
-// 0 where nobody asks for it: a processor that emulates bfloat16 takes a third of a second to show.
+// 0 where nobody asks for it.
 double bf16_speed_for(const TrainCommand& command, const torch::Device& device) {
   const TrainOptions& options = command.options;
   const bool matters = !command.names_precision || options.auto_precision ||

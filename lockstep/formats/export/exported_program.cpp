@@ -74,30 +74,6 @@ void name_values(exported::Names leaves, const std::string& where, ExportedProgr
       [](Output) { return true; });
 }
 
-std::uint64_t tensor_bytes_in(const TorchValue& value) {
-  std::uint64_t bytes = 0;
-  if (const auto* tensor = std::get_if<TorchTensor>(&value.content)) bytes = tensor->bytes.size();
-  if (const auto* list = std::get_if<TorchList>(&value.content))
-    for (const TorchValue& item : list->items) bytes += tensor_bytes_in(item);
-  if (const auto* dict = std::get_if<TorchDict>(&value.content))
-    for (const TorchItem& item : dict->items) bytes += tensor_bytes_in(item.value);
-  return bytes;
-}
-
-/// The sample inputs lie in the archive, so they keep it as well as what their own pickle needs.
-std::optional<TorchFile> read_samples(
-    const Parts& parts, const std::string& program, const std::shared_ptr<Memory>& memory) {
-  const exported::Part* const part = parts.find(concat("data/sample_inputs/", program, ".pt"));
-  if (part == nullptr || part->bytes.empty()) return std::nullopt;
-  const std::string where = concat(parts.file(), ": sample inputs of program ", shown(program));
-  TorchFile file = parse_torch_file(part->bytes, where);
-  memory->spend(tensor_bytes_in(file.value), where);
-  const auto both = std::make_shared<std::pair<FileMemory, FileMemory>>(
-      exported::memory_of(memory), std::move(file.memory));
-  file.memory = FileMemory(both, both->first.get());
-  return file;
-}
-
 ExportedProgram read_program(
     const Parts& parts, const std::string& name, const std::shared_ptr<Memory>& memory) {
   const std::string where = concat(parts.file(), ": program ", shown(name));
@@ -105,13 +81,12 @@ ExportedProgram read_program(
   const JsonFields fields(json, where);
   check_schema(fields, where);
   const JsonFields module = fields.object("graph_module");
-  ExportedProgram program{.name = name, .torch_version = fields.text("torch_version")};
+  ExportedProgram program{.name = name};
   program.graph = exported::read_graph(module.object("graph").items(), where);
   program.tensors = exported::read_tensors(parts, name, memory);
   exported::read_signature(module.object("signature").items(), where, program);
   name_values(exported::read_names(module.items(), where), where, program);
   program.ranges = read_ranges(fields.object("range_constraints").items(), where);
-  program.sample_inputs = read_samples(parts, name, memory);
   return program;
 }
 

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "lockstep/formats/weights/tensor_file.h"
-#include "lockstep/formats/weights/torch_file.h"
 
 namespace lockstep {
 
@@ -77,7 +76,6 @@ struct ExportedArgument {
 struct ExportedInput {
   std::string name;
   ExportedArgument argument;
-  bool is_keyword = false;
 };
 
 /// A module of Python that a node was called in.
@@ -135,8 +133,7 @@ struct ExportedRange {
 
 /// One program of an archive.
 struct ExportedProgram {
-  std::string name;           ///< within the archive: `model`, `train`
-  std::string torch_version;  ///< that wrote it
+  std::string name;  ///< within the archive: `model`, `train`
   ExportedGraph graph;
   std::vector<ExportedInputSpec> inputs;        ///< as many as graph.inputs
   std::vector<ExportedOutputSpec> outputs;      ///< as many as graph.outputs
@@ -149,8 +146,6 @@ struct ExportedProgram {
   /// Parameters, buffers and constants by Python's names, laid out row-major. Names that share a
   /// weight have entries of the same bytes.
   TensorFile tensors{{}, {}, nullptr};
-  /// The inputs that the program was exported with, where the archive has them.
-  std::optional<TorchFile> sample_inputs;
 };
 
 /// A file of `torch.export.save` or of `package_pt2`, which may have several programs of one model,

@@ -69,13 +69,11 @@ class GraphReader {
   }
 
   ExportedInput read_input(const Json& value, const std::string& where, std::size_t place) const {
-    constexpr std::int64_t kKeyword = 2;
     const JsonFields fields(value, where + std::to_string(place));
     ExportedInput input{.name = fields.text("name")};
     const std::string which =
         where + (input.name.empty() ? std::to_string(place) : shown(input.name));
     input.argument = read_argument(fields.object("arg").items(), which);
-    input.is_keyword = fields.count_if("kind", 0, kKeyword) == kKeyword;
     use(input.argument, which);
     return input;
   }

@@ -104,6 +104,11 @@ class TensorFile {
     if (memory_ != nullptr) memory_->require_unchanged();
   }
 
+  /// Takes no memory for the bytes of the file, until they are looked at again.
+  void forget() const {
+    if (memory_ != nullptr) memory_->forget(memory_->bytes());
+  }
+
   /// Returns what `read` makes of the bytes, as MappedFile::checked() does.
   template <typename Read>
   auto checked(const Read& read) const {

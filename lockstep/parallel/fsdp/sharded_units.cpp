@@ -205,6 +205,7 @@ void ShardedUnits::make_flats(const torch::nn::Module& module, const Units& unit
         parameters, groups_, pools_, TravelTypes{std::get<3>(key), options_.gradient_type()}));
     release_host_memory();  // that of whole ones, before the next are initialised
   }
+  options_.param_init_fn(nullptr);  // it may hold a file
   seen_versions_.resize(flats_.size());
   reduced_.resize(flats_.size());
 }

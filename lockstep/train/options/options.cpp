@@ -28,9 +28,11 @@ std::string warning_about(Precision precision, const Computing& on) {
   if (precision == Precision::k16Mixed && !on.on_accelerators)
     return "--precision 16-mixed is for GPUs: on a CPU, bf16-mixed is faster and does not overflow";
   if (precision != Precision::kBf16Mixed || is_bf16_fast(on)) return "";
-  const std::string who = on.on_accelerators ? "a device" : "a processor";
-  return concat("--precision bf16-mixed: ", who, " of this run multiplies in bfloat16 only ",
-      times(on.bf16_speed), "fast as in float32: --precision 32 is usually faster");
+  const std::string how = on.bf16_speed > 0 ? concat("multiplies in bfloat16 only ",
+                                                  times(on.bf16_speed), "fast as in float32")
+                                            : "has no instructions to multiply in bfloat16";
+  return concat("--precision bf16-mixed: ", on.on_accelerators ? "a device" : "a processor",
+      " of this run ", how, ": --precision 32 is usually faster");
 }
 
 std::optional<CommHookKind> kind_named(const std::string& name) {

@@ -34,7 +34,7 @@ PreparedModel seeded_model(const TrainOptions& options, const SampleForm& form) 
   const bool is_later = is_initialised_later(options);
   PreparedModel prepared{.model = make_net(options, form, is_later), .task = nullptr, .start = {}};
   const at::Generator& generator = at::detail::getDefaultCPUGenerator();
-  if (is_later) prepared.init = init_later(prepared.model, options, generator.clone());
+  if (is_later) prepared.init = init_later(prepared.model, generator.clone());
   return prepared;
 }
 
@@ -180,6 +180,7 @@ std::unique_ptr<Replica> make_replica(const TrainOptions& options, const Layout&
   check_inputs(options, layout, form, prepared.model);
   check_task(options, form, *prepared.task, prepared.model);
   prepared.start = start_with(prepared.model, options);
+  if (prepared.start.init) prepared.init = std::exchange(prepared.start.init, nullptr);
   // Stages are elsewhere, and each has only a part of the memory.
   const torch::Device device = layout.stages > 1 ? torch::kCPU : places.front().device;
   rehearse(options, form, *prepared.task, prepared.model, prepared.start, rehearsed, device);

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,7 +51,7 @@ struct PreparedModel {
   StartWeights start;             ///< what it began with: frozen batch norms stay as they are
   std::vector<int> balance = {};  ///< layers of each stage; empty for one that is not cut
   /// Gives parameters their first values; empty if they have them.
-  std::function<void(const NamedTensors&)> init = nullptr;
+  InitFunction init = nullptr;
 };
 
 /// One rank's share of the model, with its optimizer, spread as asked.

@@ -11,6 +11,7 @@
 #include "lockstep/device/parameters.h"
 #include "lockstep/formats/weights/tensor_file.h"
 #include "lockstep/formats/weights/torch_file.h"
+#include "lockstep/formats/weights/weight_file.h"
 #include "lockstep/nn/exported/exported_model.h"
 #include "lockstep/nn/exported/stored_parameters.h"
 #include "lockstep/nn/models/language/language_layers.h"
@@ -37,12 +38,9 @@ std::vector<std::string> resizable_tensors(const nn::Model& model, const std::st
   return {head + ".weight", head + ".bias"};
 }
 
-nn::WeightsReport load(nn::Model& model, const TrainOptions& options) {
-  const std::string& path = options.pretrained;
+TensorFile read_pretrained(const std::string& path) {
   try {
-    return nn::load_weights(*model, path,
-        {.resizable = resizable_tensors(model, options.model),
-            .is_rehearsal = is_initialised_later(options)});
+    return read_weights(path);
   } catch (const MixedContent& error) {
     const std::string command = concat("lockstep convert ", path, " weights.safetensors --only");
     throw DataError(
@@ -52,10 +50,21 @@ nn::WeightsReport load(nn::Model& model, const TrainOptions& options) {
 
 void load_pretrained(nn::Model& model, const TrainOptions& options, StartWeights& start) {
   const std::string& path = options.pretrained;
-  const nn::WeightsReport report = load(model, options);
-  // Every rank has all buffers.
-  const nn::NamedTensors buffers = model->named_buffers();
-  if (is_initialised_later(options)) nn::load_weights(buffers, path, {.is_part = true});
+  const TensorFile file = read_pretrained(path);
+  const bool is_later = is_initialised_later(options);
+  const nn::WeightsReport report = nn::load_weights(nn::named_state(*model), file, path,
+      {.resizable = resizable_tensors(model, options.model), .is_rehearsal = is_later});
+  if (is_later) {
+    // Every rank has all buffers. What is given later is of the file that was looked at here.
+    nn::load_weights(model->named_buffers(), file, path, {.is_part = true});
+    file.forget();
+    start.init = [file, path](const NamedTensors& some) {
+      nn::NamedTensors wanted("Tensor");
+      for (const auto& [name, parameter] : some) wanted.insert(name, parameter);
+      nn::load_weights(wanted, file, path, {.is_part = true});
+      file.forget();
+    };
+  }
   start.remark = concat(report.loaded, " tensors from ", path);
   const std::string remarks = remarks_text(report);
   if (remarks.empty()) return;
@@ -152,15 +161,7 @@ bool is_initialised_later(const TrainOptions& options) {
          (nn::net_needs(options.model).context > 0 || nn::is_exported(options.model));
 }
 
-std::function<void(const NamedTensors&)> init_later(
-    const nn::Model& model, const TrainOptions& options, const at::Generator& generator) {
-  if (!options.pretrained.empty()) {
-    return [path = options.pretrained](const NamedTensors& some) {
-      nn::NamedTensors wanted("Tensor");
-      for (const auto& [name, parameter] : some) wanted.insert(name, parameter);
-      nn::load_weights(wanted, path, {.is_part = true});
-    };
-  }
+InitFunction init_later(const nn::Model& model, const at::Generator& generator) {
   if (const auto* exported = dynamic_cast<const nn::ExportedModelImpl*>(&*model)) {
     return [stored = exported->stored_parameters()](const NamedTensors& some) {
       for (const auto& [name, parameter] : some) stored->copy_to(parameter, name);

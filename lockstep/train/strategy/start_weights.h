@@ -37,9 +37,13 @@ Frozen freeze(torch::nn::Module& module, const std::vector<std::string>& pattern
 /// statistics belong to the weights that stay.
 void keep_in_evaluation(const Frozen& frozen);
 
+/// Gives parameters, with the model's names, their first values.
+using InitFunction = std::function<void(const NamedTensors& some)>;
+
 /// The weights that a model begins with, apart from its fresh ones.
 struct StartWeights {
   Frozen frozen;
+  InitFunction init;    ///< the rest of the file, where is_initialised_later(); or null
   std::string remark;   ///< what was read and frozen, for people; empty if nothing was
   std::string warning;  ///< how the file was not taken as it is; empty if it was
 };
@@ -57,10 +61,8 @@ StartWeights start_with(nn::Model& model, const TrainOptions& options);
 /// models and exported ones whose ranks divide the parameters, and may not have the memory for all.
 bool is_initialised_later(const TrainOptions& options);
 
-/// Returns what gives them to some parameters at a time, with the model's names, the same as
-/// without delay: draws of `generator`, those of the exported program, or the weights of the file
-/// that start_with() has looked at.
-std::function<void(const NamedTensors&)> init_later(
-    const nn::Model& model, const TrainOptions& options, const at::Generator& generator);
+/// Returns what gives them to some parameters at a time, the same as without delay: draws of
+/// `generator`, or those of the exported program.
+InitFunction init_later(const nn::Model& model, const at::Generator& generator);
 
 }  // namespace lockstep

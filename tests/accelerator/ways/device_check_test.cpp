@@ -18,7 +18,6 @@
 namespace lockstep::emulated {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::Field;
 using ::testing::HasSubstr;

@@ -34,11 +34,6 @@ Tensor ids() { return torch::arange(5 * 6).view({5, 6}) * 7 % 256; }
 
 Model skips() { return make_model(std::string(LOCKSTEP_EXPORT_DATA) + "/skips.pt2", 256); }
 
-Layers layers_of(const SmallProgram& program) {
-  return ExportedModule(std::make_shared<ExportedModuleImpl>(program.archive()))
-      ->layers({}, [](const Tensors& outputs, std::int64_t) { return outputs.front(); });
-}
-
 std::vector<std::string> names_of(const Layers& layers) { return layers.keys(); }
 
 Tensors gradients_of(const torch::nn::Module& module) {
@@ -127,7 +122,7 @@ TEST(Segments, HandNumbersOn) {
           {{"self", value("d")}, {"dim", {ExportedList{{1L}}}}, {"keepdim", value("truth")}}, "e",
           "e")
       .output("e");
-  auto layers = layers_of(program);
+  auto layers = program.layers();
   EXPECT_THAT(names_of(layers), ElementsAre("a", "b", "c", "d", "e"));
   const Tensor x = torch::arange(8.0F).view({2, 4});
   const Tensor expected = (x * 2.5 * 2.5 * -2 + 0.5).sum(1);
@@ -142,7 +137,7 @@ TEST(Segments, KeepMemoryThatIsWrittenTo) {
   program.node("torch.ops.aten.t.default", {{"self", value("a")}}, "view", "view");
   program.node("torch.ops.aten.relu_.default", {{"self", value("view")}}, "changed", "changed");
   linear(program, "a", "b").output("b");
-  EXPECT_THAT(names_of(layers_of(program)), ElementsAre("a", "b"));
+  EXPECT_THAT(names_of(program.layers()), ElementsAre("a", "b"));
 }
 
 TEST(Segments, KeepABufferThatChanges) {
@@ -154,7 +149,7 @@ TEST(Segments, KeepABufferThatChanges) {
   program.node("torch.ops.aten.add_.Tensor", {{"self", value("count")}, {"other", value("b")}},
       "more", "more");
   linear(program, "b", "c").output("c");
-  EXPECT_THAT(names_of(layers_of(program)), ElementsAre("a", "c"));
+  EXPECT_THAT(names_of(program.layers()), ElementsAre("a", "c"));
 }
 
 // Between two ends of few bytes there is a place where twice as much is alive.
@@ -168,7 +163,7 @@ TEST(Segments, AreCutWhereFewBytesAreAlive) {
   linear(program, "sum", "b").output("b");
   for (const char* name : {"a", "wide", "sum", "b"})
     program.graph().tensors[name].shape = {{2, ""}, {4, ""}};
-  EXPECT_THAT(names_of(layers_of(program)), ElementsAre("a", "wide", "b"));
+  EXPECT_THAT(names_of(program.layers()), ElementsAre("a", "wide", "b"));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,11 +11,18 @@
 #include <c10/util/accumulate.h>
 
 #include "lockstep/formats/export/exported_program.h"
+#include "lockstep/nn/exported/exported_module.h"
 #include "lockstep/nn/exported/graph_parts.h"
 
 namespace lockstep::testing {
 
 inline ExportedArgument value(std::string name) { return {ExportedName{std::move(name)}}; }
+
+inline ExportedArgument list_of(const std::vector<std::int64_t>& numbers) {
+  ExportedList list;
+  for (const std::int64_t number : numbers) list.push_back({number});
+  return {list};
+}
 
 /// A program of float tensors, written node by node as in an archive.
 ///
@@ -80,6 +88,15 @@ class SmallProgram {
 
   ExportedArchive archive() const {
     return {.file = "net.pt2", .programs = {program_}, .memory = {}};
+  }
+
+  nn::ExportedModule module() const {
+    return nn::ExportedModule(std::make_shared<nn::ExportedModuleImpl>(archive()));
+  }
+
+  /// Returns the program as a chain of layers, of which the first output comes.
+  nn::Layers layers() const {
+    return module()->layers({}, [](const auto& outputs, std::int64_t) { return outputs.front(); });
   }
 
  private:

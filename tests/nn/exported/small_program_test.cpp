@@ -26,16 +26,12 @@ using lockstep::testing::value;
 using torch::Tensor;
 using Kind = ExportedInputSpec::Kind;
 
-ExportedModule module_of(const SmallProgram& program) {
-  return ExportedModule(std::make_shared<ExportedModuleImpl>(program.archive()));
-}
-
 Tensor result_of(const SmallProgram& program, const std::vector<Tensor>& inputs) {
-  return module_of(program)->first_output(inputs);
+  return program.module()->first_output(inputs);
 }
 
 std::string refusal_of(const SmallProgram& program) {
-  return message_of<DataError>([&] { module_of(program); });
+  return message_of<DataError>([&] { program.module(); });
 }
 
 /// A program of one input `x` [2, 4] and one node that makes `y`.
@@ -118,7 +114,7 @@ TEST(ExportedMemory, IsSharedByAViewThatIsWrittenLater) {
         .output("y");
     const auto strided = numbers().t().contiguous().t();
     EXPECT_TRUE(torch::equal(result_of(program, {strided}), 1 - numbers())) << name;
-    EXPECT_FALSE(module_of(program)->changes_input(0)) << name;
+    EXPECT_FALSE(program.module()->changes_input(0)) << name;
   }
 }
 
@@ -131,7 +127,7 @@ TEST(ExportedMemory, OfAnInputIsChangedThroughAView) {
       .node("torch.ops.aten.mul_.Tensor", {{"self", value("row")}, {"other", {2L}}}, "twice")
       .node("torch.ops.aten.add.Tensor", {{"self", value("twice")}, {"other", value("other")}}, "y")
       .output("y");
-  const auto module = module_of(program);
+  const auto module = program.module();
   EXPECT_TRUE(module->changes_input(0));
   EXPECT_FALSE(module->changes_input(1));
 }
@@ -152,7 +148,7 @@ TEST(ExportedMemory, IsFollowedThroughRegions) {
             "y")
         .node("torch.ops.aten.relu_.default", {{"self", value("y")}}, "z")
         .output("z");
-    EXPECT_EQ(module_of(program)->changes_input(0), changes) << name;
+    EXPECT_EQ(program.module()->changes_input(0), changes) << name;
   }
 }
 
@@ -234,7 +230,7 @@ bool is_channels_last(const Tensor& tensor) {
 
 TEST(ExportedKernels, LieChannelsLastWhenAsked) {
   auto program = convolution();
-  auto module = module_of(program.output("y"));
+  auto module = program.output("y").module();
   const auto images = torch::randn({2, 3, 4, 4});
   const auto wanted = module->first_output({images});
   EXPECT_TRUE(wanted.is_contiguous()) << "as Python's";
@@ -253,7 +249,7 @@ TEST(ExportedKernels, StayWherePythonReadsStrides) {
   program.node("torch.ops.aten.as_strided.default",
       {{"self", value("y")}, {"size", {ExportedList{{1L}}}}, {"stride", {ExportedList{{1L}}}}},
       "z");
-  auto module = module_of(program.output("z"));
+  auto module = program.output("z").module();
   module->lay_out_kernels();
   EXPECT_FALSE(is_channels_last(module->named_parameters()["weight"]));
 }
@@ -344,7 +340,7 @@ TEST(ExportedState, IsChangedByOutputsThatSaySo) {
       .returned(ExportedOutputSpec::Kind::kBufferMutation, "count", "norm.num_batches_tracked")
       .returned(ExportedOutputSpec::Kind::kInputMutation, "y", "x")
       .output("y");
-  auto module = module_of(program);
+  auto module = program.module();
   const auto x = numbers();
   EXPECT_TRUE(torch::equal(module->first_output({x}), -numbers()));
   EXPECT_TRUE(torch::equal(x, -numbers()));
@@ -369,15 +365,15 @@ TEST(ExportedState, ThatForwardChangesMustBeSaved) {
     return program;
   };
   for (const Kind kind : {Kind::kBuffer, Kind::kConstant}) {
-    const auto module = module_of(changing(kind, false, "mul_"));
+    const auto module = changing(kind, false, "mul_").module();
     expect_parts(message_of<InvalidArgument>([&] { module->check_state(); }),
         {"net.pt2: forward changes \"part.sum\"", "register_buffer(..., persistent=True)"});
   }
-  EXPECT_NO_THROW(module_of(changing(Kind::kBuffer, true, "mul_"))->check_state());
-  EXPECT_NO_THROW(module_of(changing(Kind::kBuffer, false, "mul"))->check_state());
+  EXPECT_NO_THROW(changing(Kind::kBuffer, true, "mul_").module()->check_state());
+  EXPECT_NO_THROW(changing(Kind::kBuffer, false, "mul").module()->check_state());
   auto decomposed = changing(Kind::kBuffer, false, "mul");
   decomposed.returned(ExportedOutputSpec::Kind::kBufferMutation, "sum", "part.sum");
-  EXPECT_THROW(module_of(decomposed)->check_state(), InvalidArgument);
+  EXPECT_THROW(decomposed.module()->check_state(), InvalidArgument);
 }
 
 // As batch norms of run_decompositions() do.
@@ -389,7 +385,7 @@ TEST(ExportedState, IsOverwrittenBehindBackwardsBack) {
       .node("torch.ops.aten.add.Tensor", {{"self", value("b_factor")}, {"other", {2L}}}, "next")
       .returned(ExportedOutputSpec::Kind::kBufferMutation, "next", "factor")
       .output("y");
-  auto module = module_of(program);
+  auto module = program.module();
   const auto x = numbers().requires_grad_();
   module->first_output({x}).sum().backward();
   EXPECT_TRUE(torch::equal(x.grad(), torch::ones({2, 4}))) << "of the factor before";
@@ -401,7 +397,7 @@ TEST(ExportedState, OfDecomposedNormsIsNoRules) {
       {{"input", value("x")}, {"weight", {}}, {"bias", {}}, {"training", {true}},
           {"momentum", {0.1}}, {"eps", {1e-5}}});
   program.last_node().outputs = {value("y"), value("mean"), value("deviation")};
-  auto module = module_of(program);
+  auto module = program.module();
   EXPECT_NO_THROW(module->forward({numbers()}));
   expect_parts(message_of<InvalidArgument>([&] { module->check_state(); }),
       {"a batch norm has been decomposed", "node \"y\"", "without run_decompositions()"});
@@ -417,7 +413,7 @@ TEST(ExportedState, MovesWhatIsNotRegistered) {
       .node("torch.ops.aten.clone.default", {{"self", value("c_c")}}, "c")
       .output("y")
       .output("c");
-  auto module = module_of(program);
+  auto module = program.module();
   EXPECT_EQ(named_state(*module).keys(), std::vector<std::string>{"weight"});
   EXPECT_TRUE(module->parameters()[0].requires_grad());
   module->to(torch::kDouble);
@@ -432,7 +428,7 @@ TEST(ExportedModes, TurnFlagsOfOneProgram) {
         {{"input", value("x")}, {"p", {0.5}}, {"train", {train}}}, "drop");
   };
   for (const bool exported_in_training : {true, false}) {
-    auto module = module_of(dropout(exported_in_training));
+    auto module = dropout(exported_in_training).module();
     const auto ones = torch::ones({2, 4});
     const auto is_dropped = [&] { return !torch::equal(module->first_output({ones}), ones); };
     torch::manual_seed(1);
@@ -462,7 +458,7 @@ TEST(ExportedModes, TurnAttentionsDropout) {
           {{"query", value("x")}, {"key", value("x")}, {"value", value("x")}, {"dropout_p", {0.5}}},
           "y")
       .output("y");
-  auto module = module_of(program);
+  auto module = program.module();
   const auto expected = torch::scaled_dot_product_attention(numbers(), numbers(), numbers());
   torch::manual_seed(1);
   EXPECT_FALSE(torch::equal(module->first_output({numbers()}), expected));
@@ -515,7 +511,7 @@ TEST(ExportedModes, KeepBatchStatisticsWhereThereAreNoOthers) {
       {{"input", value("x")}, {"weight", {}}, {"bias", {}}, {"running_mean", {}},
           {"running_var", {}}, {"training", {true}}, {"momentum", {0.1}}, {"eps", {1e-5}},
           {"cudnn_enabled", {true}}});
-  auto module = module_of(program);
+  auto module = program.module();
   const auto in_training = module->first_output({numbers()});
   module->eval();
   EXPECT_TRUE(torch::equal(module->first_output({numbers()}), in_training));
@@ -533,7 +529,7 @@ TEST(ExportedModes, RefuseABatchNormOfOneValue) {
               {"eps", {1e-5}}, {"cudnn_enabled", {true}}},
           "y")
       .output("y");
-  auto module = module_of(program);
+  auto module = program.module();
   expect_parts(message_of<InvalidArgument>([&] {
     module->forward({torch::ones({1, 4})});
   }),
@@ -546,7 +542,7 @@ TEST(ExportedModes, RefuseEvaluationOfWhatDrawsByItself) {
   auto program = of_node(
       "torch.ops.aten.dropout.default", {{"input", value("x")}, {"p", {0.5}}, {"train", {true}}});
   program.node("torch.ops.aten.bernoulli.p", {{"self", value("y")}, {"p", {0.5}}}, "drawn");
-  auto module = module_of(program);
+  auto module = program.module();
   EXPECT_NO_THROW(module->forward({numbers()}));
   module->eval();
   expect_parts(message_of<InvalidArgument>([&] { module->forward({numbers()}); }),
@@ -560,7 +556,7 @@ TEST(ExportedInputs, HaveTheFormsOfTheProgram) {
   program.graph().tensors["x"].shape[0] =
       program.graph().tensors["mask"].shape[0] = {std::nullopt, "s0"};
   program.program().ranges["s0"] = {3, 8};
-  auto module = module_of(program);
+  auto module = program.module();
   const auto mask = [](std::int64_t n) { return torch::ones({n}, torch::kLong); };
   const auto refusal = [&](const std::vector<Tensor>& inputs) {
     return message_of<InvalidArgument>([&] { module->forward(inputs); });

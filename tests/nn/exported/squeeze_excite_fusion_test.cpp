@@ -2,6 +2,7 @@
 
 #include "lockstep/nn/exported/squeeze_excite_fusion.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
@@ -12,14 +13,16 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
-#include "lockstep/nn/exported/exported_module.h"
+#include "lockstep/nn/autocast.h"
 #include "lockstep/nn/kernels.h"
 
 namespace lockstep::nn {
 namespace {
 
+using lockstep::testing::list_of;
 using lockstep::testing::SmallProgram;
 using lockstep::testing::value;
+using ::testing::ElementsAre;
 using torch::Tensor;
 using Kind = ExportedInputSpec::Kind;
 
@@ -30,13 +33,9 @@ struct BlockForm {
   std::string activation = "silu_", between = "silu_", gate = "sigmoid", read = "";
   bool is_pooled = false, is_gate_first = false, keeps_dimensions = true, has_node_between = false;
   std::int64_t last_dimension = 3, stride = 1;
+  bool is_between = false;  ///< modules, `before` and `behind`
+  bool reads_mean = false;  ///< in `before`, the running one
 };
-
-ExportedArgument list_of(const std::vector<std::int64_t>& numbers) {
-  ExportedList list;
-  for (const std::int64_t number : numbers) list.push_back({number});
-  return {list};
-}
 
 /// x [4, 5, 4, 4], doubled; then norm, activation and the rest. `read` is an output, too.
 class BlockProgram {
@@ -48,7 +47,10 @@ class BlockProgram {
       program_.held(Kind::kBuffer, std::string("bn.") + name, name, {kMaps});
     held("w1", {kReduced, kMaps, 1, 1}).held("b1", {kReduced});
     held("w2", {kMaps, kReduced, 1, 1}).held("b2", {kMaps});
-    node("add.Tensor", {{"self", value("x")}, {"other", value("x")}}, "input");
+    const std::string before = form.is_between ? "before" : "bn",
+                      added = form.reads_mean ? "s" : "x";
+    if (form.reads_mean) node("sum.default", {{"self", value("mean")}}, "s", before);
+    node("add.Tensor", {{"self", value("x")}, {"other", value(added)}}, "input", before);
     node("batch_norm.default",
         {{"input", value("input")}, {"weight", value("weight")}, {"bias", value("bias")},
             {"running_mean", value("mean")}, {"running_var", value("var")}, {"training", {true}},
@@ -64,15 +66,14 @@ class BlockProgram {
     one(form.gate, "second", "g");
     const std::string left = form.is_gate_first ? "g" : a, right = form.is_gate_first ? a : "g";
     node("mul.Tensor", {{"self", value(left)}, {"other", value(right)}}, "y");
-    program_.output("y");
+    if (form.is_between) node("neg.default", {{"self", value("y")}}, "z", "behind");
+    program_.output(form.is_between ? "z" : "y");
     if (!form.read.empty()) program_.output(form.read);
   }
 
   std::vector<std::size_t> fused() { return testing::nodes_of_fused_steps(program_); }
 
-  ExportedModule module() const {
-    return ExportedModule(std::make_shared<ExportedModuleImpl>(program_.archive()));
-  }
+  const SmallProgram& program() const { return program_; }
 
  private:
   BlockProgram& held(const std::string& name, const std::vector<std::int64_t>& sizes) {
@@ -82,8 +83,8 @@ class BlockProgram {
 
   void node(const std::string& target,
       const std::vector<std::pair<std::string, ExportedArgument>>& arguments,
-      const std::string& result) {
-    program_.node("torch.ops.aten." + target, arguments, result, "bn");
+      const std::string& result, const std::string& module = "bn") {
+    program_.node("torch.ops.aten." + target, arguments, result, module);
   }
 
   void one(const std::string& target, const std::string& of, const std::string& result) {
@@ -145,12 +146,22 @@ TEST(SqueezeExciteFusion, LeavesAloneWhatIsNoBlock) {
   EXPECT_EQ(BlockProgram({.has_node_between = true}).fused(), FusedNodes());
 }
 
+// Its norm moves them: a stage of a pipeline that reads them before has it, too.
+TEST(SqueezeExciteFusion, StaysWithWhatReadsItsStatistics) {
+  const auto layers_of = [](const BlockForm& form) {
+    EXPECT_EQ(BlockProgram(form).fused(), kOneBlock);
+    return BlockProgram(form).program().layers().keys();
+  };
+  EXPECT_THAT(layers_of({.is_between = true}), ElementsAre("before", "bn", "behind"));
+  EXPECT_THAT(layers_of({.is_between = true, .reads_mean = true}), ElementsAre("before", "behind"));
+}
+
 /// The output, the gradients of x and of the parameters, and the buffers.
 std::vector<Tensor> learned(const BlockForm& form, Kernels kernels, std::string& name,
     bool in_training = true, at::ScalarType type = at::kFloat) {
   const KernelScope scope(kernels);
   torch::manual_seed(3);
-  auto module = BlockProgram(form).module();
+  auto module = BlockProgram(form).program().module();
   for (Tensor& parameter : module->parameters()) parameter.data().normal_();
   module->to(type);
   module->train(in_training);
@@ -192,6 +203,17 @@ TEST(SqueezeExciteFusion, ComputesWhatTheNodesDo) {
     expect_as_nodes(form, /*in_training=*/true, /*is_own=*/true);
     expect_as_nodes(form, /*in_training=*/false, /*is_own=*/false);
   }
+}
+
+// The convolutions are in bfloat16 there.
+TEST(SqueezeExciteFusion, UnderAutocastIsTheNodes) {
+  const Autocast autocast(at::kCPU);
+  std::string name;
+  BlockForm plain;
+  plain.read = "g";
+  const auto wanted = learned(plain, Kernels::kOwn, name), found = learned({}, Kernels::kOwn, name);
+  EXPECT_EQ(name.find("OwnSqueezeExcite"), std::string::npos) << name;
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(found[i].equal(wanted[i])) << i;
 }
 
 TEST(SqueezeExciteFusion, OtherTypesAreTheNodes) {

@@ -16,7 +16,6 @@ namespace lockstep::testing {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // Lines of 4 to 9 words, whose class is how often one of them is there; some are cut.
 void write_lines(const std::string& path) {

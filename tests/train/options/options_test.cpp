@@ -68,7 +68,7 @@ TEST(Options, ThePrecisionSaysWhoChoseIt) {
 constexpr PrecisionRequest kAuto{.is_auto = true, .is_given = true, .precision = Precision::k32};
 constexpr PrecisionRequest kNothing{};
 
-constexpr Computing kFast{.bf16_speed = 2}, kSlow{.bf16_speed = 1.9};
+constexpr Computing kFast{.bf16_speed = 2}, kSlow{.bf16_speed = 1.9}, kEmulated{};
 
 TEST(Precision, AutoTakesBf16WhereItsProductsTakeHalfTheTime) {
   EXPECT_EQ(choose_precision(kAuto, kFast, {}).precision, Precision::kBf16Mixed);
@@ -96,6 +96,9 @@ TEST(Precision, WhatIsGivenIsTaken) {
   const PrecisionRequest bf16{.is_given = true, .precision = Precision::kBf16Mixed};
   EXPECT_EQ(choose_precision(bf16, kFast, {}).warning, "");
   EXPECT_THAT(choose_precision(bf16, kSlow, {}).warning, HasSubstr("only 1.9 times as fast"));
+  EXPECT_EQ(choose_precision(bf16, kEmulated, {}).warning,
+      "--precision bf16-mixed: a processor of this run has no instructions to multiply in "
+      "bfloat16: --precision 32 is usually faster");
 }
 
 TEST(Precision, SaysWhereBf16WouldBeQuicker) {

@@ -114,6 +114,22 @@ TEST_F(StartWeightsTest, HaveTheBuffersOfAShardedExportedModel) {
   EXPECT_EQ(model->named_buffers()["norm.running_mean"].min().item<float>(), 5);
 }
 
+TEST_F(StartWeightsTest, AreThoseOfTheFileThatWasLookedAt) {
+  options_.parallel = Parallel::kFsdp;
+  options_.model = LOCKSTEP_SOURCE_DIR "/tests/formats/export/data/conv.pt2";
+  const nn::Model saved = nn::make_model(options_.model, 3);
+  nn::save_weights(*saved, options_.pretrained);
+  auto model = nn::make_model(options_.model, 3, {.is_filled_later = true});
+  const StartWeights start = start_with(model, options_);
+  const auto name = model->named_parameters().keys().front();
+  const torch::Tensor parameter = model->named_parameters()[name];
+  const torch::NoGradGuard no_gradients;
+  parameter.fill_(7);
+  nn::save_weights(*model, options_.pretrained);
+  start.init({{name, parameter}});
+  EXPECT_TRUE(parameter.equal(saved->named_parameters()[name]));
+}
+
 TEST_F(StartWeightsTest, OfOtherClassesLeaveTheHeadFreshAndSaySo) {
   auto saved = nn::make_model("resnet18-cifar", 10), model = nn::make_model("resnet18-cifar", 20);
   const auto fresh = nn::named_state(*model)["fc.weight"].detach().clone();

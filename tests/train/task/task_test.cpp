@@ -35,7 +35,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::message_of;
 using ::testing::Optional;
-using ::testing::Pointwise;
 
 constexpr std::int64_t kTaskSamples = 13;
 
