@@ -43,7 +43,7 @@ struct RowPair {
 
 // kVectors vectors of channels, kTaps taps from first_tap on.
 template <int kTaps, int kVectors>
-inline void sum_taps(const DepthwiseShape& shape, const RowPair& row, std::int64_t first_tap) {
+inline void sum_taps(const WindowShape& shape, const RowPair& row, std::int64_t first_tap) {
   const std::int64_t channels = shape.channels, wide = padded(channels);
   Floats sums[kTaps][kVectors] = {};
   for (std::int64_t out = 0; out < shape.out_width; ++out) {
@@ -68,7 +68,7 @@ inline void sum_taps(const DepthwiseShape& shape, const RowPair& row, std::int64
 }
 
 template <int kVectors>
-inline void sum_row(const DepthwiseShape& shape, const RowPair& row) {
+inline void sum_row(const WindowShape& shape, const RowPair& row) {
   switch (shape.kernel_width) {
     case 3:
       return sum_taps<3, kVectors>(shape, row, 0);
@@ -85,7 +85,7 @@ inline void sum_row(const DepthwiseShape& shape, const RowPair& row) {
 
 // The rows of taps that meet an image for an output row, one after the other.
 template <typename Body>
-inline void each_meeting(const DepthwiseShape& shape, std::int64_t out_row, const Body& body) {
+inline void each_meeting(const WindowShape& shape, std::int64_t out_row, const Body& body) {
   const std::int64_t first = out_row * shape.stride_height - shape.padding_height;
   for (std::int64_t tap = 0; tap < shape.kernel_height; ++tap) {
     if (first + tap >= 0 && first + tap < shape.height) body(tap, first + tap);
@@ -100,7 +100,7 @@ struct OutputPlace {
 
 // A row of taps, for outputs that begin at pixel `left` of a row; outside there are zeros.
 template <int kTaps, int kStride, int kOutputs, int kVectors>
-[[gnu::always_inline]] inline void add_taps(const DepthwiseShape& shape, const float* pixels,
+[[gnu::always_inline]] inline void add_taps(const WindowShape& shape, const float* pixels,
     const float* weights, std::int64_t left, std::int64_t room,
     Floats (&sums)[kOutputs][kVectors]) {
   const std::int64_t channels = shape.channels, wide = padded(channels);
@@ -122,7 +122,7 @@ template <int kTaps, int kStride, int kOutputs, int kVectors>
 
 template <int kTaps, int kStride, int kOutputs, int kVectors>
 inline void convolve_outputs(const DepthwiseJob& job, const OutputPlace& place) {
-  const DepthwiseShape& shape = job.shape;
+  const WindowShape& shape = job.shape;
   const std::int64_t channels = shape.channels;
   Floats sums[kOutputs][kVectors] = {};
   each_meeting(shape, place.row, [&](std::int64_t tap, std::int64_t row) {
@@ -147,7 +147,7 @@ template <int kTaps, int kStride>
 inline void convolve_rows(const DepthwiseJob& shared, Range rows) {
   constexpr int kOutputs = 4;
   const DepthwiseJob job = shared;
-  const DepthwiseShape& shape = job.shape;
+  const WindowShape& shape = job.shape;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     OutputPlace place{.image = row / shape.out_height,
         .row = row % shape.out_height,
@@ -181,7 +181,7 @@ inline void convolve(const DepthwiseJob& job, Range rows) {
 
 inline void sum_weights(const DepthwiseWeightJob& shared, Range blocks) {
   const DepthwiseWeightJob job = shared;
-  const DepthwiseShape& shape = job.shape;
+  const WindowShape& shape = job.shape;
   const std::int64_t channels = shape.channels, wide = padded(channels);
   const std::int64_t end = blocks.end * kLanes < channels ? blocks.end * kLanes : channels;
   for (std::int64_t row = 0; row < shape.images * shape.out_height; ++row) {
@@ -204,7 +204,7 @@ inline void sum_weights(const DepthwiseWeightJob& shared, Range blocks) {
 template <int kVectors>
 inline void differentiate_pixel(const DepthwiseImageJob& job, std::int64_t image, std::int64_t row,
     std::int64_t column, std::int64_t channel, std::int64_t room) {
-  const DepthwiseShape& shape = job.shape;
+  const WindowShape& shape = job.shape;
   const std::int64_t channels = shape.channels, wide = padded(channels);
   Floats sums[kVectors] = {};
   const std::int64_t down = row + shape.padding_height, right = column + shape.padding_width;
@@ -231,7 +231,7 @@ inline void differentiate_pixel(const DepthwiseImageJob& job, std::int64_t image
 
 inline void differentiate(const DepthwiseImageJob& shared, Range rows) {
   const DepthwiseImageJob job = shared;
-  const DepthwiseShape& shape = job.shape;
+  const WindowShape& shape = job.shape;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const std::int64_t image = row / shape.height, of_image = row % shape.height;
     for (std::int64_t column = 0; column < shape.width; ++column) {
