@@ -120,10 +120,31 @@ template <int kTaps, int kStride, int kOutputs, int kVectors>
   }
 }
 
+// Fetches the pixels that the next outputs of a row are the first to meet, in the last rows of
+// taps: a processor does not fetch a part of the channels of each pixel by itself.
+template <int kTaps, int kStride, int kOutputs>
+inline void fetch_ahead(const DepthwiseJob& job, const OutputPlace& place) {
+  const WindowShape& shape = job.shape;
+  const std::int64_t last =
+      place.row * shape.stride_height - shape.padding_height + shape.kernel_height - 1;
+  const std::int64_t next = (place.column + kOutputs - 1) * kStride - shape.padding_width + kTaps;
+  const float* const pixels =
+      job.images + ((place.image * shape.height + last) * shape.width + next) * shape.channels +
+      place.channel;
+#pragma GCC unroll 2
+  for (int up = 0; up < kStride; ++up) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kOutputs * kStride; ++i)
+      __builtin_prefetch(pixels + (i - up * shape.width) * shape.channels);
+  }
+}
+
 template <int kTaps, int kStride, int kOutputs, int kVectors>
 inline void convolve_outputs(const DepthwiseJob& job, const OutputPlace& place) {
   const WindowShape& shape = job.shape;
   const std::int64_t channels = shape.channels;
+  // Larger kernels compute for longer than they wait.
+  if constexpr (kTaps == 3) fetch_ahead<kTaps, kStride, kOutputs>(job, place);
   Floats sums[kOutputs][kVectors] = {};
   each_meeting(shape, place.row, [&](std::int64_t tap, std::int64_t row) {
     const std::int64_t first = (place.image * shape.height + row) * shape.width;
@@ -208,16 +229,16 @@ inline void differentiate_pixel(const DepthwiseImageJob& job, std::int64_t image
   const std::int64_t channels = shape.channels, wide = padded(channels);
   Floats sums[kVectors] = {};
   const std::int64_t down = row + shape.padding_height, right = column + shape.padding_width;
-  for (std::int64_t y = down % shape.stride_height; y < shape.kernel_height && y <= down;
-       y += shape.stride_height) {
-    const std::int64_t out_row = (down - y) / shape.stride_height;
+  std::int64_t out_row = down / shape.stride_height;
+  for (std::int64_t y = down % shape.stride_height; y < shape.kernel_height && out_row >= 0;
+       y += shape.stride_height, --out_row) {
     if (out_row >= shape.out_height) continue;
     const float* const gradient =
         job.gradient + (image * shape.out_height + out_row) * shape.out_width * channels + channel;
     const float* const weights = job.weights + y * shape.kernel_width * wide + channel;
-    for (std::int64_t x = right % shape.stride_width; x < shape.kernel_width && x <= right;
-         x += shape.stride_width) {
-      const std::int64_t out = (right - x) / shape.stride_width;
+    std::int64_t out = right / shape.stride_width;
+    for (std::int64_t x = right % shape.stride_width; x < shape.kernel_width && out >= 0;
+         x += shape.stride_width, --out) {
       if (out >= shape.out_width) continue;
       for (int v = 0; v < kVectors; ++v)
         sums[v] += load(gradient + out * channels + v * kLanes, room - v * kLanes) *
