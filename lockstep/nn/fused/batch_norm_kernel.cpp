@@ -79,7 +79,18 @@ inline void sum_block(const T* block, std::int64_t rows, std::int64_t channels, 
 template <typename T>
 inline void sum_deviations(const T* block, std::int64_t rows, std::int64_t channels,
     const float* mean, float* deviations, float* squares) {
-  for (std::int64_t row = 0; row < rows; ++row) {
+  std::int64_t row = 0;
+  for (; row + 4 <= rows; row += 4) {
+    const T* const first = block + row * channels;
+    each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
+      const Floats middle = load(mean + channel);
+      const auto off = [&](int i) { return load(first + i * channels + channel, room) - middle; };
+      const Floats a = off(0), b = off(1), c = off(2), d = off(3);
+      store(deviations + channel, load(deviations + channel) + ((a + b) + (c + d)));
+      store(squares + channel, load(squares + channel) + ((a * a + b * b) + (c * c + d * d)));
+    });
+  }
+  for (; row < rows; ++row) {
     each_vector(channels, [&](std::int64_t channel, std::int64_t room) {
       const Floats off = load(block + row * channels + channel, room) - load(mean + channel);
       store(deviations + channel, load(deviations + channel) + off);
