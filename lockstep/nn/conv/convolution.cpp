@@ -12,6 +12,7 @@
 #include "lockstep/device/gradient_places.h"
 #include "lockstep/nn/conv/depthwise.h"
 #include "lockstep/nn/conv/pointwise.h"
+#include "lockstep/nn/conv/windows.h"
 #include "lockstep/nn/conv/winograd.h"
 #include "lockstep/nn/linear/linear.h"
 
@@ -218,15 +219,6 @@ Multiplier multiplier_of(const at::Tensor& images) {
   return images.scalar_type() == at::kFloat ? Multiplier::kFloat : kOfBf16;
 }
 
-// Of LibTorch's operators, so that they can be differentiated again.
-torch::autograd::variable_list differentiable_gradients(const at::Tensor& images,
-    const at::Tensor& weight, bool has_bias, std::int64_t padding, const at::Tensor& gradient) {
-  const auto [of_images, of_weight, of_bias] =
-      at::convolution_backward(gradient, images, weight, at::IntArrayRef{weight.size(0)}, {1, 1},
-          {padding, padding}, {1, 1}, false, {0, 0}, 1, {true, true, has_bias});
-  return {of_images, of_weight, of_bias, {}, {}};
-}
-
 class WinogradConvolution : public torch::autograd::Function<WinogradConvolution> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& images,
@@ -244,8 +236,11 @@ class WinogradConvolution : public torch::autograd::Function<WinogradConvolution
     const auto saved = context->get_saved_variables();
     const auto padding = context->saved_data["padding"].toInt();
     const bool has_bias = context->saved_data["has_bias"].toBool();
-    if (at::GradMode::is_enabled())
-      return differentiable_gradients(saved[0], saved[1], has_bias, padding, gradients[0]);
+    if (at::GradMode::is_enabled()) {
+      const auto [of_images, of_weight, of_bias] = differentiable_gradients(
+          gradients[0], saved[0], saved[1], has_bias, {1, 1}, {padding, padding});
+      return {of_images, of_weight, of_bias, {}, {}};
+    }
     const auto& kernel =
         *reinterpret_cast<const WinogradKernel*>(context->saved_data["kernel"].toInt());
     const auto gradient = gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
@@ -273,10 +268,12 @@ ConvolutionKind kind_of(const ConvolutionCall& call) {
     return call.weight.size(2) == size && call.weight.size(3) == size;
   };
   const bool is_unpadded = are_both(call.padding, 0);
-  if (!are_both(call.stride, 1)) return ConvolutionKind::kOther;
+  const bool is_float = call.images.scalar_type() == at::kFloat;
+  if (!are_both(call.stride, 1))
+    return is_float ? ConvolutionKind::kStrided : ConvolutionKind::kOther;
   if (is_square(3) && (is_unpadded || are_both(call.padding, 1))) return ConvolutionKind::kWinograd;
-  const bool is_pointwise = is_square(1) && is_unpadded && call.images.scalar_type() == at::kFloat;
-  return is_pointwise ? ConvolutionKind::kPointwise : ConvolutionKind::kOther;
+  return is_square(1) && is_unpadded && is_float ? ConvolutionKind::kPointwise
+                                                 : ConvolutionKind::kOther;
 }
 
 at::Tensor conv2d(const ConvolutionCall& call, Kernels who) {
@@ -293,6 +290,10 @@ at::Tensor conv2d(const ConvolutionCall& call, Kernels who) {
     return who == Kernels::kOwn || is_product_faster(shape, kInUse)
                ? product_conv2d(call, *linear::gemm_kernels().back())
                : pointwise_conv2d(call);
+  if (kind == ConvolutionKind::kStrided)
+    return who == Kernels::kOwn || is_window_product_faster(shape, kInUse)
+               ? window_conv2d(call, *linear::gemm_kernels().back())
+               : conv2d_of_libtorch(call);
   if (who == Kernels::kAuto && !is_own_faster(shape, kInUse, multiplier_of(call.images)))
     return conv2d_of_libtorch(call);
   static const WinogradBuild& fastest = *winograd_builds().back();
@@ -312,6 +313,36 @@ at::Tensor dispatched_conv2d(const at::Tensor& images, const at::Tensor& weight,
                     .dilation = dilation,
                     .groups = groups},
       kernels_in_use());
+}
+
+std::vector<std::int64_t> pair_of(at::IntArrayRef list) { return {list.front(), list.back()}; }
+
+WindowShape window_shape_of(const at::Tensor& images, const at::Tensor& weight,
+    at::IntArrayRef stride, at::IntArrayRef padding) {
+  const auto outputs = [&](std::size_t axis) {
+    const auto dimension = static_cast<std::int64_t>(axis) + 2;
+    const std::int64_t pixels = images.size(dimension) + 2 * padding[axis];
+    return (pixels - weight.size(dimension)) / stride[axis] + 1;
+  };
+  return {.images = images.size(0),
+      .channels = images.size(1),
+      .height = images.size(2),
+      .width = images.size(3),
+      .out_height = outputs(0),
+      .out_width = outputs(1),
+      .kernel_height = weight.size(2),
+      .kernel_width = weight.size(3),
+      .stride_height = stride[0],
+      .stride_width = stride[1],
+      .padding_height = padding[0],
+      .padding_width = padding[1]};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> differentiable_gradients(const at::Tensor& gradient,
+    const at::Tensor& images, const at::Tensor& weight, bool has_bias, at::IntArrayRef stride,
+    at::IntArrayRef padding, std::int64_t groups) {
+  return at::convolution_backward(gradient, images, weight, at::IntArrayRef{weight.size(0)}, stride,
+      padding, {1, 1}, false, {0, 0}, groups, {true, true, has_bias});
 }
 
 at::Tensor single_pixel_conv2d(const ConvolutionCall& call) {

@@ -3,9 +3,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "lockstep/nn/conv/window_shape.h"
 #include "lockstep/nn/kernels.h"
 #include "lockstep/simd/instructions.h"
 
@@ -29,6 +32,7 @@ enum class ConvolutionKind {
   kSinglePixel,  ///< the output has one pixel; any kernel, stride and padding
   kWinograd,     ///< 3x3, stride 1, padding 0 or 1
   kPointwise,    ///< 1x1, stride 1, no padding, in fp32
+  kStrided,      ///< any kernel and padding, in one direction at least a stride above 1, in fp32
   kDepthwise,    ///< a kernel for each channel, in fp32, of images that are channels-last
   kOther,        ///< LibTorch's
 };
@@ -36,14 +40,27 @@ ConvolutionKind kind_of(const ConvolutionCall& call);
 
 /// Computes it by `who`. Unless that is LibTorch, convolutions to a single pixel are matrix
 /// products, kWinograd is computed in Winograd's form, kPointwise by our products (pointwise.h) or,
-/// of few images, by oneDNN within LibTorch; of kDepthwise the gradients are ours. A backward that
-/// is to be differentiated again is LibTorch's.
+/// of few images, by oneDNN within LibTorch, kStrided by products of windows (windows.h); of
+/// kDepthwise the gradients are ours. A backward that is to be differentiated again is LibTorch's.
 at::Tensor conv2d(const ConvolutionCall& call, Kernels who);
 
 /// LibTorch's conv2d on the CPU, computed by kernels_in_use().
 at::Tensor dispatched_conv2d(const at::Tensor& images, const at::Tensor& weight,
     const std::optional<at::Tensor>& bias, at::IntArrayRef stride, at::IntArrayRef padding,
     at::IntArrayRef dilation, std::int64_t groups);
+
+/// Returns a list of LibTorch's, of one value or two, as two.
+std::vector<std::int64_t> pair_of(at::IntArrayRef list);
+
+/// Returns how a weight [K, *, h, w] slides over images; stride and padding have two values.
+WindowShape window_shape_of(const at::Tensor& images, const at::Tensor& weight,
+    at::IntArrayRef stride, at::IntArrayRef padding);
+
+/// Returns the gradients of images, weight and bias, if there is one, of LibTorch's operators, so
+/// that they can be differentiated again.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> differentiable_gradients(const at::Tensor& gradient,
+    const at::Tensor& images, const at::Tensor& weight, bool has_bias, at::IntArrayRef stride,
+    at::IntArrayRef padding, std::int64_t groups = 1);
 
 /// Computes a call of kSinglePixel as one matrix product, as often differentiable as LibTorch's:
 /// its output is [N, K, 1, 1]. See Note [Convolutions to a single pixel].

@@ -5,7 +5,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/convolution.h>
-#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
@@ -22,30 +21,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Of one value or two, as LibTorch takes lists.
-std::vector<std::int64_t> pair_of(at::IntArrayRef list) { return {list.front(), list.back()}; }
-
-DepthwiseShape shape_of(const at::Tensor& images, const at::Tensor& weight, at::IntArrayRef stride,
-    at::IntArrayRef padding) {
-  const auto outputs = [&](std::size_t axis) {
-    const auto dimension = static_cast<std::int64_t>(axis) + 2;
-    const std::int64_t pixels = images.size(dimension) + 2 * padding[axis];
-    return (pixels - weight.size(dimension)) / stride[axis] + 1;
-  };
-  return {.images = images.size(0),
-      .channels = images.size(1),
-      .height = images.size(2),
-      .width = images.size(3),
-      .out_height = outputs(0),
-      .out_width = outputs(1),
-      .kernel_height = weight.size(2),
-      .kernel_width = weight.size(3),
-      .stride_height = stride[0],
-      .stride_width = stride[1],
-      .padding_height = padding[0],
-      .padding_width = padding[1]};
-}
-
 // A row for each tap, of padded(channels).
 at::Tensor taps_of(const DepthwiseKernel& kernel, const at::Tensor& weight) {
   const std::int64_t channels = weight.size(0), taps = weight[0].numel();
@@ -60,7 +35,7 @@ at::Tensor padded_bias(const DepthwiseKernel& kernel, const at::Tensor& bias) {
   return result;
 }
 
-at::Tensor convolved(const DepthwiseKernel& kernel, const DepthwiseShape& shape,
+at::Tensor convolved(const DepthwiseKernel& kernel, const WindowShape& shape,
     const at::Tensor& images, const at::Tensor& taps, const at::Tensor& bias) {
   auto outputs = at::empty({shape.images, shape.channels, shape.out_height, shape.out_width},
       images.options().memory_format(at::MemoryFormat::ChannelsLast));
@@ -73,7 +48,7 @@ at::Tensor convolved(const DepthwiseKernel& kernel, const DepthwiseShape& shape,
   return outputs;
 }
 
-at::Tensor weight_gradient(const DepthwiseKernel& kernel, const DepthwiseShape& shape,
+at::Tensor weight_gradient(const DepthwiseKernel& kernel, const WindowShape& shape,
     const at::Tensor& images, const at::Tensor& gradient, const at::Tensor& weight) {
   const std::int64_t wide = kernel.padded(shape.channels);
   auto sums = at::zeros({shape.taps(), wide}, on_host(at::kFloat));
@@ -88,12 +63,12 @@ at::Tensor weight_gradient(const DepthwiseKernel& kernel, const DepthwiseShape& 
 }
 
 // Of stride 1, a convolution of the gradient by the taps in reverse order: a forward pass.
-bool is_reversed_forward(const DepthwiseShape& shape) {
+bool is_reversed_forward(const WindowShape& shape) {
   return shape.stride_height == 1 && shape.stride_width == 1 &&
          shape.padding_height < shape.kernel_height && shape.padding_width < shape.kernel_width;
 }
 
-DepthwiseShape reversed(DepthwiseShape shape) {
+WindowShape reversed(WindowShape shape) {
   std::swap(shape.height, shape.out_height);
   std::swap(shape.width, shape.out_width);
   shape.padding_height = shape.kernel_height - 1 - shape.padding_height;
@@ -101,11 +76,11 @@ DepthwiseShape reversed(DepthwiseShape shape) {
   return shape;
 }
 
-at::Tensor image_gradient(const DepthwiseKernel& kernel, const DepthwiseShape& shape,
+at::Tensor image_gradient(const DepthwiseKernel& kernel, const WindowShape& shape,
     const at::Tensor& images, const at::Tensor& gradient, const at::Tensor& weight,
     DepthwisePart part) {
   if (is_reversed_forward(shape)) {
-    const DepthwiseShape back = reversed(shape);
+    const WindowShape back = reversed(shape);
     const auto turned = weight.flip({2, 3});
     if (part == DepthwisePart::kAll && has_output_loops(back))
       return convolved(kernel, back, gradient, taps_of(kernel, turned), {});
@@ -134,7 +109,7 @@ class DepthwiseConvolution : public torch::autograd::Function<DepthwiseConvoluti
     context->saved_data["has_bias"] = bias.has_value();
     context->saved_data["kernel"] = reinterpret_cast<std::intptr_t>(kernel);
     context->saved_data["part"] = static_cast<std::int64_t>(part);
-    const DepthwiseShape shape = shape_of(images, weight, stride, padding);
+    const WindowShape shape = window_shape_of(images, weight, stride, padding);
     if (part == DepthwisePart::kGradients || !has_output_loops(shape))
       return at::convolution(
           images, weight, bias, stride, padding, {1, 1}, false, {0, 0}, shape.channels);
@@ -148,17 +123,15 @@ class DepthwiseConvolution : public torch::autograd::Function<DepthwiseConvoluti
     const auto padding = context->saved_data["padding"].toIntVector();
     const bool has_bias = context->saved_data["has_bias"].toBool();
     const at::Tensor &images = saved[0], &weight = saved[1];
-    // Of LibTorch's operators, so that they can be differentiated again.
     if (at::GradMode::is_enabled()) {
-      const auto [of_images, of_weight, of_bias] =
-          at::convolution_backward(gradients[0], images, weight, at::IntArrayRef{weight.size(0)},
-              stride, padding, {1, 1}, false, {0, 0}, weight.size(0), {true, true, has_bias});
+      const auto [of_images, of_weight, of_bias] = differentiable_gradients(
+          gradients[0], images, weight, has_bias, stride, padding, weight.size(0));
       return {of_images, of_weight, of_bias, {}, {}, {}, {}};
     }
     const auto& kernel =
         *reinterpret_cast<const DepthwiseKernel*>(context->saved_data["kernel"].toInt());
     const auto gradient = gradients[0].contiguous(at::MemoryFormat::ChannelsLast);
-    const DepthwiseShape shape = shape_of(images, weight, stride, padding);
+    const WindowShape shape = window_shape_of(images, weight, stride, padding);
     at::Tensor of_images, of_weight, of_bias;
     if (context->needs_input_grad(0))
       of_images = image_gradient(kernel, shape, images, gradient, weight,

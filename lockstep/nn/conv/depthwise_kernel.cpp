@@ -43,7 +43,7 @@ struct RowPair {
 
 // kVectors vectors of channels, kTaps taps from first_tap on.
 template <int kTaps, int kVectors>
-inline void sum_taps(const DepthwiseShape& shape, const RowPair& row, std::int64_t first_tap) {
+inline void sum_taps(const WindowShape& shape, const RowPair& row, std::int64_t first_tap) {
   const std::int64_t channels = shape.channels, wide = padded(channels);
   Floats sums[kTaps][kVectors] = {};
   for (std::int64_t out = 0; out < shape.out_width; ++out) {
@@ -68,7 +68,7 @@ inline void sum_taps(const DepthwiseShape& shape, const RowPair& row, std::int64
 }
 
 template <int kVectors>
-inline void sum_row(const DepthwiseShape& shape, const RowPair& row) {
+inline void sum_row(const WindowShape& shape, const RowPair& row) {
   switch (shape.kernel_width) {
     case 3:
       return sum_taps<3, kVectors>(shape, row, 0);
@@ -85,7 +85,7 @@ inline void sum_row(const DepthwiseShape& shape, const RowPair& row) {
 
 // The rows of taps that meet an image for an output row, one after the other.
 template <typename Body>
-inline void each_meeting(const DepthwiseShape& shape, std::int64_t out_row, const Body& body) {
+inline void each_meeting(const WindowShape& shape, std::int64_t out_row, const Body& body) {
   const std::int64_t first = out_row * shape.stride_height - shape.padding_height;
   for (std::int64_t tap = 0; tap < shape.kernel_height; ++tap) {
     if (first + tap >= 0 && first + tap < shape.height) body(tap, first + tap);
@@ -100,7 +100,7 @@ struct OutputPlace {
 
 // A row of taps, for outputs that begin at pixel `left` of a row; outside there are zeros.
 template <int kTaps, int kStride, int kOutputs, int kVectors>
-[[gnu::always_inline]] inline void add_taps(const DepthwiseShape& shape, const float* pixels,
+[[gnu::always_inline]] inline void add_taps(const WindowShape& shape, const float* pixels,
     const float* weights, std::int64_t left, std::int64_t room,
     Floats (&sums)[kOutputs][kVectors]) {
   const std::int64_t channels = shape.channels, wide = padded(channels);
@@ -120,10 +120,31 @@ template <int kTaps, int kStride, int kOutputs, int kVectors>
   }
 }
 
+// Fetches the pixels that the next outputs of a row are the first to meet, in the last rows of
+// taps: a processor does not fetch a part of the channels of each pixel by itself.
+template <int kTaps, int kStride, int kOutputs>
+inline void fetch_ahead(const DepthwiseJob& job, const OutputPlace& place) {
+  const WindowShape& shape = job.shape;
+  const std::int64_t last =
+      place.row * shape.stride_height - shape.padding_height + shape.kernel_height - 1;
+  const std::int64_t next = (place.column + kOutputs - 1) * kStride - shape.padding_width + kTaps;
+  const float* const pixels =
+      job.images + ((place.image * shape.height + last) * shape.width + next) * shape.channels +
+      place.channel;
+#pragma GCC unroll 2
+  for (int up = 0; up < kStride; ++up) {
+#pragma GCC unroll 8
+    for (int i = 0; i < kOutputs * kStride; ++i)
+      __builtin_prefetch(pixels + (i - up * shape.width) * shape.channels);
+  }
+}
+
 template <int kTaps, int kStride, int kOutputs, int kVectors>
 inline void convolve_outputs(const DepthwiseJob& job, const OutputPlace& place) {
-  const DepthwiseShape& shape = job.shape;
+  const WindowShape& shape = job.shape;
   const std::int64_t channels = shape.channels;
+  // Larger kernels compute for longer than they wait.
+  if constexpr (kTaps == 3) fetch_ahead<kTaps, kStride, kOutputs>(job, place);
   Floats sums[kOutputs][kVectors] = {};
   each_meeting(shape, place.row, [&](std::int64_t tap, std::int64_t row) {
     const std::int64_t first = (place.image * shape.height + row) * shape.width;
@@ -147,7 +168,7 @@ template <int kTaps, int kStride>
 inline void convolve_rows(const DepthwiseJob& shared, Range rows) {
   constexpr int kOutputs = 4;
   const DepthwiseJob job = shared;
-  const DepthwiseShape& shape = job.shape;
+  const WindowShape& shape = job.shape;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     OutputPlace place{.image = row / shape.out_height,
         .row = row % shape.out_height,
@@ -181,7 +202,7 @@ inline void convolve(const DepthwiseJob& job, Range rows) {
 
 inline void sum_weights(const DepthwiseWeightJob& shared, Range blocks) {
   const DepthwiseWeightJob job = shared;
-  const DepthwiseShape& shape = job.shape;
+  const WindowShape& shape = job.shape;
   const std::int64_t channels = shape.channels, wide = padded(channels);
   const std::int64_t end = blocks.end * kLanes < channels ? blocks.end * kLanes : channels;
   for (std::int64_t row = 0; row < shape.images * shape.out_height; ++row) {
@@ -204,20 +225,20 @@ inline void sum_weights(const DepthwiseWeightJob& shared, Range blocks) {
 template <int kVectors>
 inline void differentiate_pixel(const DepthwiseImageJob& job, std::int64_t image, std::int64_t row,
     std::int64_t column, std::int64_t channel, std::int64_t room) {
-  const DepthwiseShape& shape = job.shape;
+  const WindowShape& shape = job.shape;
   const std::int64_t channels = shape.channels, wide = padded(channels);
   Floats sums[kVectors] = {};
   const std::int64_t down = row + shape.padding_height, right = column + shape.padding_width;
-  for (std::int64_t y = down % shape.stride_height; y < shape.kernel_height && y <= down;
-       y += shape.stride_height) {
-    const std::int64_t out_row = (down - y) / shape.stride_height;
+  std::int64_t out_row = down / shape.stride_height;
+  for (std::int64_t y = down % shape.stride_height; y < shape.kernel_height && out_row >= 0;
+       y += shape.stride_height, --out_row) {
     if (out_row >= shape.out_height) continue;
     const float* const gradient =
         job.gradient + (image * shape.out_height + out_row) * shape.out_width * channels + channel;
     const float* const weights = job.weights + y * shape.kernel_width * wide + channel;
-    for (std::int64_t x = right % shape.stride_width; x < shape.kernel_width && x <= right;
-         x += shape.stride_width) {
-      const std::int64_t out = (right - x) / shape.stride_width;
+    std::int64_t out = right / shape.stride_width;
+    for (std::int64_t x = right % shape.stride_width; x < shape.kernel_width && out >= 0;
+         x += shape.stride_width, --out) {
       if (out >= shape.out_width) continue;
       for (int v = 0; v < kVectors; ++v)
         sums[v] += load(gradient + out * channels + v * kLanes, room - v * kLanes) *
@@ -231,7 +252,7 @@ inline void differentiate_pixel(const DepthwiseImageJob& job, std::int64_t image
 
 inline void differentiate(const DepthwiseImageJob& shared, Range rows) {
   const DepthwiseImageJob job = shared;
-  const DepthwiseShape& shape = job.shape;
+  const WindowShape& shape = job.shape;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const std::int64_t image = row / shape.height, of_image = row % shape.height;
     for (std::int64_t column = 0; column < shape.width; ++column) {

@@ -4,36 +4,28 @@
 
 #include <cstdint>
 
+#include "lockstep/nn/conv/window_shape.h"
 #include "lockstep/nn/kernel_types.h"
 
 namespace lockstep::nn::conv {
 
-/// A depthwise convolution: each channel has a kernel of its own. Images are NHWC.
-struct DepthwiseShape {
-  std::int64_t images, channels;
-  std::int64_t height, width, out_height, out_width;
-  std::int64_t kernel_height, kernel_width;
-  std::int64_t stride_height, stride_width, padding_height, padding_width;
-
-  std::int64_t taps() const { return kernel_height * kernel_width; }
-};
-
 /// Returns whether a kernel has loops for the outputs of a shape.
-constexpr bool has_output_loops(const DepthwiseShape& shape) {
+constexpr bool has_output_loops(const WindowShape& shape) {
   const bool is_odd = shape.kernel_width == 3 || shape.kernel_width == 5 || shape.kernel_width == 7;
   return is_odd && (shape.stride_width == 1 || shape.stride_width == 2);
 }
 
-/// Arrays of values a tap and channel have a row for each tap, of padded(channels) floats.
+/// In a depthwise convolution each channel has a kernel of its own. Arrays of values a tap and
+/// channel have a row for each tap, of padded(channels) floats.
 struct DepthwiseWeightJob {
-  DepthwiseShape shape;
+  WindowShape shape;
   const float* images;
   const float* gradient;  ///< of the output
   float* sums;            ///< the gradient of the weights; zero before
 };
 
 struct DepthwiseImageJob {
-  DepthwiseShape shape;
+  WindowShape shape;
   const float* weights;
   const float* gradient;  ///< of the output
   float* images;          ///< the gradient of the images
@@ -41,7 +33,7 @@ struct DepthwiseImageJob {
 
 /// outputs = images * weights + bias
 struct DepthwiseJob {
-  DepthwiseShape shape;
+  WindowShape shape;
   const float* images;
   const float* weights;
   const float* bias;  ///< padded(channels), or none

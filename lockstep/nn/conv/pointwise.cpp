@@ -4,7 +4,6 @@
 #include <optional>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -153,11 +152,9 @@ class ProductConvolution : public torch::autograd::Function<ProductConvolution> 
     const auto saved = context->get_saved_variables();
     const Tensor &images = saved[0], &weight = saved[1];
     const bool has_bias = context->saved_data["has_bias"].toBool();
-    // Of LibTorch's operators, so that they can be differentiated again.
     if (at::GradMode::is_enabled()) {
       const auto [of_images, of_weight, of_bias] =
-          at::convolution_backward(gradients[0], images, weight, at::IntArrayRef{weight.size(0)},
-              {1, 1}, {0, 0}, {1, 1}, false, {0, 0}, 1, {true, true, has_bias});
+          differentiable_gradients(gradients[0], images, weight, has_bias, {1, 1}, {0, 0});
       return {of_images, of_weight, of_bias, {}};
     }
     const auto& kernel =

@@ -11,6 +11,11 @@
 // where the elements for one step would lie far apart: of columns, and of rows whose distance maps
 // all of them to the same few sets of the first-level cache.
 //
+// What comes next is fetched meanwhile, for it does not lie in an order in which a processor
+// fetches by itself: of rows the next strip; of columns some of the next ones, and what the next
+// panel is copied from. A product of few columns and many rows, as a 1x1 convolution's, takes up to
+// a third less time (Zen 3).
+//
 // A task computes the columns of one panel, over the whole depth, for a part of the rows. Sums are
 // always added up in the order of the depth, so they do not depend on the tasks.
 
@@ -27,6 +32,8 @@ constexpr std::int64_t kPanel = 2 * kLanes, kMostInner = 512, kMostRows = 1024;
 constexpr int kStrip = kLanes == 16 ? 14 : kLanes == 8 ? 6 : 4;
 static_assert(kStrip <= kLanes);  // copy_strip() transposes them at once
 constexpr std::int64_t kPanelFloats = kMostInner * kPanel;
+constexpr std::int64_t kLine = 16;  // floats of a line of the caches
+constexpr std::int64_t kColumnsAhead = 24;
 
 inline std::int64_t least(std::int64_t one, std::int64_t other) {
   return one < other ? one : other;
@@ -82,13 +89,15 @@ inline void copy_panel(const Gemm& gemm, Range depths, std::int64_t column, floa
     copy_row(from + i * gemm.right.row_stride, room, to + i * kPanel);
 }
 
-// Rows that are a multiple of half a page apart share a few sets of the cache, which hold only some
-// of them. Of a column a strip has a few elements, and the next column is far away; for a few
-// panels, as each of many threads has, a copy takes longer than it saves.
+// Rows that are a multiple of a page apart share the same sets of the cache, which hold 8 of them
+// or 12; of half a page, which matters for high strips, twice as many sets. Of a column a strip has
+// a few elements, and the next column is far away; for a few panels, as each of many threads has, a
+// copy takes longer than it saves.
 inline bool must_copy(const Gemm& gemm, std::int64_t panels) {
-  constexpr std::int64_t kHalfPage = 512, kFewPanels = 2;
+  constexpr std::int64_t kPage = 1024, kFewPanels = 2;
+  constexpr std::int64_t kAlike = kStrip > 8 ? kPage / 2 : kPage;
   const MatrixView& left = gemm.left;
-  return left.column_stride == 1 ? left.row_stride % kHalfPage == 0 : panels > kFewPanels;
+  return left.column_stride == 1 ? left.row_stride % kAlike == 0 : panels > kFewPanels;
 }
 
 inline std::int64_t panels_of(const Gemm& gemm) { return parts_of(gemm.columns, kPanel); }
@@ -106,10 +115,10 @@ inline void copy_strip(const Gemm& gemm, Range rows, Range depths, float* to) {
   const float* const from = at(gemm.left, rows.begin, depths.begin);
   if (gemm.left.column_stride != 1) {
     const std::int64_t room = gemm.rows - rows.begin, next = gemm.left.column_stride;
-    if (room >= kLanes)
-      for (std::int64_t i = 0; i < inner; ++i) store(to + i * count, load(from + i * next));
-    else
-      for (std::int64_t i = 0; i < inner; ++i) store(to + i * count, load(from + i * next, room));
+    for (std::int64_t i = 0; i < inner; ++i) {
+      __builtin_prefetch(from + i * next + kLine);
+      store(to + i * count, room >= kLanes ? load(from + i * next) : load(from + i * next, room));
+    }
     return;
   }
   std::int64_t i = 0;
@@ -164,13 +173,33 @@ template <int kRows>
   }
 }
 
+/// Rows of the right matrix that are fetched while a strip is multiplied, one for kSteps of the
+/// depth: after as many strips, all of them.
+struct Ahead {
+  static constexpr std::int64_t kSteps = 2;
+  const float* next;
+  std::int64_t stride;
+
+  void fetch() {
+    __builtin_prefetch(next);
+    next += stride;
+  }
+};
+
 // kAlongDepth says whether the elements of a row are contiguous, or else those of a column. Not
 // inlined: the caller's variables would take registers from the sums.
 template <int kRows, bool kAlongDepth>
 [[gnu::noinline]] void multiply_strip(const float* left, std::int64_t stride, const float* panel,
-    std::int64_t inner, const StripTarget& target) {
+    std::int64_t inner, const StripTarget& target, Ahead ahead) {
   Floats first[kRows] = {}, second[kRows] = {};
   for (std::int64_t i = 0; i < inner; ++i) {
+    if constexpr (!kAlongDepth) {
+      if (i % Ahead::kSteps == 0) ahead.fetch();
+      if (stride > kLine) __builtin_prefetch(left + (i + kColumnsAhead) * stride);
+    } else if (i % kLine == 0) {
+#pragma GCC unroll 16
+      for (int row = 0; row < kRows; ++row) __builtin_prefetch(left + (kRows + row) * stride + i);
+    }
     const Floats right0 = load(panel + i * kPanel), right1 = load(panel + i * kPanel + kLanes);
 #pragma GCC unroll 16
     for (int row = 0; row < kRows; ++row) {
@@ -208,7 +237,8 @@ struct Block {
   }
 
   void multiply(const float* panel, std::int64_t column) const {
-    each_strip([&](Range strip) { multiply(strip, panel, column); });
+    std::int64_t before = 0;
+    each_strip([&](Range strip) { multiply(strip, panel, column, ahead(before++, column)); });
   }
 
  private:
@@ -217,7 +247,15 @@ struct Block {
     return strips + (strip.begin - rows.begin) * (depths.end - depths.begin);
   }
 
-  void multiply(Range strip, const float* panel, std::int64_t column) const {
+  // Of the next panel, while a strip is multiplied that has some before it.
+  Ahead ahead(std::int64_t strips, std::int64_t column) const {
+    const bool is_last = column + kPanel >= gemm.columns;
+    if (is_last || strips >= Ahead::kSteps) return {gemm.right.data, 0};
+    const std::int64_t part = (depths.end - depths.begin) / Ahead::kSteps;
+    return {at(gemm.right, depths.begin + strips * part, column + kPanel), gemm.right.row_stride};
+  }
+
+  void multiply(Range strip, const float* panel, std::int64_t column, const Ahead& ahead) const {
     const std::int64_t inner = depths.end - depths.begin, count = strip.end - strip.begin;
     const bool is_first = depths.begin == 0;
     const StripTarget target{.products = gemm.products + strip.begin * gemm.product_stride + column,
@@ -227,11 +265,13 @@ struct Block {
         .adds = !is_first || gemm.adds};
     with_rows(count, [&]<int kRows>() {
       if (copied != nullptr)
-        return multiply_strip<kRows, false>(place_in(copied, strip), count, panel, inner, target);
+        return multiply_strip<kRows, false>(
+            place_in(copied, strip), count, panel, inner, target, ahead);
       const float* const left = at(gemm.left, strip.begin, depths.begin);
       gemm.left.column_stride == 1
-          ? multiply_strip<kRows, true>(left, gemm.left.row_stride, panel, inner, target)
-          : multiply_strip<kRows, false>(left, gemm.left.column_stride, panel, inner, target);
+          ? multiply_strip<kRows, true>(left, gemm.left.row_stride, panel, inner, target, ahead)
+          : multiply_strip<kRows, false>(
+                left, gemm.left.column_stride, panel, inner, target, ahead);
     });
   }
 };
