@@ -1,7 +1,7 @@
 // Note [Operators of any module]
 //
 // C++ modules hold their layers by type, so a layer inside a user's block cannot be replaced; the
-// operator that it calls can. LibTorch's conv2d, batch_norm, linear, matmul
+// operator that it calls can. LibTorch's conv2d, conv_transpose2d, batch_norm, linear, matmul
 // (which torch::nn::Linear calls), lstm, attention, rms_norm and dropout are composed of others and
 // have no kernel for the CPU: ours take that place, above and below autograd, in the whole process
 // and all its threads, when they are first asked for. From then on a variable says who computes.
@@ -16,6 +16,7 @@
 #include <torch/library.h>
 
 #include "lockstep/nn/conv/convolution.h"
+#include "lockstep/nn/conv/transposed.h"
 #include "lockstep/nn/fused/attention.h"
 #include "lockstep/nn/fused/batch_norm_relu.h"
 #include "lockstep/nn/fused/dropout.h"
@@ -41,6 +42,7 @@ void take_places_of_libtorchs() {
   static const bool kTaken = [] {
     for (Library* library : {&above, &below}) {
       library->impl("conv2d", conv::dispatched_conv2d);
+      library->impl("conv_transpose2d.input", conv::dispatched_conv_transpose2d);
       library->impl("batch_norm", fused::dispatched_batch_norm);
       library->impl("linear", linear::dispatched_linear);
       library->impl("matmul", linear::dispatched_matmul);
