@@ -15,6 +15,7 @@
 #include <ATen/ops/tanh.h>
 
 #include "lockstep/nn/exported/graph_parts.h"
+#include "lockstep/nn/exported/joined_maps_fusion.h"
 #include "lockstep/nn/exported/language_fusion.h"
 #include "lockstep/nn/exported/lstm_fusion.h"
 #include "lockstep/nn/exported/squeeze_excite_fusion.h"
@@ -281,6 +282,7 @@ void fuse(GraphParts& graph) {
   fuse_squeeze_excite(graph);
   fuse_language_steps(graph);
   fuse_embedded_lstms(graph);
+  fuse_joined_maps(graph);
   find_own_kernels(graph.steps);
 }
 
