@@ -1,11 +1,11 @@
 // Note [Operators of any module]
 //
 // C++ modules hold their layers by type, so a layer inside a user's block cannot be replaced; the
-// operator that it calls can. LibTorch's conv2d, batch_norm, linear, matmul (which
-// torch::nn::Linear calls), attention, rms_norm and dropout are composed of others and have no
-// kernel for the CPU: ours take that place, above and below autograd, in the whole process and all
-// its threads, when they are first asked for. From then on a variable says who computes. Autocast
-// stands above and has cast the arguments.
+// operator that it calls can. LibTorch's conv2d, conv_transpose2d, batch_norm, linear, matmul
+// (which torch::nn::Linear calls), lstm, attention, rms_norm and dropout are composed of others and
+// have no kernel for the CPU: ours take that place, above and below autograd, in the whole process
+// and all its threads, when they are first asked for. From then on a variable says who computes.
+// Autocast stands above and has cast the arguments.
 
 #include "lockstep/nn/kernels.h"
 
@@ -16,9 +16,11 @@
 #include <torch/library.h>
 
 #include "lockstep/nn/conv/convolution.h"
+#include "lockstep/nn/conv/transposed.h"
 #include "lockstep/nn/fused/attention.h"
 #include "lockstep/nn/fused/batch_norm_relu.h"
 #include "lockstep/nn/fused/dropout.h"
+#include "lockstep/nn/fused/lstm.h"
 #include "lockstep/nn/fused/rms_norm.h"
 #include "lockstep/nn/linear/linear.h"
 
@@ -40,10 +42,12 @@ void take_places_of_libtorchs() {
   static const bool kTaken = [] {
     for (Library* library : {&above, &below}) {
       library->impl("conv2d", conv::dispatched_conv2d);
+      library->impl("conv_transpose2d.input", conv::dispatched_conv_transpose2d);
       library->impl("batch_norm", fused::dispatched_batch_norm);
       library->impl("linear", linear::dispatched_linear);
       library->impl("matmul", linear::dispatched_matmul);
       library->impl("dropout", fused::dispatched_dropout);
+      library->impl("lstm.input", fused::dispatched_lstm);
       library->impl("rms_norm", fused::dispatched_rms_norm);
       library->impl("scaled_dot_product_attention", fused::dispatched_attention);
     }

@@ -15,7 +15,9 @@
 #include <ATen/ops/tanh.h>
 
 #include "lockstep/nn/exported/graph_parts.h"
+#include "lockstep/nn/exported/joined_maps_fusion.h"
 #include "lockstep/nn/exported/language_fusion.h"
+#include "lockstep/nn/exported/lstm_fusion.h"
 #include "lockstep/nn/exported/squeeze_excite_fusion.h"
 #include "lockstep/nn/exported/step_queries.h"
 #include "lockstep/nn/fused/gelu.h"
@@ -279,6 +281,8 @@ void fuse(GraphParts& graph) {
   Fusion(graph).run();
   fuse_squeeze_excite(graph);
   fuse_language_steps(graph);
+  fuse_embedded_lstms(graph);
+  fuse_joined_maps(graph);
   find_own_kernels(graph.steps);
 }
 

@@ -15,6 +15,8 @@ struct GraphParts;
 /// The norm is called by the dispatcher as before, so rules for operators hold.
 ///
 /// What squeezes and excites a norm's values belongs to its step, too (squeeze_excite_fusion.h).
+/// Other steps join an LSTM and its embedding (lstm_fusion.h), or maps and their 1x1 convolution
+/// (joined_maps_fusion.h).
 ///
 /// The eight nodes of GPT-2's GELU, one after the other, are one step: gelu(x, "tanh"), but where
 /// LibTorch is to compute all. GELU and addmm are computed by our kernels where these can

@@ -32,6 +32,13 @@ struct GemmKernel {
   std::int64_t (*scratch_floats)(const Gemm& gemm);
   /// Computes some of the tasks, in scratch of its own. What an element is depends on no other.
   void (*multiply)(const Gemm& gemm, Range tasks, float* scratch);
+
+  // For a right matrix that one product after the other reads.
+  std::int64_t (*panels)(const Gemm& gemm);         ///< into which it is cut
+  std::int64_t (*packed_floats)(const Gemm& gemm);  ///< of the copy of all panels
+  void (*pack)(const Gemm& gemm, Range panels, float* packed);
+  /// Computes a product, to the bit as multiply() does, from the copy in place of the right matrix.
+  void (*multiply_packed)(const Gemm& gemm, const float* packed);
 };
 
 const GemmKernel& gemm_plain();

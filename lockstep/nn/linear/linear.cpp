@@ -115,6 +115,34 @@ class OwnLinear : public torch::autograd::Function<OwnLinear> {
   }
 };
 
+// Its rows or its columns have no gaps in them, but perhaps between them.
+bool is_readable_matrix(const at::Tensor& tensor) {
+  return is_fp32_value(tensor) && tensor.dim() == 2 &&
+         (tensor.stride(0) == 1 || tensor.stride(1) == 1);
+}
+
+bool is_product_for_own(const at::Tensor& to, const at::Tensor& left, const at::Tensor& right) {
+  const Kernels who = kernels_in_use();
+  const bool fits = is_fp32_value(to) && to.is_contiguous() && is_readable_matrix(left) &&
+                    is_readable_matrix(right);
+  return who != Kernels::kLibTorch && fits &&
+         (who == Kernels::kOwn ||
+             is_linear_faster({.input = left, .weight = right.t(), .bias = {}}));
+}
+
+Gemm product_into(
+    const at::Tensor& to, const at::Tensor& left, const at::Tensor& right, bool adds) {
+  return {.left = view_of(left),
+      .right = view_of(right),
+      .rows = to.size(0),
+      .columns = to.size(1),
+      .inner = left.size(1),
+      .bias = nullptr,
+      .products = to.mutable_data_ptr<float>(),
+      .product_stride = to.size(1),
+      .adds = adds};
+}
+
 }  // namespace
 
 MatrixView view_of(const at::Tensor& matrix) {
@@ -138,23 +166,19 @@ std::span<const GemmKernel* const> gemm_kernels() {
 }
 
 void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
-  const auto transposed_right = right.t();
-  const bool fits = is_fp32_value(sum) && sum.is_contiguous() && is_matrix_in_one_piece(left);
-  if (fits && is_linear_for_own({.input = left, .weight = transposed_right, .bias = {}})) {
-    multiply(*gemm_kernels().back(), {.left = view_of(left),
-                                         .right = view_of(right),
-                                         .rows = sum.size(0),
-                                         .columns = sum.size(1),
-                                         .inner = left.size(1),
-                                         .bias = nullptr,
-                                         .products = sum.mutable_data_ptr<float>(),
-                                         .product_stride = sum.size(1),
-                                         .adds = true});
-  } else if (left.scalar_type() == sum.scalar_type()) {
+  if (is_product_for_own(sum, left, right))
+    multiply(*gemm_kernels().back(), product_into(sum, left, right, /*adds=*/true));
+  else if (left.scalar_type() == sum.scalar_type())
     sum.addmm_(left, right);
-  } else {
+  else
     sum.add_(at::mm(left, right));
-  }
+}
+
+void store_product(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right) {
+  if (is_product_for_own(result, left, right))
+    return multiply(*gemm_kernels().back(), product_into(result, left, right, /*adds=*/false));
+  at::Tensor to = result;  // the same memory
+  at::mm_out(to, left, right);
 }
 
 bool is_linear_own(const LinearCall& call) {

@@ -51,6 +51,9 @@ bool is_linear_for_own(const LinearCall& call);
 /// kernels_in_use() says so, else by LibTorch. The product may be of a shorter type than the sum.
 void add_product(const at::Tensor& sum, const at::Tensor& left, const at::Tensor& right);
 
+/// Stores left x right in `result`, which must be contiguous, likewise.
+void store_product(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right);
+
 /// LibTorch's matmul on the CPU, which torch::nn::Linear calls of batches with several dimensions:
 /// by the kernels where it is linear() of a transposed weight, and kernels_in_use() says so.
 at::Tensor dispatched_matmul(const at::Tensor& left, const at::Tensor& right);

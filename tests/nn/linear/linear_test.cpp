@@ -184,16 +184,52 @@ TEST(Linear, IsCalledForAnyModuleWithinAScope) {
   }
 }
 
-TEST(Linear, AddsProducts) {
+// Also of matrices with gaps between their rows.
+TEST(Linear, AddsAndStoresProducts) {
   torch::manual_seed(4);
-  const auto left = at::randn({50, 90}), right = at::randn({50, 70}), before = at::randn({90, 70});
-  const auto wanted =
-      before.to(at::kDouble) + at::mm(left.t().to(at::kDouble), right.to(at::kDouble));
+  const auto left = at::randn({50, 99}).narrow(1, 4, 90),
+             right = at::randn({50, 75}).narrow(1, 0, 70);
+  const auto before = at::randn({90, 70});
+  const auto product = at::mm(left.t().to(at::kDouble), right.to(at::kDouble));
   for (const Kernels who : {Kernels::kOwn, Kernels::kLibTorch}) {
     const KernelScope scope(who);
-    auto sum = before.clone();
+    auto sum = before.clone(), result = before.clone();
     add_product(sum, left.t(), right);
-    expect_close({sum}, {wanted});
+    store_product(result, left.t(), right);
+    expect_close({sum, result}, {before.to(at::kDouble) + product, product});
+  }
+}
+
+// To the bit; parts of the depth and of the panels.
+TEST(Linear, MultipliesByACopyThatProductsShare) {
+  torch::manual_seed(2);
+  std::mt19937 generator(6);
+  for (const GemmKernel* const kernel : gemm_kernels()) {
+    for (int round = 0; round < 20; ++round) {
+      const std::int64_t rows = between(generator, 1, 40), columns = between(generator, 1, 90);
+      const std::int64_t inner = between(generator, 1, round % 4 == 0 ? 1300 : 60);
+      const auto left = at::randn({rows, inner}), before = at::randn({rows, columns});
+      const auto right =
+          round % 2 == 0 ? at::randn({inner, columns}) : at::randn({columns, inner}).t();
+      auto wanted = before.clone(), found = before.clone();
+      Gemm gemm{.left = view_of(left),
+          .right = view_of(right),
+          .rows = rows,
+          .columns = columns,
+          .inner = inner,
+          .bias = nullptr,
+          .products = wanted.mutable_data_ptr<float>(),
+          .product_stride = columns,
+          .adds = round % 3 == 0};
+      multiply(*kernel, gemm);
+      auto packed = at::empty({kernel->packed_floats(gemm)});
+      for (std::int64_t panel = kernel->panels(gemm) - 1; panel >= 0; --panel)
+        kernel->pack(gemm, {panel, panel + 1}, packed.mutable_data_ptr<float>());
+      gemm.right = {};
+      gemm.products = found.mutable_data_ptr<float>();
+      kernel->multiply_packed(gemm, packed.const_data_ptr<float>());
+      EXPECT_TRUE(at::equal(found, wanted)) << kernel->name << ", round " << round;
+    }
   }
 }
 
