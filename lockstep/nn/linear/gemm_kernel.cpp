@@ -24,6 +24,7 @@ using simd::load;
 using simd::store;
 
 constexpr std::int64_t kPanel = 2 * kLanes, kMostInner = 512, kMostRows = 1024;
+static_assert(kMostSkippingDepth <= kMostInner);  // else the order of sums would be another one
 constexpr int kStrip = kLanes == 16 ? 14 : kLanes == 8 ? 6 : 4;
 static_assert(kStrip <= kLanes);  // copy_strip() transposes them at once
 constexpr std::int64_t kPanelFloats = kMostInner * kPanel;
@@ -270,7 +271,8 @@ const GemmKernel& LOCKSTEP_BUILD(gemm)() {
   static constexpr GemmKernel kKernel{.name = LOCKSTEP_BUILD_NAME,
       .tasks = gemm_tasks,
       .scratch_floats = scratch_of,
-      .multiply = multiply_tasks};
+      .multiply = multiply_tasks,
+      .skipping_zeros = LOCKSTEP_BUILD(skipping_gemm)};
   return kKernel;
 }
 

@@ -25,6 +25,9 @@ struct Gemm {
   bool adds = false;
 };
 
+/// The most depth of products by skipping_zeros.
+constexpr std::int64_t kMostSkippingDepth = 512;
+
 /// One build of the matrix product of Note [Matrix products].
 struct GemmKernel {
   const char* name;
@@ -32,10 +35,19 @@ struct GemmKernel {
   std::int64_t (*scratch_floats)(const Gemm& gemm);
   /// Computes some of the tasks, in scratch of its own. What an element is depends on no other.
   void (*multiply)(const Gemm& gemm, Range tasks, float* scratch);
+  /// Returns the build that is faster where the left matrix has many zeros, Note [Products that
+  /// skip zeros]: for right matrices of contiguous rows, without bias or `adds`. Of a depth up to
+  /// kMostSkippingDepth its products are the same bits, but that zero times infinity is zero. Null
+  /// in such a build.
+  const GemmKernel& (*skipping_zeros)();
 };
 
 const GemmKernel& gemm_plain();
 const GemmKernel& gemm_avx2();
 const GemmKernel& gemm_avx512();
+
+const GemmKernel& skipping_gemm_plain();
+const GemmKernel& skipping_gemm_avx2();
+const GemmKernel& skipping_gemm_avx512();
 
 }  // namespace lockstep::nn::linear
