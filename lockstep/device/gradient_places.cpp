@@ -12,6 +12,8 @@
 #include <ATen/ops/from_blob.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include "lockstep/device/copy_values.h"
+
 namespace lockstep {
 namespace {
 
@@ -88,8 +90,8 @@ bool GradientPlace::has(const at::Tensor& gradient) const {
 
 // Whoever holds the tensor has the parameter's gradient, as without a wrapper.
 void GradientPlace::take_in(at::Tensor& gradient) const {
-  memory_.copy_(gradient);
-  gradient.set_data(this->gradient());  // frees the memory that the gradient came in
+  copy_values(gradient, memory_);
+  gradient.set_data(memory_);  // frees the memory that the gradient came in
 }
 
 bool GradientPlace::is_seen() const { return lockstep::is_seen(memory_); }

@@ -36,6 +36,7 @@ using States = ska::flat_hash_map<void*, std::unique_ptr<OptimizerParamState>>;
 struct KernelCall {
   std::vector<Tensor> parameters, gradients, steps;
   std::array<std::vector<Tensor>, 3> moments;
+  std::int64_t last_steps = 0;  ///< of the last parameter, where the host counts them
 };
 
 using KernelCalls = std::vector<KernelCall>;
@@ -199,8 +200,11 @@ struct AdamKind {
         add_parameter(calls, parameter, moments(static_cast<State&>(*owned), options));
     const auto number = parameter.options().dtype(at::kFloat);
     const std::int64_t step = static_cast<State&>(*owned).step() + 1;
-    call.steps.push_back(may_skip ? steps_on_device(owned, number)
-                                  : at::full({}, static_cast<double>(step), number));
+    // All parameters have made as many, as a rule.
+    const bool is_same = !may_skip && std::exchange(call.last_steps, step) == step;
+    call.steps.push_back(is_same    ? call.steps.back()
+                         : may_skip ? steps_on_device(owned, number)
+                                    : at::full({}, static_cast<double>(step), number));
     static_cast<State&>(*owned).step(step);
   }
 

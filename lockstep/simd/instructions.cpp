@@ -1,7 +1,6 @@
 #include "lockstep/simd/instructions.h"
 
 #include <fstream>
-#include <sstream>
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
@@ -44,18 +43,28 @@ InstructionSet instructions_in_use() {
   return widest;
 }
 
-std::string processor_features() {
-  if (const auto stand_in = environment("LOCKSTEP_TEST_CPU_FEATURES")) return *stand_in;
+namespace {
+
+std::string read_features() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);)
     if (line.starts_with("flags")) return line.substr(line.find(':') + 1);
   return "";
 }
 
+}  // namespace
+
+// Read once: kernels ask in each layer, and the file takes the system as long as a layer computes.
+std::string processor_features() {
+  if (const auto stand_in = environment("LOCKSTEP_TEST_CPU_FEATURES")) return *stand_in;
+  static const std::string kRead = read_features();
+  return kRead;
+}
+
 bool has_feature(const std::string& features, std::string_view name) {
-  std::istringstream words(features);
-  for (std::string word; words >> word;)
-    if (word == name) return true;
+  const auto is_end = [&](std::size_t at) { return at == features.size() || features[at] == ' '; };
+  for (auto at = features.find(name); at != std::string::npos; at = features.find(name, at + 1))
+    if ((at == 0 || features[at - 1] == ' ') && is_end(at + name.size())) return true;
   return false;
 }
 

@@ -47,10 +47,12 @@ inline float sum(Floats vector) {
   return total;
 }
 
+// Not by std::memcpy, here and below: where it checks the size (_FORTIFY_SOURCE), a vector is
+// stored by way of the stack.
 template <typename Vector, typename T>
 inline Vector load_stored(const T* from) {
   Vector vector;
-  std::memcpy(&vector, from, sizeof(vector));
+  __builtin_memcpy(&vector, from, sizeof(vector));
   return vector;
 }
 
@@ -93,14 +95,14 @@ inline Bytes narrowed(Ints vector, const std::uint8_t*) {
   return __builtin_convertvector(vector, Bytes);
 }
 
-inline void store(float* to, Floats vector) { std::memcpy(to, &vector, sizeof(vector)); }
+inline void store(float* to, Floats vector) { __builtin_memcpy(to, &vector, sizeof(vector)); }
 
 // Stores all lanes when there is room; what lies behind is then overwritten later by its own row.
 template <typename T, typename Vector>
 inline void store(T* to, Vector vector, std::int64_t room) {
   const auto stored = narrowed(vector, to);
   if (room >= kLanes) {
-    std::memcpy(to, &stored, sizeof(stored));
+    __builtin_memcpy(to, &stored, sizeof(stored));
     return;
   }
   for (std::int64_t lane = 0; lane < room; ++lane) to[lane] = stored[lane];
@@ -133,7 +135,7 @@ inline float to_float(float value) { return value; }
 inline float to_float(BFloat16 value) {
   const std::uint32_t bits = std::uint32_t{value} << 16;
   float result;
-  std::memcpy(&result, &bits, sizeof(result));
+  __builtin_memcpy(&result, &bits, sizeof(result));
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <string>
+#include <vector>
 
 #include "replica_checks.h"
 #include "tests/comm/group_factory.h"
@@ -25,6 +26,7 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/ddp/comm_hook.h"
+#include "lockstep/parallel/ddp/replicated_state.h"
 
 namespace lockstep {
 namespace {
@@ -109,6 +111,31 @@ TEST(DistributedDataParallel, D3EveryRankTakesRankZerosParametersAndBuffers) {
     expect_same_on_all_ranks(net->named_buffers()["1.running_mean"], group);
     EXPECT_EQ(net->named_buffers()["1.num_batches_tracked"].item<std::int64_t>(),
         before.item<std::int64_t>() + 1);
+  });
+}
+
+TEST(BroadcastAll, CopiesTensorsHoweverTheyLie) {
+  testing::run_ranks(3, [](ProcessGroup group) {
+    const int own = group.rank() + 1;
+    std::vector<torch::Tensor> tensors{torch::full({2, 3}, own, torch::kFloat),
+        torch::full({}, own, torch::kLong), torch::zeros({0}),
+        torch::full({70}, own, torch::kFloat)};
+    for (const bool has_transposed : {false, true}) {
+      if (has_transposed) tensors.push_back(torch::full({2, 3}, own, torch::kFloat).t());
+      for (const auto& tensor : tensors) tensor.fill_(own);
+      broadcast_all(tensors, 1, group);
+      for (const auto& tensor : tensors) EXPECT_TRUE(torch::all(tensor == 2).item<bool>());
+    }
+  });
+}
+
+// As of an operator in place.
+TEST(BroadcastAll, IsNoticedByAGraphThatSavedATensor) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    const torch::Tensor input = torch::ones({2}).requires_grad_(), factor = torch::ones({2});
+    const torch::Tensor output = (input * factor).sum();
+    broadcast_all({factor}, 0, group);
+    if (group.rank() == 1) EXPECT_THROW(output.backward(), c10::Error);
   });
 }
 

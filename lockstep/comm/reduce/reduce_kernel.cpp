@@ -125,17 +125,18 @@ inline void end_stream() {
 #endif
 }
 
-// A codec turns kLanes elements in memory into the vector in which they are combined, and back.
+// A codec turns kLanes elements in memory into the vector in which they are combined, and back. Not
+// by std::memcpy: where it checks the size (_FORTIFY_SOURCE), a vector goes by way of the stack.
 template <typename T>
 struct Same {
   typedef T Vector __attribute__((vector_size(kLanes * sizeof(T))));
   using Stored = T;
   static Vector load(const T* from) {
     Vector vector;
-    std::memcpy(&vector, from, sizeof(vector));
+    __builtin_memcpy(&vector, from, sizeof(vector));
     return vector;
   }
-  static void store(T* to, Vector vector) { std::memcpy(to, &vector, sizeof(vector)); }
+  static void store(T* to, Vector vector) { __builtin_memcpy(to, &vector, sizeof(vector)); }
 };
 
 template <Floats (*kWiden)(Halves), Halves (*kNarrow)(Floats)>
@@ -144,12 +145,12 @@ struct InFloat {
   using Stored = std::uint16_t;
   static Vector load(const Stored* from) {
     Halves halves;
-    std::memcpy(&halves, from, sizeof(halves));
+    __builtin_memcpy(&halves, from, sizeof(halves));
     return kWiden(halves);
   }
   static void store(Stored* to, Vector vector) {
     const Halves halves = kNarrow(vector);
-    std::memcpy(to, &halves, sizeof(halves));
+    __builtin_memcpy(to, &halves, sizeof(halves));
   }
 };
 

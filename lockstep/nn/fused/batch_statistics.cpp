@@ -26,10 +26,11 @@ void merge(const PartialSums& sums, std::int64_t part, std::int64_t before, std:
     double* mean, double* squares) {
   const auto own = static_cast<double>(sums.rows_of(part)), others = static_cast<double>(before);
   const double weight = own / (own + others);
+  const double *const first = sums.first(part), *const second = sums.second(part);
   for (std::int64_t channel = 0; channel < channels; ++channel) {
-    const double delta = sums.first(part)[channel] - mean[channel];
+    const double delta = first[channel] - mean[channel];
     mean[channel] += delta * weight;
-    squares[channel] += sums.second(part)[channel] + delta * delta * others * weight;
+    squares[channel] += second[channel] + delta * delta * others * weight;
   }
 }
 
@@ -70,8 +71,10 @@ void PartialSums::compute(Body body) {
 at::Tensor PartialSums::total() const {
   auto sums = doubles({2, channels_}).zero_();
   auto* const to = sums.mutable_data_ptr<double>();
-  for (std::int64_t part = 0; part < parts_; ++part)
-    for (std::int64_t i = 0; i < 2 * channels_; ++i) to[i] += first(part)[i];
+  for (std::int64_t part = 0; part < parts_; ++part) {
+    const double* const from = first(part);
+    for (std::int64_t i = 0; i < 2 * channels_; ++i) to[i] += from[i];
+  }
   return sums;
 }
 

@@ -32,6 +32,7 @@ using simd::load;
 using simd::store;
 
 constexpr std::int64_t kPanel = 2 * kLanes, kMostInner = 512, kMostRows = 1024;
+static_assert(kMostSkippingDepth <= kMostInner);  // else the order of sums would be another one
 constexpr int kStrip = kLanes == 16 ? 14 : kLanes == 8 ? 6 : 4;
 static_assert(kStrip <= kLanes);  // copy_strip() transposes them at once
 constexpr std::int64_t kPanelFloats = kMostInner * kPanel;
@@ -349,7 +350,8 @@ const GemmKernel& LOCKSTEP_BUILD(gemm)() {
       .panels = panels_of,
       .packed_floats = packed_floats_of,
       .pack = pack_panels,
-      .multiply_packed = multiply_by_packed};
+      .multiply_packed = multiply_by_packed,
+      .skipping_zeros = LOCKSTEP_BUILD(skipping_gemm)};
   return kKernel;
 }
 

@@ -25,6 +25,9 @@ struct Gemm {
   bool adds = false;
 };
 
+/// The most depth of products by skipping_zeros.
+constexpr std::int64_t kMostSkippingDepth = 512;
+
 /// One build of the matrix product of Note [Matrix products].
 struct GemmKernel {
   const char* name;
@@ -39,10 +42,20 @@ struct GemmKernel {
   void (*pack)(const Gemm& gemm, Range panels, float* packed);
   /// Computes a product, to the bit as multiply() does, from the copy in place of the right matrix.
   void (*multiply_packed)(const Gemm& gemm, const float* packed);
+
+  /// Returns the build that is faster where the left matrix has many zeros, Note [Products that
+  /// skip zeros]: for right matrices of contiguous rows, without bias or `adds`. Of a depth up to
+  /// kMostSkippingDepth its products are the same bits, but that zero times infinity is zero. Null
+  /// in such a build.
+  const GemmKernel& (*skipping_zeros)();
 };
 
 const GemmKernel& gemm_plain();
 const GemmKernel& gemm_avx2();
 const GemmKernel& gemm_avx512();
+
+const GemmKernel& skipping_gemm_plain();
+const GemmKernel& skipping_gemm_avx2();
+const GemmKernel& skipping_gemm_avx512();
 
 }  // namespace lockstep::nn::linear

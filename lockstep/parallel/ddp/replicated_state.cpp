@@ -1,9 +1,13 @@
 #include "lockstep/parallel/ddp/replicated_state.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <fnmatch.h>
 #include <map>
+#include <tuple>
 
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/nn/modules/embedding.h>
 
 #include "lockstep/core/error.h"
@@ -63,16 +67,54 @@ std::string first_difference(const std::string& own, const std::string& other) {
   return "";
 }
 
+// Many and small, and copied in each step: LibTorch's operators would take longer than the copies.
+bool is_plain(const torch::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.layout() == torch::kStrided && tensor.is_contiguous() &&
+         !tensor.is_neg() && !tensor._is_zerotensor();
+}
+
+template <typename Copy>
+void each_piece(
+    const std::vector<torch::Tensor>& tensors, const torch::Tensor& flat, const Copy& copy) {
+  auto* piece = static_cast<std::byte*>(flat.mutable_data_ptr());
+  for (const torch::Tensor& tensor : tensors) {
+    if (tensor.numel() > 0) copy(tensor, piece, tensor.nbytes());
+    piece += tensor.nbytes();
+  }
+}
+
+void broadcast_plain(
+    const std::vector<torch::Tensor>& tensors, int root, const ProcessGroup& group) {
+  std::int64_t elements = 0;
+  for (const torch::Tensor& tensor : tensors) elements += tensor.numel();
+  const torch::Tensor flat = torch::empty({elements}, on_host(tensors.front().scalar_type()));
+  if (group.rank() == root) {
+    each_piece(tensors, flat, [](const auto& tensor, std::byte* piece, std::size_t bytes) {
+      std::memcpy(piece, tensor.const_data_ptr(), bytes);
+    });
+  }
+  group.broadcast(flat, root).wait();
+  if (group.rank() == root) return;
+  // As an operator in place would: a graph may have saved it.
+  constexpr auto kVersions = c10::DispatchKey::ADInplaceOrView;
+  const bool are_new = !c10::impl::tls_is_dispatch_key_excluded(kVersions);
+  each_piece(tensors, flat, [&](const auto& tensor, const std::byte* piece, std::size_t bytes) {
+    std::memcpy(tensor.mutable_data_ptr(), piece, bytes);
+    if (are_new) tensor.unsafeGetTensorImpl()->bump_version();
+  });
+}
+
 void broadcast_flat(
     const std::vector<torch::Tensor>& tensors, int root, const ProcessGroup& group) {
+  if (std::ranges::all_of(tensors, is_plain)) return broadcast_plain(tensors, root, group);
   std::vector<torch::Tensor> pieces;
-  for (const torch::Tensor& tensor : tensors) pieces.push_back(tensor.reshape({-1}));
+  for (const torch::Tensor& tensor : tensors) pieces.push_back(tensor.detach().reshape({-1}));
   const torch::Tensor flat = torch::cat(pieces);
   group.broadcast(flat, root).wait();
   if (group.rank() == root) return;
   std::int64_t at = 0;
   for (const torch::Tensor& tensor : tensors) {
-    tensor.copy_(flat.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+    tensor.detach().copy_(flat.narrow(0, at, tensor.numel()).view(tensor.sizes()));
     at += tensor.numel();
   }
 }
@@ -106,10 +148,11 @@ void check_same_on_all_ranks(
 void broadcast_all(const std::vector<torch::Tensor>& tensors, int root, const ProcessGroup& group) {
   if (group.size() == 1) return;
   const torch::NoGradGuard no_grad;
-  std::map<std::pair<at::ScalarType, std::string>, std::vector<torch::Tensor>> by_kind;
-  for (const torch::Tensor& tensor : tensors) {
-    by_kind[{tensor.scalar_type(), tensor.device().str()}].push_back(tensor.detach());
-  }
+  using Kind = std::tuple<at::ScalarType, at::DeviceType, at::DeviceIndex>;
+  std::map<Kind, std::vector<torch::Tensor>> by_kind;
+  for (const torch::Tensor& tensor : tensors)
+    by_kind[{tensor.scalar_type(), tensor.device().type(), tensor.device().index()}].push_back(
+        tensor);
   for (const auto& entry : by_kind) broadcast_flat(entry.second, root, group);
 }
 

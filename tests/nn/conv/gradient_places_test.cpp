@@ -3,8 +3,10 @@
 #include "lockstep/device/gradient_places.h"
 
 #include <gtest/gtest.h>
+#include <vector>
 
 #include "tests/nn/conv/reference.h"
+#include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
@@ -135,6 +137,18 @@ TEST_P(GradientPlacesOf, PassByOneThatLiesOtherwise) {
   backward();
   EXPECT_TRUE(torch::equal(weight_.grad(), expected_));
   EXPECT_EQ(weight_.grad().strides(), weight_.strides());
+}
+
+TEST(GradientPlace, TakesInAGradientHoweverItLies) {
+  const std::vector<std::int64_t> strides[] = {{4, 1}, {1, 3}, {8, 2}};
+  for (const auto& of_gradient : strides) {
+    GradientPlace place(at::zeros({12}), 0, {3, 4}, {4, 1});
+    at::Tensor gradient = at::empty_strided({3, 4}, of_gradient).normal_();
+    const at::Tensor same = gradient, expected = gradient.clone();
+    place.take_in(gradient);
+    EXPECT_TRUE(place.has(same)) << at::IntArrayRef(of_gradient);
+    EXPECT_TRUE(torch::equal(same, expected)) << at::IntArrayRef(of_gradient);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Images, GradientPlacesOf, ::testing::Values(8, 1));

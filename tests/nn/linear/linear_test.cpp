@@ -3,7 +3,9 @@
 #include "lockstep/nn/linear/linear.h"
 
 #include <gtest/gtest.h>
+#include <limits>
 #include <ostream>
+#include <random>
 #include <vector>
 
 #include "tests/nn/conv/reference.h"
@@ -118,16 +120,18 @@ constexpr std::int64_t kWide = 70, kLong = 600;
 TEST(Linear, HasTheSameBitsForAnyNumberOfThreads) {
   torch::manual_seed(8);
   const auto own = Operands::drawn({.sizes = {kLong}, .inputs = kLong, .outputs = kWide});
-  const auto gradient = at::randn({kLong, kWide});
-  const auto results = [&](int threads) {
-    at::set_num_threads(threads);
-    return results_of(own, own_linear(*gemm_kernels().back(), own.call()), gradient);
-  };
   const auto before = at::get_num_threads();
-  const auto alone = results(1), shared = results(2);
+  const auto some = at::randn({kLong, kWide});
+  for (const auto& gradient : {some, some.relu()}) {
+    const auto results = [&](int threads) {
+      at::set_num_threads(threads);
+      return results_of(own, own_linear(*gemm_kernels().back(), own.call()), gradient);
+    };
+    const auto alone = results(1), shared = results(2);
+    for (std::size_t i = 0; i < alone.size(); ++i)
+      EXPECT_TRUE(at::equal(alone[i], shared[i])) << "result " << i;
+  }
   at::set_num_threads(before);
-  for (std::size_t i = 0; i < alone.size(); ++i)
-    EXPECT_TRUE(at::equal(alone[i], shared[i])) << "result " << i;
 }
 
 // A row's output does not depend on how many there are.
@@ -181,6 +185,60 @@ TEST(Linear, IsCalledForAnyModuleWithinAScope) {
     EXPECT_EQ(is_own(who, [&] { return without_bias(own.all[0]); }), who == Kernels::kOwn);
     EXPECT_FALSE(is_own(who, [&] { return own.all[0].matmul(at::randn({64})); }));
     EXPECT_FALSE(is_own(who, [&] { return own.all[0].matmul(at::randn({2, 64, 64})); }));
+  }
+}
+
+at::Tensor product_of(const GemmKernel& kernel, const at::Tensor& left, const at::Tensor& right) {
+  auto products = at::empty({left.size(0), right.size(1)});
+  multiply(kernel, {.left = view_of(left),
+                       .right = view_of(right),
+                       .rows = left.size(0),
+                       .columns = right.size(1),
+                       .inner = left.size(1),
+                       .bias = nullptr,
+                       .products = products.mutable_data_ptr<float>(),
+                       .product_stride = right.size(1)});
+  return products;
+}
+
+// Whole numbers, of which sums are exact.
+at::Tensor drawn_with_zeros(std::int64_t rows, std::int64_t columns, double zeros) {
+  return at::randint(-3, 4, {rows, columns}, at::kFloat).mul_(at::rand({rows, columns}).gt(zeros));
+}
+
+TEST(Linear, HasTheSameProductsWhereZerosAreSkipped) {
+  torch::manual_seed(11);
+  std::mt19937 generator(6);
+  for (const GemmKernel* const kernel : gemm_kernels()) {
+    for (int round = 0; round < 40; ++round) {
+      const auto rows = between(generator, 1, round % 10 == 0 ? 1100 : 40);
+      const auto inner = between(generator, 1, kMostSkippingDepth);
+      const auto columns = between(generator, 1, 300);
+      const double zeros = 0.25 * static_cast<double>(between(generator, 0, 4));
+      const auto left = between(generator, 0, 1) == 1 ? drawn_with_zeros(rows, inner, zeros)
+                                                      : drawn_with_zeros(inner, rows, zeros).t();
+      const auto right = drawn_with_zeros(inner, columns, 0);
+      EXPECT_TRUE(at::equal(
+          product_of(kernel->skipping_zeros(), left, right), product_of(*kernel, left, right)))
+          << kernel->name << " " << left.sizes() << left.strides() << " x " << right.sizes();
+    }
+  }
+}
+
+// What a weight is matters only where there is a gradient.
+TEST(Linear, SkipsZerosOfAGradientBehindReLU) {
+  torch::manual_seed(12);
+  constexpr std::int64_t kDead = 5;
+  for (const GemmKernel* const kernel : gemm_kernels()) {
+    const auto own = Operands::drawn({.sizes = {32}, .inputs = 130, .outputs = 48});
+    const auto gradient = at::randn({32, 48}).relu_();
+    gradient.select(1, kDead).zero_();
+    const auto exact = own.as(at::kDouble);
+    const auto wanted = results_of(exact, exact.of_libtorch(), gradient.to(at::kDouble));
+    own.all[1].detach()[kDead].fill_(std::numeric_limits<float>::infinity());
+    auto results = results_of(own, own_linear(*kernel, own.call()), gradient);
+    results.back() = wanted.back();  // the output is infinite
+    expect_close(results, wanted);
   }
 }
 
