@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/nn/conv/reference.h"
+#include "tests/nn/kernel_checks.h"
 #include "tests/support/message_of.h"
 #include <ATen/Parallel.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
@@ -33,103 +34,8 @@ namespace {
 
 using at::Tensor;
 using conv::between;
-using Tensors = std::vector<Tensor>;
-using Function = std::function<Tensor(const Tensors& inputs)>;
 
-constexpr double kOfFloat = 1e-5, kOfBFloat16 = 0.02, kEpsilon = 1e-5;
-
-Tensors leaves(const Tensors& inputs, at::ScalarType type) {
-  Tensors copies;
-  for (const Tensor& input : inputs)
-    copies.push_back(input.detach().to(type, false, true).requires_grad_());
-  return copies;
-}
-
-void expect_close(const Tensor& result, const Tensor& wanted, double allowed) {
-  ASSERT_EQ(result.sizes(), wanted.sizes());
-  const double scale = std::max(1.0, wanted.abs().max().item<double>());
-  EXPECT_LE((result.to(at::kDouble) - wanted).abs().max().item<double>(), allowed * scale);
-}
-
-// Inputs are first rounded to the type, which is not the kernel's error.
-void expect_agrees(const Function& own, const Function& of_libtorch, const Tensors& drawn,
-    at::ScalarType type = at::kFloat) {
-  const Tensors inputs = leaves(drawn, type), exact = leaves(inputs, at::kDouble);
-  const Tensor output = own(inputs), wanted = of_libtorch(exact);
-  const Tensor gradient = at::randn(output.sizes()).to(type);
-  const double allowed = type == at::kFloat ? kOfFloat : kOfBFloat16;
-  EXPECT_EQ(output.scalar_type(), type);
-  expect_close(output, wanted, allowed);
-  const auto gradients = torch::autograd::grad({output}, inputs, {gradient});
-  const auto expected = torch::autograd::grad({wanted}, exact, {gradient.to(at::kDouble)});
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    expect_close(gradients[i], expected[i], allowed);
-}
-
-// The gradient of one input alone is the same as beside the others.
-void expect_same_of_each_alone(const Function& own, const Tensors& drawn) {
-  const Tensors inputs = leaves(drawn, at::kFloat);
-  const auto all = torch::autograd::grad({own(inputs).square().sum()}, inputs);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Tensors frozen;
-    for (const Tensor& input : inputs) frozen.push_back(input.detach());
-    frozen[i].requires_grad_();
-    const auto alone = torch::autograd::grad({own(frozen).square().sum()}, {frozen[i]});
-    EXPECT_TRUE(at::equal(alone[0], all[i])) << i;
-  }
-}
-
-void expect_same_bits_for_any_threads(const std::function<Tensors()>& results) {
-  const int before = at::get_num_threads();
-  at::set_num_threads(1);
-  const Tensors alone = results();
-  for (const int threads : {2, 3}) {
-    at::set_num_threads(threads);
-    const Tensors shared = results();
-    for (std::size_t i = 0; i < alone.size(); ++i)
-      EXPECT_TRUE(at::equal(alone[i], shared[i])) << threads << " threads, " << i;
-  }
-  at::set_num_threads(before);
-}
-
-// Output and gradients.
-void expect_same_bits_for_any_threads(const Function& own, const Tensors& drawn) {
-  const Tensors inputs = leaves(drawn, at::kFloat);
-  expect_same_bits_for_any_threads([&] {
-    const Tensor output = own(inputs);
-    Tensors results = torch::autograd::grad({output.square().sum()}, inputs);
-    results.push_back(output);
-    return results;
-  });
-}
-
-// The gradient of a gradient's square.
-void expect_same_twice(const Function& own, const Function& of_libtorch, const Tensors& drawn) {
-  const auto twice = [](const Function& function, const Tensors& inputs) {
-    const auto first =
-        torch::autograd::grad({function(inputs).square().sum()}, inputs, {}, true, true);
-    return torch::autograd::grad({first.front().square().sum()}, inputs);
-  };
-  const Tensors inputs = leaves(drawn, at::kFloat), exact = leaves(drawn, at::kDouble);
-  const auto found = twice(own, inputs), expected = twice(of_libtorch, exact);
-  for (std::size_t i = 0; i < expected.size(); ++i) expect_close(found[i], expected[i], 1e-4);
-}
-
-template <typename Kernel>
-void with_each(std::span<const Kernel* const> kernels,
-    const std::function<void(const Kernel& kernel, std::mt19937& generator)>& body) {
-  torch::manual_seed(11);
-  std::mt19937 generator(3);
-  const int before = at::get_num_threads();
-  for (const Kernel* const kernel : kernels) {
-    SCOPED_TRACE(kernel->name);
-    for (int round = 0; round < 20 && !::testing::Test::HasFailure(); ++round) {
-      at::set_num_threads(1 + round % 2);
-      body(*kernel, generator);
-    }
-  }
-  at::set_num_threads(before);
-}
+constexpr double kEpsilon = 1e-5;
 
 Function rms_norm_by(const RmsNormKernel& kernel) {
   return [&](const Tensors& all) { return own_rms_norm(kernel, all[0], all[1], kEpsilon); };
