@@ -2,7 +2,8 @@
 //
 // C++ modules hold their layers by type, so a layer inside a user's block cannot be replaced; the
 // operator that it calls can. LibTorch's conv2d, conv_transpose2d, batch_norm, linear, matmul
-// (which torch::nn::Linear calls), lstm, attention, rms_norm and dropout are composed of others and
+// (which torch::nn::Linear calls), lstm, attention, rms_norm, layer_norm and dropout are composed
+// of others and
 // have no kernel for the CPU: ours take that place, above and below autograd, in the whole process
 // and all its threads, when they are first asked for. From then on a variable says who computes.
 // Autocast stands above and has cast the arguments.
@@ -20,6 +21,7 @@
 #include "lockstep/nn/fused/attention.h"
 #include "lockstep/nn/fused/batch_norm_relu.h"
 #include "lockstep/nn/fused/dropout.h"
+#include "lockstep/nn/fused/layer_norm.h"
 #include "lockstep/nn/fused/lstm.h"
 #include "lockstep/nn/fused/rms_norm.h"
 #include "lockstep/nn/linear/linear.h"
@@ -49,6 +51,7 @@ void take_places_of_libtorchs() {
       library->impl("dropout", fused::dispatched_dropout);
       library->impl("lstm.input", fused::dispatched_lstm);
       library->impl("rms_norm", fused::dispatched_rms_norm);
+      library->impl("layer_norm", fused::dispatched_layer_norm);
       library->impl("scaled_dot_product_attention", fused::dispatched_attention);
     }
     return true;

@@ -94,6 +94,22 @@ TEST(Gelu, NaNStaysAndIsDifferentiableTwice) {
   }
 }
 
+// Rounded to a step of bf16, which is 1 / 128 of a value at most.
+TEST(Gelu, OfBFloat16IsRounded) {
+  for (const GeluKernel* const kernel : gelu_kernels()) {
+    for (const GeluForm form : kForms) {
+      const auto input = inputs_of(1001).to(at::kBFloat16).requires_grad_();
+      const auto exact = input.detach().to(at::kDouble).requires_grad_();
+      const auto output = own_gelu(*kernel, form, input), wanted = of_libtorch(exact, form);
+      EXPECT_EQ(output.scalar_type(), at::kBFloat16);
+      EXPECT_TRUE(at::allclose(output.to(at::kDouble), wanted, 1.0 / 256, 1e-6)) << kernel->name;
+      const auto found = torch::autograd::grad({output.sum()}, {input})[0];
+      const auto gradient = torch::autograd::grad({wanted.sum()}, {exact})[0];
+      EXPECT_TRUE(at::allclose(found.to(at::kDouble), gradient, 1.0 / 256, 1e-5)) << kernel->name;
+    }
+  }
+}
+
 TEST(Gelu, OtherTypesAndHolesAreLibTorchs) {
   EXPECT_FALSE(is_gelu_own(at::randn({4}, at::kDouble)));
   EXPECT_FALSE(is_gelu_own(at::randn({4, 6}).slice(1, 0, 3)));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/nn/conv/reference.h"
+#include "tests/nn/kernel_checks.h"
 #include "tests/support/message_of.h"
 #include <ATen/Parallel.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
@@ -33,103 +34,8 @@ namespace {
 
 using at::Tensor;
 using conv::between;
-using Tensors = std::vector<Tensor>;
-using Function = std::function<Tensor(const Tensors& inputs)>;
 
-constexpr double kOfFloat = 1e-5, kOfBFloat16 = 0.02, kEpsilon = 1e-5;
-
-Tensors leaves(const Tensors& inputs, at::ScalarType type) {
-  Tensors copies;
-  for (const Tensor& input : inputs)
-    copies.push_back(input.detach().to(type, false, true).requires_grad_());
-  return copies;
-}
-
-void expect_close(const Tensor& result, const Tensor& wanted, double allowed) {
-  ASSERT_EQ(result.sizes(), wanted.sizes());
-  const double scale = std::max(1.0, wanted.abs().max().item<double>());
-  EXPECT_LE((result.to(at::kDouble) - wanted).abs().max().item<double>(), allowed * scale);
-}
-
-// Inputs are first rounded to the type, which is not the kernel's error.
-void expect_agrees(const Function& own, const Function& of_libtorch, const Tensors& drawn,
-    at::ScalarType type = at::kFloat) {
-  const Tensors inputs = leaves(drawn, type), exact = leaves(inputs, at::kDouble);
-  const Tensor output = own(inputs), wanted = of_libtorch(exact);
-  const Tensor gradient = at::randn(output.sizes()).to(type);
-  const double allowed = type == at::kFloat ? kOfFloat : kOfBFloat16;
-  EXPECT_EQ(output.scalar_type(), type);
-  expect_close(output, wanted, allowed);
-  const auto gradients = torch::autograd::grad({output}, inputs, {gradient});
-  const auto expected = torch::autograd::grad({wanted}, exact, {gradient.to(at::kDouble)});
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    expect_close(gradients[i], expected[i], allowed);
-}
-
-// The gradient of one input alone is the same as beside the others.
-void expect_same_of_each_alone(const Function& own, const Tensors& drawn) {
-  const Tensors inputs = leaves(drawn, at::kFloat);
-  const auto all = torch::autograd::grad({own(inputs).square().sum()}, inputs);
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Tensors frozen;
-    for (const Tensor& input : inputs) frozen.push_back(input.detach());
-    frozen[i].requires_grad_();
-    const auto alone = torch::autograd::grad({own(frozen).square().sum()}, {frozen[i]});
-    EXPECT_TRUE(at::equal(alone[0], all[i])) << i;
-  }
-}
-
-void expect_same_bits_for_any_threads(const std::function<Tensors()>& results) {
-  const int before = at::get_num_threads();
-  at::set_num_threads(1);
-  const Tensors alone = results();
-  for (const int threads : {2, 3}) {
-    at::set_num_threads(threads);
-    const Tensors shared = results();
-    for (std::size_t i = 0; i < alone.size(); ++i)
-      EXPECT_TRUE(at::equal(alone[i], shared[i])) << threads << " threads, " << i;
-  }
-  at::set_num_threads(before);
-}
-
-// Output and gradients.
-void expect_same_bits_for_any_threads(const Function& own, const Tensors& drawn) {
-  const Tensors inputs = leaves(drawn, at::kFloat);
-  expect_same_bits_for_any_threads([&] {
-    const Tensor output = own(inputs);
-    Tensors results = torch::autograd::grad({output.square().sum()}, inputs);
-    results.push_back(output);
-    return results;
-  });
-}
-
-// The gradient of a gradient's square.
-void expect_same_twice(const Function& own, const Function& of_libtorch, const Tensors& drawn) {
-  const auto twice = [](const Function& function, const Tensors& inputs) {
-    const auto first =
-        torch::autograd::grad({function(inputs).square().sum()}, inputs, {}, true, true);
-    return torch::autograd::grad({first.front().square().sum()}, inputs);
-  };
-  const Tensors inputs = leaves(drawn, at::kFloat), exact = leaves(drawn, at::kDouble);
-  const auto found = twice(own, inputs), expected = twice(of_libtorch, exact);
-  for (std::size_t i = 0; i < expected.size(); ++i) expect_close(found[i], expected[i], 1e-4);
-}
-
-template <typename Kernel>
-void with_each(std::span<const Kernel* const> kernels,
-    const std::function<void(const Kernel& kernel, std::mt19937& generator)>& body) {
-  torch::manual_seed(11);
-  std::mt19937 generator(3);
-  const int before = at::get_num_threads();
-  for (const Kernel* const kernel : kernels) {
-    SCOPED_TRACE(kernel->name);
-    for (int round = 0; round < 20 && !::testing::Test::HasFailure(); ++round) {
-      at::set_num_threads(1 + round % 2);
-      body(*kernel, generator);
-    }
-  }
-  at::set_num_threads(before);
-}
+constexpr double kEpsilon = 1e-5;
 
 Function rms_norm_by(const RmsNormKernel& kernel) {
   return [&](const Tensors& all) { return own_rms_norm(kernel, all[0], all[1], kEpsilon); };
@@ -242,16 +148,21 @@ TEST(Rotary, ReadsHeadsThatAreNotInOnePiece) {
       transposed(rotary_of_libtorch(turns)), {at::randn({2, 3, 6, 16})});
 }
 
-Function attention_by(const AttentionKernels& kernels) {
-  return [&](const Tensors& all) {
-    return own_attention(
-        kernels, {.queries = all[0], .keys = all[1], .values = all[2], .scale = 0.3});
+Function attention_by(const AttentionKernels& kernels, bool is_causal = true) {
+  return [&kernels, is_causal](const Tensors& all) {
+    return own_attention(kernels, AttentionCall{.queries = all[0],
+                                      .keys = all[1],
+                                      .values = all[2],
+                                      .scale = 0.3,
+                                      .is_causal = is_causal});
   };
 }
 
-Tensor attention_of_libtorch(const Tensors& all) {
-  return at::scaled_dot_product_attention(
-      all[0], all[1], all[2], {}, 0, /*is_causal=*/true, 0.3, /*enable_gqa=*/true);
+Function attention_of_libtorch(bool is_causal = true) {
+  return [is_causal](const Tensors& all) {
+    return at::scaled_dot_product_attention(
+        all[0], all[1], all[2], {}, 0, is_causal, 0.3, /*enable_gqa=*/true);
+  };
 }
 
 // Several blocks of queries, the last not full; heads of queries that share one of keys.
@@ -260,14 +171,17 @@ TEST(Attention, AgreesWithDoublePrecisionOnDrawnShapes) {
   std::mt19937 generator(4);
   const int before = at::get_num_threads();
   for (const AttentionKernels& kernels : attention_kernels()) {
-    for (int round = 0; round < 12 && !::testing::Test::HasFailure(); ++round) {
+    for (int round = 0; round < 24 && !::testing::Test::HasFailure(); ++round) {
       at::set_num_threads(1 + round % 2);
+      const bool is_causal = round % 4 < 2;
       const std::int64_t length = between(generator, 1, 150), size = between(generator, 1, 70);
       const std::int64_t key_heads = between(generator, 1, 3);
+      const std::int64_t queries = is_causal ? length : between(generator, 1, 200);
       const Tensor keys = at::randn({2, key_heads, length, size});
-      SCOPED_TRACE(::testing::Message() << kernels.softmax.name << ", " << keys.sizes());
-      expect_agrees(attention_by(kernels), attention_of_libtorch,
-          {at::randn({2, key_heads * between(generator, 1, 3), length, size}), keys,
+      SCOPED_TRACE(::testing::Message() << kernels.softmax.name << ", " << queries << " by "
+                                        << keys.sizes() << (is_causal ? ", causal" : ""));
+      expect_agrees(attention_by(kernels, is_causal), attention_of_libtorch(is_causal),
+          {at::randn({2, key_heads * between(generator, 1, 3), queries, size}), keys,
               at::randn(keys.sizes())});
     }
   }
@@ -282,32 +196,91 @@ TEST(Attention, ReadsHeadsThatStandBetweenOthers) {
       return attention({parts[0], parts[1], parts[2]}).transpose(1, 2);
     };
   };
-  expect_agrees(of_parts(attention_by(attention_kernels().back())), of_parts(attention_of_libtorch),
-      {at::randn({2, 40, 3, 2, 16})});
+  expect_agrees(of_parts(attention_by(attention_kernels().back())),
+      of_parts(attention_of_libtorch()), {at::randn({2, 40, 3, 2, 16})});
+}
+
+// The same of one tensor [N, T, 3, heads, size].
+Function of_packed(const Function& attention) {
+  return [=](const Tensors& all) {
+    const auto parts = all[0].permute({2, 0, 3, 1, 4}).unbind(0);
+    return attention({parts[0], parts[1], parts[2]});
+  };
+}
+
+Function packed_attention_by(const AttentionKernels& kernels, bool is_causal) {
+  return [&kernels, is_causal](const Tensors& all) {
+    return own_attention(
+        kernels, PackedAttentionCall{.packed = all[0], .scale = 0.3, .is_causal = is_causal});
+  };
 }
 
 // LibTorch's own kernel is not.
 TEST(Attention, IsDifferentiableTwice) {
-  const auto of_operators = [](const Tensors& all) {
-    return std::get<0>(at::_scaled_dot_product_attention_math(
-        all[0], all[1], all[2], {}, 0, /*is_causal=*/true, {}, 0.3));
-  };
-  const Function own = attention_by(attention_kernels().back());
+  for (const bool is_causal : {true, false}) {
+    const auto of_operators = [=](const Tensors& all) {
+      return std::get<0>(at::_scaled_dot_product_attention_math(
+          all[0], all[1], all[2], {}, 0, is_causal, {}, 0.3));
+    };
+    const AttentionKernels& kernels = attention_kernels().back();
+    const Function own = attention_by(kernels, is_causal);
+    Tensors heads;
+    for (int i = 0; i < 3; ++i) heads.push_back(at::randn({1, 2, 5, 4}));
+    expect_same_twice(own, of_operators, heads);
+    const auto of_itself = [](const Function& attention) {
+      return [=](const Tensors& all) { return attention({all[0], all[0], all[0]}); };
+    };
+    expect_same_twice(of_itself(own), of_itself(of_operators), {heads[0]});
+    expect_same_twice(packed_attention_by(kernels, is_causal), of_packed(of_operators),
+        {at::randn({1, 5, 3, 2, 4})});
+  }
+}
+
+TEST(Attention, OfPartsOfOneTensorHasOneGradient) {
+  torch::manual_seed(13);
+  for (const AttentionKernels& kernels : attention_kernels()) {
+    for (const std::int64_t length : {1, 7, 65, 130}) {
+      for (const bool is_causal : {true, false}) {
+        SCOPED_TRACE(::testing::Message() << kernels.softmax.name << ", " << length << is_causal);
+        expect_agrees(packed_attention_by(kernels, is_causal),
+            of_packed(attention_of_libtorch(is_causal)), {at::randn({2, length, 3, 2, 24})});
+      }
+    }
+  }
+  expect_same_bits_for_any_threads(
+      packed_attention_by(attention_kernels().back(), false), {at::randn({2, 100, 3, 3, 24})});
+}
+
+TEST(Attention, HasTheGradientsOfItsDifferences) {
+  torch::manual_seed(14);
+  for (const bool is_causal : {true, false}) {
+    const Tensor keys = at::randn({2, 2, 70, 24});
+    expect_numerical_gradients(attention_by(attention_kernels().back(), is_causal),
+        {at::randn({2, 2, 70, 24}), keys, at::randn(keys.sizes())});
+  }
+}
+
+// What sees it is not a number.
+TEST(Attention, PassesOnWhatIsNoNumber) {
   Tensors heads;
-  for (int i = 0; i < 3; ++i) heads.push_back(at::randn({1, 2, 5, 4}));
-  expect_same_twice(own, of_operators, heads);
-  const auto of_itself = [](const Function& attention) {
-    return [=](const Tensors& all) { return attention({all[0], all[0], all[0]}); };
-  };
-  expect_same_twice(of_itself(own), of_itself(of_operators), {heads[0]});
+  for (int i = 0; i < 3; ++i) heads.push_back(at::randn({1, 1, 70, 16}));
+  heads[1][0][0][40][3] = std::numeric_limits<float>::quiet_NaN();
+  for (const AttentionKernels& kernels : attention_kernels()) {
+    const Tensor causal = attention_by(kernels)(heads).isnan();
+    EXPECT_FALSE(causal.slice(2, 0, 40).any().item<bool>());
+    EXPECT_TRUE(causal.slice(2, 40).all().item<bool>());
+    EXPECT_TRUE(attention_by(kernels, false)(heads).isnan().all().item<bool>());
+  }
 }
 
 TEST(Attention, HasTheSameBitsForAnyNumberOfThreadsAndOfOneInputAlone) {
-  const Function own = attention_by(attention_kernels().back());
   const Tensor keys = at::randn({2, 2, 100, 24});
   const Tensors heads{at::randn({2, 6, 100, 24}), keys, at::randn(keys.sizes())};
-  expect_same_bits_for_any_threads(own, heads);
-  expect_same_of_each_alone(own, heads);
+  for (const bool is_causal : {true, false}) {
+    const Function own = attention_by(attention_kernels().back(), is_causal);
+    expect_same_bits_for_any_threads(own, heads);
+    expect_same_of_each_alone(own, heads);
+  }
 }
 
 // The largest score then has the smallest weight.
@@ -330,15 +303,15 @@ TEST(Attention, IsFasterOfHeadsThatAreNotSmallAndKeepAllThreadsBusy) {
     return is_attention_faster({.queries = all, .keys = all, .values = all, .scale = 1});
   };
   at::set_num_threads(4);
-  EXPECT_EQ(is_faster(at::zeros({2, 2, 32, 32})), linear::are_products_faster());
+  EXPECT_EQ(is_faster(at::zeros({2, 2, 16, 32})), linear::are_products_faster());
   const std::vector<std::vector<std::int64_t>> others{
-      {1, 3, 32, 32}, {2, 2, 31, 32}, {2, 2, 32, 31}};
+      {1, 3, 32, 32}, {2, 2, 15, 32}, {2, 2, 32, 31}};
   for (const auto& sizes : others)
     EXPECT_FALSE(is_faster(at::zeros(sizes))) << at::IntArrayRef(sizes);
   at::set_num_threads(before);
 }
 
-TEST(Attention, IsCalledWithinAScopeWhereItIsCausalAndHasNoDropout) {
+TEST(Attention, IsCalledWithinAScopeWhereItHasNoDropout) {
   const Tensors inputs = leaves(Tensors(3, at::randn({1, 2, 5, 4})), at::kFloat);
   const auto is_own = [&](Kernels who, double dropout, bool is_causal) {
     const KernelScope scope(who);
@@ -349,7 +322,7 @@ TEST(Attention, IsCalledWithinAScopeWhereItIsCausalAndHasNoDropout) {
   EXPECT_TRUE(is_own(Kernels::kOwn, 0, true));
   EXPECT_FALSE(is_own(Kernels::kLibTorch, 0, true));
   EXPECT_FALSE(is_own(Kernels::kOwn, 0.5, true));
-  EXPECT_FALSE(is_own(Kernels::kOwn, 0, false));
+  EXPECT_TRUE(is_own(Kernels::kOwn, 0, false));
 }
 
 Tensor labels_of(std::int64_t rows, std::int64_t classes) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -70,7 +71,8 @@ class LanguageFusion {
   void run() {
     constexpr std::optional<Pattern> (LanguageFusion::*kFind[])(std::size_t last)
         const = {&LanguageFusion::rms_norm, &LanguageFusion::swiglu, &LanguageFusion::rotary,
-            &LanguageFusion::attention};
+            &LanguageFusion::packed_attention, &LanguageFusion::attention,
+            &LanguageFusion::layer_scale};
     for (std::size_t i = 0; i < graph_.steps.size(); ++i) {
       for (const auto find : kFind) {
         if (is_gone_[i] || !graph_.steps[i].nodes.empty()) break;
@@ -105,7 +107,7 @@ class LanguageFusion {
     const Step& step = graph_.steps[number];
     for (const Operand& operand : step.operands)
       visit_values(operand, [&](Place place) { readers_[index(place)].push_back(number); });
-    if (const auto place = result_of(step)) maker_[index(*place)] = number;
+    visit_results(step, [&](Place place) { maker_[index(place)] = number; });
   }
 
   const Step& step(std::size_t number) const { return graph_.steps[number]; }
@@ -283,6 +285,68 @@ class LanguageFusion {
     return false;
   }
 
+  // Of queries, keys and values that timm takes of one tensor: reshape, permute, unbind.
+  std::optional<Pattern> packed_attention(std::size_t last) const {
+    using Of = AttentionArguments;
+    if (!calls(step(last), "aten::scaled_dot_product_attention")) return std::nullopt;
+    Pattern pattern{.steps = {last}, .operands = {}, .own = own_packed_attention_step};
+    const auto& given = step(last).operands;
+    const Step* const parts = made_by(given[Of::kQueries], "aten::unbind", "int", pattern);
+    const Step* const turned =
+        parts == nullptr ? nullptr : made_by(parts->operands[0], "aten::permute", "", pattern);
+    const Step* const shaped =
+        turned == nullptr ? nullptr : made_by(turned->operands[0], "aten::reshape", "", pattern);
+    if (shaped == nullptr || !is_none(given[Of::kMask]) ||
+        whole_number_of(parts->operands[1]) != 0 ||
+        !are_results_of(*parts, std::span(given).first(Of::kMask)) ||
+        !is_constant(turned->operands[1], std::vector<std::int64_t>{2, 0, 3, 1, 4}) ||
+        !is_value(shaped->operands[0]))
+      return std::nullopt;
+    pattern.operands = {shaped->operands[0], shaped->operands[1], given[Of::kDropout],
+        given[Of::kIsCausal], given[Of::kScale]};
+    return pattern;
+  }
+
+  /// Returns whether operands are the items of the list that a step returns, in their order.
+  static bool are_results_of(const Step& step, std::span<const Operand> operands) {
+    const auto* const places = std::get_if<std::vector<Place>>(&step.results.front());
+    return places != nullptr &&
+           std::ranges::equal(*places, operands, [](Place place, const Operand& operand) {
+             return is_value(operand) && operand.place == place;
+           });
+  }
+
+  /// Returns whether an operand may be a parameter that is spread over a branch.
+  bool may_be_scale(const Operand& scale, const Operand& branch) const {
+    return is_value(scale) && index(scale.place) < graph_.inputs &&
+           graph_.bytes[index(scale.place)] < graph_.bytes[index(branch.place)];
+  }
+
+  // branch * scale + residual, where the scale is a parameter of a vector's items, or of channels.
+  std::optional<Pattern> layer_scale(std::size_t last) const {
+    if (!calls(step(last), "aten::add", "Tensor") || !has_alpha_one(step(last)))
+      return std::nullopt;
+    const auto& operands = step(last).operands;
+    for (const auto& [scaled, residual] : kOrders) {
+      for (const auto& [branch, scale] : kOrders) {
+        Pattern pattern{.steps = {last}, .operands = {}, .own = own_layer_scale_step};
+        const Step* const product = made_by(operands[scaled], "aten::mul", "Tensor", pattern);
+        if (product == nullptr || !is_value(product->operands[branch]) ||
+            !is_value(operands[residual]))
+          continue;
+        const Step* const spread = made_by(product->operands[scale], "aten::reshape", "", pattern);
+        const bool is_of_maps = spread != nullptr && is_constant(spread->operands[1],
+                                                         std::vector<std::int64_t>{1, -1, 1, 1});
+        const Operand& factor = is_of_maps ? spread->operands[0] : product->operands[scale];
+        if (!may_be_scale(factor, product->operands[branch])) continue;
+        pattern.operands = {
+            product->operands[branch], factor, operands[residual], {.constant = is_of_maps}};
+        return pattern;
+      }
+    }
+    return std::nullopt;
+  }
+
   // scaled_dot_product_attention with a mask, or with repeated keys and values.
   std::optional<Pattern> attention(std::size_t last) const {
     using Of = AttentionArguments;
@@ -335,12 +399,27 @@ class LanguageFusion {
 
   bool may_join(const Pattern& pattern) const {
     const std::size_t first = *pattern.steps.begin(), last = *pattern.steps.rbegin();
-    return std::ranges::all_of(pattern.steps, [&](std::size_t number) {
-      const Step& node = step(number);
-      const auto result = result_of(node);
-      return !is_gone_[number] && node.nodes.empty() && !node.only_in_training_of && result &&
-             (number == last || is_read_within(*result, pattern)) && reads_what_stays(node, first);
-    });
+    return takes_from_others(pattern) &&
+           std::ranges::all_of(pattern.steps, [&](std::size_t number) {
+             const Step& node = step(number);
+             bool is_whole = number != last || result_of(node);
+             visit_results(node, [&](Place place) {
+               is_whole = is_whole && (number == last || is_read_within(place, pattern));
+             });
+             return is_whole && !is_gone_[number] && node.nodes.empty() &&
+                    !node.only_in_training_of && reads_what_stays(node, first);
+           });
+  }
+
+  // What the steps make on the way, the kernel does not.
+  bool takes_from_others(const Pattern& pattern) const {
+    bool takes = true;
+    for (const Operand& operand : pattern.operands)
+      visit_values(operand, [&](Place place) {
+        const auto& maker = maker_[index(place)];
+        takes = takes && (!maker || !pattern.steps.contains(*maker));
+      });
+    return takes;
   }
 
   bool is_read_within(Place value, const Pattern& pattern) const {
@@ -369,7 +448,7 @@ class LanguageFusion {
     for (const std::size_t number : pattern.steps) {
       for (const Operand& operand : step(number).operands)
         visit_values(operand, [&](Place place) { taken.insert(place); });
-      made.insert(*result_of(step(number)));
+      visit_results(step(number), [&](Place place) { made.insert(place); });
       is_gone_[number] = number != last;
       joined.nodes.push_back(std::move(graph_.steps[number]));
     }

@@ -4,9 +4,11 @@ namespace lockstep::nn::exported {
 
 struct GraphParts;
 
-/// Note [Fused steps of language models]
+/// Note [Fused steps of transformers]
 /// Python writes RMSNorm, SwiGLU and rotary positions as many operators, and its causal attention
-/// with a mask and, where heads share keys, with repeated keys and values. Where nothing else reads
+/// with a mask and, where heads share keys, with repeated keys and values. In timm's image nets
+/// there are queries, keys and values that are views of one tensor, and layer scale: a branch times
+/// a parameter, plus the residual. Where nothing else reads
 /// the values between them, such nodes are one step, which our kernels compute where they can;
 /// where not, or where LibTorch is to compute all, it runs the nodes as they are.
 ///

@@ -11,6 +11,7 @@
 #include <ATen/record_function.h>
 
 #include "lockstep/nn/fused/attention.h"
+#include "lockstep/nn/fused/layer_scale.h"
 #include "lockstep/nn/fused/rms_norm.h"
 #include "lockstep/nn/fused/rotary.h"
 #include "lockstep/nn/fused/swiglu.h"
@@ -106,6 +107,19 @@ bool own_swiglu_step(std::vector<IValue>& stack) {
   return true;
 }
 
+bool own_layer_scale_step(std::vector<IValue>& stack) {
+  const fused::LayerScaleCall call{.input = stack[0].toTensor(),
+      .scale = stack[1].toTensor(),
+      .residual = stack[2].toTensor(),
+      .is_of_maps = stack[3].toBool()};
+  if (is_for_libtorch() || !fused::is_layer_scale_own(call)) return false;
+  RECORD_FUNCTION("lockstep::layer_scale", Reported({call.input, call.scale, call.residual}));
+  static const fused::LayerScaleKernel& fastest = *fused::layer_scale_kernels().back();
+  auto result = fused::own_layer_scale(fastest, call);
+  stack.assign({std::move(result)});
+  return true;
+}
+
 bool own_rotary_step(std::vector<IValue>& stack) {
   const Tensor &heads = stack[0].toTensor(), &cosines = stack[1].toTensor(),
                &sines = stack[2].toTensor();
@@ -154,6 +168,25 @@ bool own_attention_step(std::vector<IValue>& stack) {
   RECORD_FUNCTION("lockstep::causal_attention", Reported({queries, key_heads, value_heads}));
   auto result = at::scaled_dot_product_attention(queries, key_heads, value_heads, {},
       /*dropout_p=*/0, /*is_causal=*/true, scale, shares);
+  stack.assign({std::move(result)});
+  return true;
+}
+
+bool own_packed_attention_step(std::vector<IValue>& stack) {
+  using Of = PackedAttentionArguments;
+  const Tensor& given = stack[Of::kPacked].toTensor();
+  const auto shape = stack[Of::kShape].toIntVector();
+  if (is_for_libtorch() || is_autocast() || stack[Of::kDropout].toDouble() != 0 ||
+      shape.size() != 5)
+    return false;
+  const Tensor packed = given.reshape(shape);
+  const auto scale = stack[Of::kScale].toOptional<double>();
+  const fused::PackedAttentionCall call{.packed = packed,
+      .scale = scale.value_or(1 / std::sqrt(static_cast<double>(packed.size(4)))),
+      .is_causal = stack[Of::kIsCausal].toBool()};
+  if (!fused::is_attention_for_own(call)) return false;
+  RECORD_FUNCTION("lockstep::packed_attention", Reported({packed}));
+  auto result = fused::own_attention(fused::attention_kernels().back(), call);
   stack.assign({std::move(result)});
   return true;
 }

@@ -8,7 +8,7 @@
 
 namespace lockstep::nn::exported {
 
-// What fused steps of language models compute (language_fusion.h); each an OwnKernel.
+// What fused steps of transformers compute (language_fusion.h); each an OwnKernel.
 
 /// input [..., width], weight [width], epsilon.
 bool own_rms_norm_step(std::vector<c10::IValue>& stack);
@@ -19,6 +19,10 @@ bool own_swiglu_step(std::vector<c10::IValue>& stack);
 /// heads [N, heads, T, 2 x half], cosines and sines [1, 1, T, 2 x half] whose halves are alike,
 /// half.
 bool own_rotary_step(std::vector<c10::IValue>& stack);
+
+/// branch, scale [C], residual of the branch's sizes, whether the scale is of the channels of maps:
+/// branch * scale + residual.
+bool own_layer_scale_step(std::vector<c10::IValue>& stack);
 
 /// The arguments of the step of attention: those of scaled_dot_product_attention, and behind them
 /// whether the mask is_causal_mask(), and, where keys and values are to be repeated, the sizes to
@@ -42,6 +46,14 @@ struct AttentionArguments {
   };
 };
 bool own_attention_step(std::vector<c10::IValue>& stack);
+
+/// The arguments of the step of attention without a mask whose queries, keys and values are parts
+/// of one tensor: that, the shape [N, T, 3, heads, size] that it gets, and those of
+/// scaled_dot_product_attention.
+struct PackedAttentionArguments {
+  enum : std::size_t { kPacked, kShape, kDropout, kIsCausal, kScale };
+};
+bool own_packed_attention_step(std::vector<c10::IValue>& stack);
 
 /// Returns whether a mask [..., T, T] on the CPU lets each of T queries see the keys up to its own
 /// place and nothing else; false where LibTorch is to compute all.

@@ -32,18 +32,6 @@ struct Cut {
   double bytes = 0;
 };
 
-template <typename Visit>
-void visit_results(const Step& step, const Visit& visit) {
-  for (const auto& result : step.results) {
-    if (const auto* place = std::get_if<Place>(&result)) {
-      if (*place != kNowhere) visit(*place);
-      continue;
-    }
-    for (const Place place : std::get<std::vector<Place>>(result))
-      if (place != kNowhere) visit(place);
-  }
-}
-
 // LibTorch's schemas do not say that norms write to their statistics.
 bool moves_statistics(const Step& step) {
   const bool is_norm =

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "lockstep/nn/exported/graph_parts.h"
@@ -39,6 +40,19 @@ void visit_values(const Operand& operand, const Visit& visit) {
   if (operand.kind == Operand::Kind::kValue || operand.kind == Operand::Kind::kLastUse)
     visit(operand.place);
   for (const Operand& item : operand.items) visit_values(item, visit);
+}
+
+/// Calls `visit` with the places of all results of a step that are kept.
+template <typename Visit>
+void visit_results(const Step& step, const Visit& visit) {
+  for (const auto& result : step.results) {
+    if (const auto* place = std::get_if<Place>(&result)) {
+      if (*place != kNowhere) visit(*place);
+      continue;
+    }
+    for (const Place place : std::get<std::vector<Place>>(result))
+      if (place != kNowhere) visit(place);
+  }
 }
 
 /// Returns how often steps and outputs read each value of a graph.

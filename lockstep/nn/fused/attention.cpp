@@ -1,24 +1,22 @@
 // Note [Attention in blocks]
 //
-// Of a block of queries all scores are computed at once, [kQueries, keys up to the last of them],
-// by the matrix products of linear layers: keys behind the block are not seen, so they cost
-// nothing. The softmax is in one piece then. Backward computes the weights again. A thread takes a
-// head of the keys, with all heads of queries that share it, so nothing is added up by several
-// threads.
+// Of a block of queries all scores are computed at once, [queries, keys up to the last that they
+// see], by the matrix products of linear layers: keys that are not seen cost nothing. The softmax
+// is in one piece then. Backward computes the weights again. A thread takes a head of the keys,
+// with all heads of queries that share it, so nothing is added up by several threads. The last
+// block comes first: it sees all keys, so that their gradients need no zeros.
 
 #include "lockstep/nn/fused/attention.h"
 
 #include <algorithm>
 #include <cmath>
 #include <tuple>
-#include <vector>
 
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
-#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/device/host_tensor.h"
@@ -36,8 +34,6 @@ using linear::MatrixView;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kQueries = 64;
-
 /// A head's vectors [T, size], to be read or written.
 template <typename T>
 struct Head {
@@ -45,7 +41,8 @@ struct Head {
   std::int64_t stride;
 
   Head from(std::int64_t token) const { return {data + token * stride, stride}; }
-  MatrixView view() const { return {data, stride, 1}; }
+  MatrixView rows() const { return {data, stride, 1}; }
+  MatrixView columns() const { return {data, 1, stride}; }
 };
 
 /// The place of a head in tensors [N, heads, T, size].
@@ -63,82 +60,112 @@ struct Place {
   }
 };
 
-// Contiguous, so that panels of its columns are copied by rows.
-at::Tensor with_tokens_last(const at::Tensor& all, const Place& place) {
-  return all.select(0, place.sequence).select(0, place.head).t().contiguous();
-}
+/// Queries, keys and values; the heads of keys are shared out to threads.
+struct Inputs {
+  at::Tensor queries, keys, values;
+  float scale;
+  bool is_causal;
+
+  std::int64_t size() const { return queries.size(3); }
+  std::int64_t key_count() const { return keys.size(2); }
+  std::int64_t sharing() const { return queries.size(1) / keys.size(1); }
+
+  // Behind smaller blocks there are more keys that are not seen.
+  std::int64_t blocks() const {
+    const std::int64_t most = is_causal ? 64 : 96;
+    return (queries.size(2) + most - 1) / most;
+  }
+  std::int64_t largest_block() const { return (queries.size(2) + blocks() - 1) / blocks(); }
+
+  static std::int64_t stride_of(std::int64_t keys) {
+    return (keys + kAttentionStride - 1) / kAttentionStride * kAttentionStride;
+  }
+
+  // What all queries of the largest block by all keys have.
+  std::int64_t most_numbers() const { return largest_block() * stride_of(key_count()); }
+
+  AttentionBlock block(std::int64_t number) const {
+    const std::int64_t length = queries.size(2);
+    const Range range{length * number / blocks(), length * (number + 1) / blocks()};
+    const std::int64_t seen = is_causal ? range.end : key_count();
+    return {.queries = range,
+        .keys = seen,
+        .is_causal = is_causal,
+        .scale = scale,
+        .stride = stride_of(seen),
+        .weights = nullptr,
+        .gradients = nullptr};
+  }
+};
 
 /// The products and weights of a thread.
 class Worker {
  public:
-  Worker(const AttentionKernels& kernels, std::int64_t length, float scale)
+  Worker(const AttentionKernels& kernels, const Inputs& inputs)
       : kernels_(kernels),
-        scale_(scale),
-        numbers_(at::empty({2, kQueries * length}, on_host(at::kFloat))) {}
+        size_(inputs.size()),
+        numbers_(at::empty({2, inputs.most_numbers()}, on_host(at::kFloat))) {}
 
-  /// Computes the weights of some queries, from all of them and the keys, [size, T].
-  AttentionBlock weights(
-      Range queries, const Head<const float>& all_queries, const at::Tensor& keys) const {
-    auto* const numbers = numbers_.mutable_data_ptr<float>();
-    const AttentionBlock block{.queries = queries,
-        .scale = scale_,
-        .weights = numbers,
-        .gradients = numbers + numbers_.size(1)};
-    by_keys(block, all_queries, keys, block.weights);
+  /// Computes a block's weights, from all queries and the keys.
+  void compute_weights(AttentionBlock& block, const Head<const float>& queries,
+      const Head<const float>& keys) const {
+    block.weights = numbers_.mutable_data_ptr<float>();
+    by_keys(block, queries, keys, block.weights);
     kernels_.softmax.softmax(block);
-    return block;
   }
 
-  /// Makes the gradients of the scores of those of the outputs and the values, [size, T].
-  void score_gradients(const AttentionBlock& block, const Head<const float>& output_gradients,
-      const at::Tensor& values) const {
+  /// Makes the gradients of the scores of those of the outputs and the values.
+  void compute_score_gradients(AttentionBlock& block, const Head<const float>& output_gradients,
+      const Head<const float>& values) const {
+    block.gradients = block.weights + numbers_.size(1);
     by_keys(block, output_gradients, values, block.gradients);
     kernels_.softmax.backward(block);
   }
 
   /// results of the queries = numbers [queries, keys] x vectors of the keys
   void to_queries(const AttentionBlock& block, const float* numbers,
-      const Head<const float>& vectors, std::int64_t size, const Head<float>& results) const {
-    const std::int64_t keys = block.queries.end;
+      const Head<const float>& vectors, const Head<float>& results) const {
     const Head<float> own = results.from(block.queries.begin);
-    multiply({.left = {numbers, keys, 1},
-        .right = vectors.view(),
-        .rows = keys - block.queries.begin,
-        .columns = size,
-        .inner = keys,
+    multiply({.left = {numbers, block.stride, 1},
+        .right = vectors.rows(),
+        .rows = rows_of(block),
+        .columns = size_,
+        .inner = block.keys,
         .bias = nullptr,
         .products = own.data,
         .product_stride = own.stride});
   }
 
-  /// results of the keys += transposed numbers [queries, keys] x vectors of the queries
+  /// results of the keys = transposed numbers [queries, keys] x vectors of the queries, or +=
   void to_keys(const AttentionBlock& block, const float* numbers, const Head<const float>& vectors,
-      std::int64_t size, const Head<float>& results) const {
-    const std::int64_t keys = block.queries.end;
-    multiply({.left = {numbers, 1, keys},
-        .right = vectors.from(block.queries.begin).view(),
-        .rows = keys,
-        .columns = size,
-        .inner = keys - block.queries.begin,
+      const Head<float>& results, bool adds) const {
+    multiply({.left = {numbers, 1, block.stride},
+        .right = vectors.from(block.queries.begin).rows(),
+        .rows = block.keys,
+        .columns = size_,
+        .inner = rows_of(block),
         .bias = nullptr,
         .products = results.data,
         .product_stride = results.stride,
-        .adds = true});
+        .adds = adds});
   }
 
  private:
-  // Vectors of the queries x vectors of the keys up to the last of them.
+  static std::int64_t rows_of(const AttentionBlock& block) {
+    return block.queries.end - block.queries.begin;
+  }
+
+  // Vectors of the queries x vectors of the keys that they see.
   void by_keys(const AttentionBlock& block, const Head<const float>& vectors,
-      const at::Tensor& of_keys, float* products) const {
-    const std::int64_t keys = block.queries.end;
-    multiply({.left = vectors.from(block.queries.begin).view(),
-        .right = linear::view_of(of_keys),
-        .rows = keys - block.queries.begin,
-        .columns = keys,
-        .inner = of_keys.size(0),
+      const Head<const float>& of_keys, float* products) const {
+    multiply({.left = vectors.from(block.queries.begin).rows(),
+        .right = of_keys.columns(),
+        .rows = rows_of(block),
+        .columns = block.keys,
+        .inner = size_,
         .bias = nullptr,
         .products = products,
-        .product_stride = keys});
+        .product_stride = block.stride});
   }
 
   void multiply(const Gemm& gemm) const {
@@ -148,132 +175,168 @@ class Worker {
   }
 
   const AttentionKernels& kernels_;
-  float scale_;
+  std::int64_t size_;
   at::Tensor numbers_;
 };
 
-/// Queries, keys and values; the heads of keys are shared out to threads.
-struct Inputs {
-  at::Tensor queries, keys, values;
-  float scale;
+// Calls body with the place of each head of keys, and a thread's worker.
+template <typename Body>
+void each_key_head(const Inputs& inputs, const AttentionKernels& kernels, const Body& body) {
+  const std::int64_t heads = inputs.keys.size(1);
+  in_parallel(inputs.keys.size(0) * heads, [&](Range tasks) {
+    const Worker worker(kernels, inputs);
+    for (std::int64_t task = tasks.begin; task < tasks.end; ++task)
+      body(Place{task / heads, task % heads}, worker);
+  });
+}
 
-  std::int64_t length() const { return queries.size(2); }
-
-  /// Calls body with the place of each head of keys, and a thread's worker.
-  template <typename Body>
-  void each_key_head(const AttentionKernels& kernels, const Body& body) const {
-    const std::int64_t heads = keys.size(1);
-    in_parallel(keys.size(0) * heads, [&](Range tasks) {
-      const at::NoGradGuard no_gradients;
-      const Worker worker(kernels, length(), scale);
-      for (std::int64_t task = tasks.begin; task < tasks.end; ++task)
-        body(Place{task / heads, task % heads}, worker);
-    });
-  }
-
-  /// Calls body with each block of each head of queries that has these keys.
-  template <typename Body>
-  void each_block(const Place& of_keys, const Body& body) const {
-    const std::int64_t sharing = queries.size(1) / keys.size(1);
-    for (std::int64_t head = of_keys.head * sharing; head < (of_keys.head + 1) * sharing; ++head)
-      for (std::int64_t first = 0; first < length(); first += kQueries)
-        body(Place{of_keys.sequence, head}, Range{first, std::min(first + kQueries, length())});
-  }
-};
+// Calls body with the place of each head of queries that has these keys, each block of it, the last
+// one first, and whether that is the first of all.
+template <typename Body>
+void each_block(const Inputs& inputs, const Place& of_keys, const Body& body) {
+  const std::int64_t sharing = inputs.sharing(), last = inputs.blocks() - 1;
+  for (std::int64_t head = 0; head < sharing; ++head)
+    for (std::int64_t number = last; number >= 0; --number)
+      body(Place{of_keys.sequence, of_keys.head * sharing + head}, inputs.block(number),
+          head == 0 && number == last);
+}
 
 // Results lie as [N, T, heads, size], as linear layers take them.
-at::Tensor results_like(const at::Tensor& all, bool are_sums = false) {
-  const std::vector<std::int64_t> sizes{all.size(0), all.size(2), all.size(1), all.size(3)};
-  return (are_sums ? at::zeros(sizes, all.options()) : at::empty(sizes, all.options()))
+at::Tensor results_like(const at::Tensor& all) {
+  return at::empty({all.size(0), all.size(2), all.size(1), all.size(3)}, all.options())
       .transpose(1, 2);
 }
 
 at::Tensor outputs_of(const AttentionKernels& kernels, const Inputs& inputs) {
   auto outputs = results_like(inputs.queries);
-  inputs.each_key_head(kernels, [&](const Place& place, const Worker& worker) {
-    const at::Tensor keys = with_tokens_last(inputs.keys, place);
-    inputs.each_block(place, [&](const Place& query, Range queries) {
-      const auto block = worker.weights(queries, query.read(inputs.queries), keys);
-      worker.to_queries(
-          block, block.weights, place.read(inputs.values), outputs.size(3), query.write(outputs));
+  each_key_head(inputs, kernels, [&](const Place& place, const Worker& worker) {
+    each_block(inputs, place, [&](const Place& query, AttentionBlock block, bool) {
+      worker.compute_weights(block, query.read(inputs.queries), place.read(inputs.keys));
+      worker.to_queries(block, block.weights, place.read(inputs.values), query.write(outputs));
     });
   });
   return outputs;
 }
 
-/// The inputs whose gradients are asked for.
-struct Wanted {
-  bool queries, keys, values;
+/// Where the gradients of queries, keys and values go; undefined if nobody asks for them.
+struct Gradients {
+  at::Tensor queries, keys, values;
 };
 
-/// Gradients of queries, keys and values.
-variable_list gradients_of(const AttentionKernels& kernels, const Inputs& inputs,
-    const at::Tensor& of_outputs, const Wanted& wanted) {
-  at::Tensor of_queries, of_keys, of_values;
-  if (wanted.queries) of_queries = results_like(inputs.queries);
-  if (wanted.keys) of_keys = results_like(inputs.keys, true);
-  if (wanted.values) of_values = results_like(inputs.values, true);
-  const std::int64_t size = inputs.queries.size(3);
-  inputs.each_key_head(kernels, [&](const Place& place, const Worker& worker) {
-    const at::Tensor keys = with_tokens_last(inputs.keys, place),
-                     values = with_tokens_last(inputs.values, place);
-    inputs.each_block(place, [&](const Place& query, Range queries) {
-      const auto output_gradients = query.read(of_outputs),
-                 all_queries = query.read(inputs.queries);
-      const auto block = worker.weights(queries, all_queries, keys);
-      if (wanted.values)
-        worker.to_keys(block, block.weights, output_gradients, size, place.write(of_values));
-      if (!wanted.queries && !wanted.keys) return;
-      worker.score_gradients(block, output_gradients, values);
-      if (wanted.keys)
-        worker.to_keys(block, block.gradients, all_queries, size, place.write(of_keys));
-      if (wanted.queries)
-        worker.to_queries(
-            block, block.gradients, place.read(inputs.keys), size, query.write(of_queries));
+void compute_gradients(const AttentionKernels& kernels, const Inputs& inputs,
+    const at::Tensor& of_outputs, const Gradients& results) {
+  each_key_head(inputs, kernels, [&](const Place& place, const Worker& worker) {
+    const auto keys = place.read(inputs.keys), values = place.read(inputs.values);
+    each_block(inputs, place, [&](const Place& query, AttentionBlock block, bool is_first) {
+      const auto of_output = query.read(of_outputs), queries = query.read(inputs.queries);
+      worker.compute_weights(block, queries, keys);
+      if (results.values.defined())
+        worker.to_keys(block, block.weights, of_output, place.write(results.values), !is_first);
+      if (!results.queries.defined() && !results.keys.defined()) return;
+      worker.compute_score_gradients(block, of_output, values);
+      if (results.keys.defined())
+        worker.to_keys(block, block.gradients, queries, place.write(results.keys), !is_first);
+      if (results.queries.defined())
+        worker.to_queries(block, block.gradients, keys, query.write(results.queries));
     });
   });
-  return {of_queries, of_keys, of_values};
 }
 
 at::Tensor with_contiguous_vectors(const at::Tensor& all) {
   return all.stride(3) == 1 ? all : all.contiguous();
 }
 
+void save_kernels(AutogradContext& context, const AttentionKernels& kernels) {
+  context.saved_data["kernels"] = reinterpret_cast<std::intptr_t>(&kernels);
+}
+
+const AttentionKernels& saved_kernels(const AutogradContext& context) {
+  return *reinterpret_cast<const AttentionKernels*>(context.saved_data.at("kernels").toInt());
+}
+
+// So that it can be differentiated again.
+at::Tensor attention_of_operators(const at::Tensor& queries, const at::Tensor& keys,
+    const at::Tensor& values, double scale, bool is_causal) {
+  return std::get<0>(at::_scaled_dot_product_attention_math(queries, keys, values,
+      /*attn_mask=*/{}, /*dropout_p=*/0, is_causal, /*dropout_mask=*/{}, scale,
+      /*enable_gqa=*/true));
+}
+
 class OwnAttention : public torch::autograd::Function<OwnAttention> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& queries,
-      const at::Tensor& keys, const at::Tensor& values, double scale,
+      const at::Tensor& keys, const at::Tensor& values, double scale, bool is_causal,
       const AttentionKernels* kernels) {
     context->save_for_backward({queries, keys, values});
     context->saved_data["scale"] = scale;
-    context->saved_data["kernels"] = reinterpret_cast<std::intptr_t>(kernels);
-    return outputs_of(*kernels, {queries, keys, values, static_cast<float>(scale)});
+    context->saved_data["is_causal"] = is_causal;
+    save_kernels(*context, *kernels);
+    return outputs_of(*kernels, {queries, keys, values, static_cast<float>(scale), is_causal});
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const double scale = context->saved_data["scale"].toDouble();
-    const auto& kernels =
-        *reinterpret_cast<const AttentionKernels*>(context->saved_data["kernels"].toInt());
-    const Inputs inputs{saved[0], saved[1], saved[2], static_cast<float>(scale)};
-    const Wanted wanted{
-        context->needs_input_grad(0), context->needs_input_grad(1), context->needs_input_grad(2)};
-    auto results = at::GradMode::is_enabled() ? of_libtorch(*context, saved, gradients[0], scale)
-                                              : gradients_of(kernels, inputs,
-                                                    with_contiguous_vectors(gradients[0]), wanted);
-    results.resize(5);
-    return results;
+    const bool is_causal = context->saved_data["is_causal"].toBool();
+    if (at::GradMode::is_enabled()) {
+      const auto output = [&](const variable_list& all) {
+        return attention_of_operators(all[0], all[1], all[2], scale, is_causal);
+      };
+      auto results = gradients_with_graph(*context, saved, output, gradients[0]);
+      results.resize(6);
+      return results;
+    }
+    Gradients results;
+    if (context->needs_input_grad(0)) results.queries = results_like(saved[0]);
+    if (context->needs_input_grad(1)) results.keys = results_like(saved[1]);
+    if (context->needs_input_grad(2)) results.values = results_like(saved[2]);
+    compute_gradients(saved_kernels(*context),
+        {saved[0], saved[1], saved[2], static_cast<float>(scale), is_causal},
+        with_contiguous_vectors(gradients[0]), results);
+    return {results.queries, results.keys, results.values, {}, {}, {}};
+  }
+};
+
+// One of the three tensors [N, heads, T, size] in [N, T, 3, heads, size].
+at::Tensor unpacked(const at::Tensor& packed, std::int64_t which) {
+  return packed.select(2, which).transpose(1, 2);
+}
+
+class OwnPackedAttention : public torch::autograd::Function<OwnPackedAttention> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& packed, double scale,
+      bool is_causal, const AttentionKernels* kernels) {
+    context->save_for_backward({packed});
+    context->saved_data["scale"] = scale;
+    context->saved_data["is_causal"] = is_causal;
+    save_kernels(*context, *kernels);
+    return outputs_of(*kernels, inputs_of(packed, scale, is_causal));
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto packed = context->get_saved_variables().front();
+    const double scale = context->saved_data["scale"].toDouble();
+    const bool is_causal = context->saved_data["is_causal"].toBool();
+    if (at::GradMode::is_enabled()) {
+      const auto output = [&](const variable_list& all) {
+        return attention_of_operators(
+            unpacked(all[0], 0), unpacked(all[0], 1), unpacked(all[0], 2), scale, is_causal);
+      };
+      auto results = gradients_with_graph(*context, {packed}, output, gradients[0]);
+      results.resize(4);
+      return results;
+    }
+    const auto result = at::empty(packed.sizes(), packed.options());
+    compute_gradients(saved_kernels(*context), inputs_of(packed, scale, is_causal),
+        with_contiguous_vectors(gradients[0]),
+        {unpacked(result, 0), unpacked(result, 1), unpacked(result, 2)});
+    return {result, {}, {}, {}};
   }
 
  private:
-  static variable_list of_libtorch(const AutogradContext& context, const variable_list& saved,
-      const at::Tensor& gradient, double scale) {
-    const auto output = [&](const variable_list& inputs) {
-      return std::get<0>(at::_scaled_dot_product_attention_math(inputs[0], inputs[1], inputs[2],
-          /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true, /*dropout_mask=*/{}, scale,
-          /*enable_gqa=*/true));
-    };
-    return gradients_with_graph(context, saved, output, gradient);
+  static Inputs inputs_of(const at::Tensor& packed, double scale, bool is_causal) {
+    return {unpacked(packed, 0), unpacked(packed, 1), unpacked(packed, 2),
+        static_cast<float>(scale), is_causal};
   }
 };
 
@@ -295,14 +358,15 @@ bool is_attention_own(const AttentionCall& call) {
   return has_vectors(queries) && has_vectors(keys) && has_vectors(call.values) &&
          call.scale > 0 &&  // the largest score has the largest weight
          keys.sizes() == call.values.sizes() && keys.size(0) == queries.size(0) &&
-         queries.size(1) % keys.size(1) == 0 && keys.size(2) == queries.size(2) &&
-         keys.size(3) == queries.size(3);
+         queries.size(1) % keys.size(1) == 0 && keys.size(3) == queries.size(3) &&
+         (!call.is_causal || keys.size(2) == queries.size(2));
 }
 
 bool is_attention_faster(const AttentionCall& call) {
   const at::Tensor& keys = call.keys;
-  constexpr std::int64_t kFewest = 32;  // as of is_linear_faster()
-  return linear::are_products_faster() && std::min(keys.size(2), keys.size(3)) >= kFewest &&
+  constexpr std::int64_t kFewestKeys = 16, kShortest = 32;
+  return linear::are_products_faster() && keys.size(3) >= kShortest &&
+         std::min(call.queries.size(2), keys.size(2)) >= kFewestKeys &&
          keys.size(0) * keys.size(1) >= at::get_num_threads();
 }
 
@@ -313,18 +377,37 @@ bool is_attention_for_own(const AttentionCall& call) {
 }
 
 at::Tensor own_attention(const AttentionKernels& kernels, const AttentionCall& call) {
-  return OwnAttention::apply(call.queries, call.keys, call.values, call.scale, &kernels);
+  return OwnAttention::apply(
+      call.queries, call.keys, call.values, call.scale, call.is_causal, &kernels);
+}
+
+bool is_attention_for_own(const PackedAttentionCall& call) {
+  const auto& packed = call.packed;
+  if (packed.dim() != 5 || packed.size(2) != 3) return false;
+  const at::NoGradGuard no_gradients;
+  const auto queries = unpacked(packed, 0), keys = unpacked(packed, 1),
+             values = unpacked(packed, 2);
+  return is_attention_for_own({.queries = queries,
+      .keys = keys,
+      .values = values,
+      .scale = call.scale,
+      .is_causal = call.is_causal});
+}
+
+at::Tensor own_attention(const AttentionKernels& kernels, const PackedAttentionCall& call) {
+  return OwnPackedAttention::apply(call.packed, call.scale, call.is_causal, &kernels);
 }
 
 at::Tensor dispatched_attention(const at::Tensor& queries, const at::Tensor& keys,
     const at::Tensor& values, const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
     std::optional<double> scale, bool may_share_heads) {
-  const bool is_plain = is_causal && dropout == 0 && !(mask && mask->defined());
+  const bool is_plain = dropout == 0 && !(mask && mask->defined());
   if (is_plain && has_vectors(queries)) {
     const AttentionCall call{.queries = queries,
         .keys = keys,
         .values = values,
-        .scale = scale.value_or(1 / std::sqrt(static_cast<double>(queries.size(3))))};
+        .scale = scale.value_or(1 / std::sqrt(static_cast<double>(queries.size(3)))),
+        .is_causal = is_causal};
     if (is_attention_for_own(call) && (may_share_heads || queries.size(1) == keys.size(1)))
       return own_attention(attention_kernels().back(), call);
   }

@@ -10,10 +10,11 @@
 
 namespace lockstep::nn::fused {
 
-/// Queries [N, heads, T, size], and keys and values [N, as many or a divisor of them, T, size].
+/// Queries [N, heads, T, size], and keys and values [N, as many or a divisor of them, S, size].
 struct AttentionCall {
   const at::Tensor &queries, &keys, &values;
-  double scale;  ///< of the scores, above 0
+  double scale;           ///< of the scores, above 0
+  bool is_causal = true;  ///< a query sees the keys up to its own place, S being T; else all
 };
 
 /// The kernels of one instruction set.
@@ -36,12 +37,26 @@ bool is_attention_faster(const AttentionCall& call);
 /// Returns whether kernels_in_use() says that the kernels compute it.
 bool is_attention_for_own(const AttentionCall& call);
 
-/// Computes causal attention, with the same bits for any number of threads. A backward that is to
-/// be differentiated again is LibTorch's.
+/// Computes attention, with the same bits for any number of threads. A backward that is to be
+/// differentiated again is LibTorch's.
 at::Tensor own_attention(const AttentionKernels& kernels, const AttentionCall& call);
 
+/// Queries, keys and values in one tensor, [N, T, 3, heads, size], as timm's image transformers
+/// make them of one linear layer.
+struct PackedAttentionCall {
+  const at::Tensor& packed;
+  double scale;
+  bool is_causal;
+};
+
+/// Returns whether kernels_in_use() says that the kernels compute it.
+bool is_attention_for_own(const PackedAttentionCall& call);
+
+/// Computes the same; the gradient is one tensor, too, which nobody has to put together.
+at::Tensor own_attention(const AttentionKernels& kernels, const PackedAttentionCall& call);
+
 /// LibTorch's scaled_dot_product_attention on the CPU, by the kernels where kernels_in_use() says
-/// so: without mask and dropout, of each token and those before it.
+/// so: without mask and dropout.
 at::Tensor dispatched_attention(const at::Tensor& queries, const at::Tensor& keys,
     const at::Tensor& values, const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
     std::optional<double> scale, bool may_share_heads);

@@ -1,58 +1,120 @@
 #include "lockstep/nn/fused/attention_kernel.h"
 
+#include "lockstep/nn/fused/rows_in_fours.h"
 #include "lockstep/simd/exponential.h"
 #include "lockstep/simd/lanes.h"
 
 namespace lockstep::nn::fused {
 namespace {
 
-using simd::each_vector;
 using simd::Floats;
+using simd::kLanes;
 using simd::load;
 using simd::store;
 
-inline void softmax_row(float* scores, std::int64_t count, float scale) {
-  const float most = simd::largest(scores, count) * scale;
-  Floats sum = {};
-  each_vector(count, [&](std::int64_t place, std::int64_t room) {
-    const Floats power = simd::exponential(load(scores + place, room) * scale - most);
-    sum += simd::first_of(power, room, Floats{});
-    store(scores + place, power, room);
-  });
-  const float part = 1 / simd::sum(sum);
-  each_vector(count, [&](std::int64_t place, std::int64_t room) {
-    store(scores + place, load(scores + place, room) * part, room);
-  });
+/// The numbers of keys that some rows see, the last of them the most.
+template <int kRows>
+struct SeenKeys {
+  std::int64_t counts[kRows];
+
+  SeenKeys(const AttentionBlock& block, std::int64_t first) {
+    for (int row = 0; row < kRows; ++row)
+      counts[row] = block.is_causal ? block.queries.begin + first + row + 1 : block.keys;
+  }
+
+  // Calls body with the place of each vector; whether all rows see all of it is its template
+  // argument.
+  template <typename Body>
+  void each_vector(const Body& body) const {
+    std::int64_t place = 0;
+    for (; place + kLanes <= counts[0]; place += kLanes) body.template operator()<true>(place);
+    for (; place < counts[kRows - 1]; place += kLanes) body.template operator()<false>(place);
+  }
+
+  // The lanes that a row sees, the others of `other`.
+  template <bool kIsWhole>
+  Floats of_row(int row, std::int64_t place, Floats vector, Floats other) const {
+    if constexpr (kIsWhole) return vector;
+    const std::int64_t room = counts[row] - place;
+    return simd::first_of(vector, room < 0 ? 0 : room, other);
+  }
+};
+
+// The places behind the last vector that was stored.
+template <int kRows>
+inline void hide_others(const AttentionBlock& block, const SeenKeys<kRows>& seen, float* rows) {
+  const std::int64_t end = (seen.counts[kRows - 1] + kLanes - 1) / kLanes * kLanes;
+  for (int row = 0; row < kRows && end < block.keys; ++row)
+    simd::fill_zero(rows + row * block.stride + end, block.keys - end);
 }
 
-inline void backward_row(const float* weights, float* gradients, std::int64_t count, float scale) {
-  Floats sums = {};
-  each_vector(count, [&](std::int64_t place, std::int64_t room) {
-    sums += load(weights + place, room) * load(gradients + place, room);
+// Rows in fours: the longest wait is that for the largest of a row, and for its sum.
+template <int kRows>
+inline void softmax_rows(const AttentionBlock& block, std::int64_t first) {
+  const SeenKeys<kRows> seen(block, first);
+  float* const rows = block.weights + first * block.stride;
+  Floats most[kRows], sums[kRows] = {};
+  for (int row = 0; row < kRows; ++row) most[row] = simd::all(rows[row * block.stride]);
+  seen.each_vector([&]<bool kIsWhole>(std::int64_t place) {
+    for (int row = 0; row < kRows; ++row) {
+      const Floats score = load(rows + row * block.stride + place);
+      const Floats found = seen.template of_row<kIsWhole>(row, place, score, most[row]);
+      most[row] = found > most[row] ? found : most[row];
+    }
   });
-  const float sum = simd::sum(sums);
-  each_vector(count, [&](std::int64_t place, std::int64_t room) {
-    const Floats above = load(gradients + place, room) - sum;
-    store(gradients + place, load(weights + place, room) * above * scale, room);
+  for (int row = 0; row < kRows; ++row)
+    most[row] = simd::all(simd::maximum(most[row]) * block.scale);
+  seen.each_vector([&]<bool kIsWhole>(std::int64_t place) {
+    for (int row = 0; row < kRows; ++row) {
+      float* const scores = rows + row * block.stride + place;
+      const Floats power = simd::exponential(load(scores) * block.scale - most[row]);
+      const Floats shown = seen.template of_row<kIsWhole>(row, place, power, Floats{});
+      sums[row] += shown;
+      store(scores, shown);
+    }
   });
+  for (int row = 0; row < kRows; ++row) sums[row] = simd::all(1 / simd::sum(sums[row]));
+  seen.each_vector([&]<bool kIsWhole>(std::int64_t place) {
+    for (int row = 0; row < kRows; ++row) {
+      float* const powers = rows + row * block.stride + place;
+      store(powers, load(powers) * sums[row]);
+    }
+  });
+  hide_others(block, seen, rows);
+}
+
+template <int kRows>
+inline void backward_rows(const AttentionBlock& block, std::int64_t first) {
+  const SeenKeys<kRows> seen(block, first);
+  const float* const weights = block.weights + first * block.stride;
+  float* const rows = block.gradients + first * block.stride;
+  Floats sums[kRows] = {};
+  seen.each_vector([&]<bool kIsWhole>(std::int64_t place) {
+    for (int row = 0; row < kRows; ++row) {
+      const std::int64_t at = row * block.stride + place;
+      sums[row] += seen.template of_row<kIsWhole>(
+          row, place, load(weights + at) * load(rows + at), Floats{});
+    }
+  });
+  for (int row = 0; row < kRows; ++row) sums[row] = simd::all(simd::sum(sums[row]));
+  seen.each_vector([&]<bool kIsWhole>(std::int64_t place) {
+    for (int row = 0; row < kRows; ++row) {
+      const std::int64_t at = row * block.stride + place;
+      const Floats gradient = load(weights + at) * (load(rows + at) - sums[row]) * block.scale;
+      store(rows + at, seen.template of_row<kIsWhole>(row, place, gradient, Floats{}));
+    }
+  });
+  hide_others(block, seen, rows);
 }
 
 inline void attention_softmax(const AttentionBlock& block) {
-  const std::int64_t keys = block.queries.end;
-  for (std::int64_t query = block.queries.begin; query < block.queries.end; ++query) {
-    float* const row = block.weights + (query - block.queries.begin) * keys;
-    softmax_row(row, query + 1, block.scale);
-    simd::fill_zero(row + query + 1, keys - query - 1);
-  }
+  in_fours(block.queries.end - block.queries.begin,
+      [&]<int kRows>(std::int64_t row) { softmax_rows<kRows>(block, row); });
 }
 
 inline void attention_backward(const AttentionBlock& block) {
-  const std::int64_t keys = block.queries.end;
-  for (std::int64_t query = block.queries.begin; query < block.queries.end; ++query) {
-    const std::int64_t first = (query - block.queries.begin) * keys;
-    backward_row(block.weights + first, block.gradients + first, query + 1, block.scale);
-    simd::fill_zero(block.gradients + first + query + 1, keys - query - 1);
-  }
+  in_fours(block.queries.end - block.queries.begin,
+      [&]<int kRows>(std::int64_t row) { backward_rows<kRows>(block, row); });
 }
 
 }  // namespace

@@ -6,16 +6,22 @@
 
 namespace lockstep::nn::fused {
 
-/// Scores of some queries by the keys up to the last of them, [queries, keys]: a query sees the
-/// keys up to its own place.
+/// Scores of some queries by the keys that any of them sees, the first ones, [queries, keys]. A
+/// causal query sees the keys up to its own place.
 struct AttentionBlock {
   Range queries;
-  float scale;       ///< above 0
-  float* weights;    ///< [queries, queries.end], scores at first
-  float* gradients;  ///< of the weights, same sizes; of the scores at last
+  std::int64_t keys;
+  bool is_causal;
+  float scale;          ///< above 0
+  std::int64_t stride;  ///< from one row to the next, a multiple of kAttentionStride
+  float* weights;       ///< [queries, keys], scores at first
+  float* gradients;     ///< of the weights, same sizes; of the scores at last
 };
 
-/// One build of causal attention's softmax; the places that a query does not see become 0.
+/// The longest vectors may be read and written in whole.
+constexpr std::int64_t kAttentionStride = 16;
+
+/// One build of attention's softmax; the places that a query does not see become 0.
 struct AttentionKernel {
   const char* name;
   /// weights = softmax(scale * scores)

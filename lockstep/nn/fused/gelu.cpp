@@ -6,6 +6,7 @@
 #include <ATen/ops/gelu_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "lockstep/nn/fused/rows.h"
 #include "lockstep/nn/in_parallel.h"
 #include "lockstep/nn/kernels.h"
 #include "lockstep/simd/instructions.h"
@@ -25,9 +26,13 @@ class OwnGelu : public torch::autograd::Function<OwnGelu> {
     context->saved_data["form"] = static_cast<std::int64_t>(form);
     context->saved_data["kernel"] = reinterpret_cast<std::intptr_t>(kernel);
     auto output = at::empty_like(input);
-    const float* const from = input.const_data_ptr<float>();
-    auto* const to = output.mutable_data_ptr<float>();
-    in_parallel(input.numel(), [&](Range range) { kernel->forward(form, from, range, to); });
+    const GeluJob job{.form = form,
+        .element = stored_element(input),
+        .inputs = input.const_data_ptr(),
+        .gradients = nullptr,
+        .outputs = output.mutable_data_ptr(),
+        .input_gradients = nullptr};
+    in_parallel(input.numel(), [&](Range range) { kernel->forward(job, range); });
     return output;
   }
 
@@ -43,11 +48,13 @@ class OwnGelu : public torch::autograd::Function<OwnGelu> {
     auto result = at::empty_like(input);
     auto gradient = gradients[0];
     if (gradient.strides() != result.strides()) gradient = at::empty_like(input).copy_(gradient);
-    const auto* const inputs = input.const_data_ptr<float>();
-    const auto* const given = gradient.const_data_ptr<float>();
-    auto* const to = result.mutable_data_ptr<float>();
-    in_parallel(
-        input.numel(), [&](Range range) { kernel.backward(form, inputs, given, range, to); });
+    const GeluJob job{.form = form,
+        .element = stored_element(input),
+        .inputs = input.const_data_ptr(),
+        .gradients = gradient.const_data_ptr(),
+        .outputs = nullptr,
+        .input_gradients = result.mutable_data_ptr()};
+    in_parallel(input.numel(), [&](Range range) { kernel.backward(job, range); });
     return {result, {}, {}};
   }
 };
@@ -60,8 +67,7 @@ std::span<const GeluKernel* const> gelu_kernels() {
 }
 
 bool is_gelu_own(const at::Tensor& input) {
-  return input.scalar_type() == at::kFloat && is_readable(input) &&
-         input.is_non_overlapping_and_dense();
+  return has_stored_type(input) && is_readable(input) && input.is_non_overlapping_and_dense();
 }
 
 at::Tensor own_gelu(const GeluKernel& kernel, GeluForm form, const at::Tensor& input) {

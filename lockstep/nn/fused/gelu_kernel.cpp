@@ -43,35 +43,48 @@ inline GeluShare gelu_share(Floats x) {
   return kForm == GeluForm::kTanh ? share_by_tanh(x) : exact_share(x);
 }
 
-template <GeluForm kForm>
-inline void forward_of(const float* inputs, Range range, float* outputs) {
+template <GeluForm kForm, typename T>
+inline void forward_of(const GeluJob& job, Range range) {
+  const T* const inputs = static_cast<const T*>(job.inputs) + range.begin;
+  T* const outputs = static_cast<T*>(job.outputs) + range.begin;
   each_vector(range.end - range.begin, [&](std::int64_t place, std::int64_t room) {
-    const Floats x = load(inputs + range.begin + place, room);
-    store(outputs + range.begin + place, x * gelu_share<kForm>(x).share, room);
+    const Floats x = load(inputs + place, room);
+    store(outputs + place, x * gelu_share<kForm>(x).share, room);
   });
 }
 
-template <GeluForm kForm>
-inline void backward_of(
-    const float* inputs, const float* gradients, Range range, float* input_gradients) {
+template <GeluForm kForm, typename T>
+inline void backward_of(const GeluJob& job, Range range) {
+  const T* const inputs = static_cast<const T*>(job.inputs) + range.begin;
+  const T* const gradients = static_cast<const T*>(job.gradients) + range.begin;
+  T* const results = static_cast<T*>(job.input_gradients) + range.begin;
   each_vector(range.end - range.begin, [&](std::int64_t place, std::int64_t room) {
-    const Floats x = load(inputs + range.begin + place, room);
+    const Floats x = load(inputs + place, room);
     const GeluShare found = gelu_share<kForm>(x);
-    store(input_gradients + range.begin + place,
-        load(gradients + range.begin + place, room) * (found.share + x * found.slope), room);
+    store(results + place, load(gradients + place, room) * (found.share + x * found.slope), room);
   });
 }
 
-inline void gelu_forward(GeluForm form, const float* inputs, Range range, float* outputs) {
-  form == GeluForm::kTanh ? forward_of<GeluForm::kTanh>(inputs, range, outputs)
-                          : forward_of<GeluForm::kExact>(inputs, range, outputs);
+template <GeluForm kForm>
+inline void forward_in(const GeluJob& job, Range range) {
+  job.element == Element::kFloat ? forward_of<kForm, float>(job, range)
+                                 : forward_of<kForm, simd::BFloat16>(job, range);
 }
 
-inline void gelu_backward(GeluForm form, const float* inputs, const float* gradients, Range range,
-    float* input_gradients) {
-  form == GeluForm::kTanh
-      ? backward_of<GeluForm::kTanh>(inputs, gradients, range, input_gradients)
-      : backward_of<GeluForm::kExact>(inputs, gradients, range, input_gradients);
+template <GeluForm kForm>
+inline void backward_in(const GeluJob& job, Range range) {
+  job.element == Element::kFloat ? backward_of<kForm, float>(job, range)
+                                 : backward_of<kForm, simd::BFloat16>(job, range);
+}
+
+inline void gelu_forward(const GeluJob& job, Range range) {
+  job.form == GeluForm::kTanh ? forward_in<GeluForm::kTanh>(job, range)
+                              : forward_in<GeluForm::kExact>(job, range);
+}
+
+inline void gelu_backward(const GeluJob& job, Range range) {
+  job.form == GeluForm::kTanh ? backward_in<GeluForm::kTanh>(job, range)
+                              : backward_in<GeluForm::kExact>(job, range);
 }
 
 }  // namespace

@@ -9,13 +9,20 @@ namespace lockstep::nn::fused {
 /// x times the normal distribution up to x, or the form with tanh that is close to it.
 enum class GeluForm { kExact, kTanh };
 
-/// One build of GELU, over values that lie in one piece.
+/// Values that lie in one piece, and what is made of them.
+struct GeluJob {
+  GeluForm form;
+  Element element;  ///< of all
+  const void *inputs, *gradients;
+  void *outputs, *input_gradients;
+};
+
+/// One build of GELU.
 struct GeluKernel {
   const char* name;
-  void (*forward)(GeluForm form, const float* inputs, Range range, float* outputs);
+  void (*forward)(const GeluJob& job, Range range);
   /// input_gradients = gradients * d gelu(inputs) / d inputs
-  void (*backward)(GeluForm form, const float* inputs, const float* gradients, Range range,
-      float* input_gradients);
+  void (*backward)(const GeluJob& job, Range range);
 };
 
 const GeluKernel& gelu_plain();

@@ -233,6 +233,12 @@ double attention(const OperatorShapes& shapes) {
   return kOperations * rows * length * static_cast<double>(queries.back() + values.back());
 }
 
+// Queries, keys and values in one: [N, L, 3, heads, E].
+double packed_attention(const OperatorShapes& shapes) {
+  const Shape& packed = shapes.tensors.front();
+  return 4 * product(packed) / 3 * static_cast<double>(packed[1]);
+}
+
 struct Counted {
   std::string_view name;
   double (*flops)(const OperatorShapes&);
@@ -243,7 +249,8 @@ constexpr Counted kCounted[] = {{"aten::conv1d", convolution}, {"aten::conv2d", 
     {"aten::conv3d", convolution}, {"lockstep::conv_relu_pool", convolution},
     {"aten::linear", linear}, {"aten::mm", of_two}, {"aten::bmm", of_two}, {"aten::matmul", of_two},
     {"aten::addmm", after_the_first}, {"aten::baddbmm", after_the_first},
-    {"aten::scaled_dot_product_attention", attention}};
+    {"aten::scaled_dot_product_attention", attention},
+    {"lockstep::packed_attention", packed_attention}};
 
 const Counted* find_counted(std::string_view name) {
   for (const Counted& each : kCounted)

@@ -1,4 +1,4 @@
-// Fused steps of language models: which nodes are one, and that they compute what the nodes do.
+// Fused steps of transformers: which nodes are one, and that they compute what the nodes do.
 
 #include "lockstep/nn/exported/language_fusion.h"
 
@@ -116,6 +116,18 @@ TEST(LanguageFusion, KeepsAssertionsAboutInputs) {
   const auto parts = exported::parts_of(nodes.program().graph(), {"net"}, needs);
   ASSERT_EQ(parts.steps.size(), 3U);
   EXPECT_EQ(parts.steps[0].operation->schema().name(), "aten::_assert_tensor_metadata");
+}
+
+// A kernel does not make it.
+TEST(LanguageFusion, LeavesAloneANormThatIsItsOwnWeight) {
+  Nodes nodes;
+  nodes.input("x", {2, 3, 8});
+  nodes.node("p", "pow.Tensor_Scalar", {{"self", value("x")}, {"exponent", {2L}}});
+  nodes.node(
+      "m", "mean.dim", {{"self", value("p")}, {"dim", whole_numbers({-1})}, {"keepdim", {true}}});
+  nodes.two("s", "add.Tensor", "m", {1e-5}).one("r", "rsqrt.default", "s");
+  nodes.two("n", "mul.Tensor", "x", value("r")).two("y", "mul.Tensor", "n", value("n"));
+  EXPECT_EQ(nodes.output("y").fused(), Fused());
 }
 
 TEST(LanguageFusion, LeavesAWeightOfOtherFormToTheNodes) {
@@ -367,7 +379,8 @@ TEST(LanguageFusion, LeavesOtherAttentionToTheNodes) {
   mask[1][0][3][1].fill_(false);
   expect_attention_as_nodes({}, heads_and_mask(mask), false);
   expect_attention_as_nodes({}, heads_and_mask(at::ones_like(mask)), false);
-  expect_attention_as_nodes({.has_mask = false}, heads_and_mask(mask), false);
+  // Without a mask the operator itself is ours, of the heads that the nodes repeat.
+  expect_attention_as_nodes({.has_mask = false}, heads_and_mask(mask), true);
   // A dropout draws the same for each head as it does in the nodes.
   const Tensors inputs = heads_and_mask(causal_mask());
   const auto dropped = [&](const Nodes& nodes, Kernels kernels) {
@@ -442,6 +455,127 @@ TEST(LanguageFusion, AsksOnceAboutAMaskOfManyLayers) {
   const Tensor chained = passed.get<Tensor>();
   EXPECT_TRUE(chained.equal(whole));
   EXPECT_NE(chained.grad_fn()->name().find("OwnAttention"), std::string::npos);
+}
+
+/// The ways in which a program of packed attention departs from timm's.
+struct PackedForm {
+  std::vector<std::int64_t> order = {2, 0, 3, 1, 4};
+  std::array<const char*, 3> parts = {"q", "k", "v"};
+  std::int64_t dimension = 0;
+  bool is_causal = false;
+  double dropout = 0;
+};
+
+// Of one tensor [2, 6, 96]: 4 heads of 8.
+Nodes packed_program(const PackedForm& form = {}) {
+  Nodes nodes;
+  nodes.input("x", {2, 6, 96});
+  nodes.node(
+      "shaped", "view.default", {{"self", value("x")}, {"size", whole_numbers({2, 6, 3, 4, 8})}});
+  nodes.node("turned", "permute.default",
+      {{"self", value("shaped")}, {"dims", whole_numbers(form.order)}});
+  nodes.node("q", "unbind.int", {{"self", value("turned")}, {"dim", {form.dimension}}});
+  const ExportedList parts = {value("q"), value("k"), value("v")};
+  nodes.program().last_node().outputs = {ExportedArgument{parts}};
+  for (const char* const part : {"k", "v"})
+    nodes.program().graph().tensors[part] = nodes.program().graph().tensors["q"];
+  nodes.node("y", "scaled_dot_product_attention.default",
+      {{"query", value(form.parts[0])}, {"key", value(form.parts[1])},
+          {"value", value(form.parts[2])}, {"dropout_p", {form.dropout}},
+          {"is_causal", {form.is_causal}}});
+  return nodes.output("y");
+}
+
+TEST(LanguageFusion, JoinsAttentionOfPartsOfOneTensor) {
+  EXPECT_EQ(packed_program().fused(), Fused{4});
+  EXPECT_EQ(packed_program({.order = {2, 0, 1, 3, 4}}).fused(), Fused());
+  EXPECT_EQ(packed_program({.parts = {"q", "v", "k"}}).fused(), Fused());
+  EXPECT_EQ(packed_program({.parts = {"q", "k", "k"}}).fused(), Fused());
+  EXPECT_EQ(packed_program({.dimension = 1}).fused(), Fused());
+  for (const char* const inner : {"shaped", "turned", "q", "k", "v"})
+    EXPECT_EQ(packed_program().output(inner).fused(), Fused()) << inner;
+}
+
+TEST(LanguageFusion, ComputesAttentionOfPartsOfOneTensor) {
+  torch::manual_seed(9);
+  const Tensors x = {at::randn({2, 6, 96})};
+  for (const bool is_causal : {false, true}) {
+    const auto program = [=] { return packed_program({.is_causal = is_causal}); };
+    expect_as_nodes(program(), program().output("v"), x, "OwnPackedAttention");
+  }
+  std::string name;
+  learned(packed_program({.dropout = 0.5}), x, Kernels::kOwn, &name);
+  EXPECT_EQ(name.find("OwnPackedAttention"), std::string::npos) << name;
+}
+
+/// The ways in which a program of layer scale departs from ConvNeXt's.
+struct ScaleForm {
+  bool is_of_maps = true, is_scale_first = false, is_residual_first = false, is_parameter = true,
+       has_residual = true;
+  double alpha = 1;
+};
+
+// Of maps [2, 8, 3, 5], or of vectors [2, 3, 8].
+Nodes scale_program(const ScaleForm& form = {}) {
+  Nodes nodes;
+  const std::vector<std::int64_t> sizes =
+      form.is_of_maps ? std::vector<std::int64_t>{2, 8, 3, 5} : std::vector<std::int64_t>{2, 3, 8};
+  nodes.input("x", sizes).input("r", sizes).weight("w", 8);
+  if (!form.is_parameter) nodes.one("made", "neg.default", "w");
+  const std::string scale = form.is_parameter ? "w" : "made";
+  if (form.is_of_maps)
+    nodes.node(
+        "spread", "view.default", {{"self", value(scale)}, {"size", whole_numbers({1, -1, 1, 1})}});
+  const std::string spread = form.is_of_maps ? "spread" : scale;
+  form.is_scale_first ? nodes.two("scaled", "mul.Tensor", spread, value("x"))
+                      : nodes.two("scaled", "mul.Tensor", "x", value(spread));
+  const std::string residual = form.has_residual ? "r" : "scaled";
+  const std::string one = form.is_residual_first ? residual : "scaled";
+  nodes.node("y", "add.Tensor",
+      {{"self", value(one)}, {"other", value(form.is_residual_first ? "scaled" : residual)},
+          {"alpha", {form.alpha}}});
+  return nodes.output("y");
+}
+
+TEST(LanguageFusion, JoinsLayerScaleAndTheResidual) {
+  for (const bool is_scale_first : {false, true}) {
+    for (const bool is_residual_first : {false, true}) {
+      const auto fused = [=](bool is_of_maps) {
+        return scale_program({.is_of_maps = is_of_maps,
+                                 .is_scale_first = is_scale_first,
+                                 .is_residual_first = is_residual_first})
+            .fused();
+      };
+      EXPECT_EQ(fused(true), Fused{3});
+      EXPECT_EQ(fused(false), Fused{2});
+    }
+  }
+  EXPECT_EQ(scale_program({.alpha = 2}).fused(), Fused());
+  EXPECT_EQ(scale_program({.is_parameter = false}).fused(), Fused());
+  EXPECT_EQ(scale_program().output("scaled").fused(), Fused());
+  EXPECT_EQ(scale_program({.has_residual = false}).fused(), Fused());
+}
+
+TEST(LanguageFusion, ComputesLayerScaleAndTheResidual) {
+  torch::manual_seed(10);
+  const auto maps = [] {
+    return at::randn({2, 8, 3, 5}).contiguous(at::MemoryFormat::ChannelsLast);
+  };
+  expect_as_nodes(
+      scale_program(), scale_program().output("scaled"), {maps(), maps()}, "OwnLayerScale");
+  const ScaleForm vectors{.is_of_maps = false};
+  expect_as_nodes(scale_program(vectors), scale_program(vectors).output("scaled"),
+      {at::randn({2, 3, 8}), at::randn({2, 3, 8})}, "OwnLayerScale");
+  // Other orders in memory, and a residual that is spread, are the nodes'.
+  const Tensors others[] = {
+      {at::randn({2, 8, 3, 5}), at::randn({2, 8, 3, 5})}, {maps(), at::randn({2, 8, 1, 1})}};
+  for (const Tensors& inputs : others) {
+    Nodes fused = scale_program(), plain = scale_program().output("scaled");
+    for (Nodes* const each : {&fused, &plain})
+      for (const std::size_t dim : {2U, 3U})
+        each->program().graph().tensors["r"].shape[dim] = {inputs[1].sizes()[dim], ""};
+    expect_bits(learned(fused, inputs, Kernels::kOwn), learned(plain, inputs, Kernels::kLibTorch));
+  }
 }
 
 // A value that only the fused nodes read is there for them, too, if our kernels do not compute.

@@ -263,6 +263,8 @@ TEST(Flops, OfAttentionAreThoseOfItsTwoProducts) {
   EXPECT_EQ(forward_flops("aten::scaled_dot_product_attention",
                 {.tensors = {{2, 4, 6, 8}, {2, 4, 10, 8}, {2, 4, 10, 16}}}),
       2.0 * (2 * 4 * 6 * 10) * (8 + 16));
+  EXPECT_EQ(forward_flops("lockstep::packed_attention", {.tensors = {{2, 6, 3, 4, 8}}}),
+      2.0 * (2 * 4 * 6 * 6) * (8 + 8));
 }
 
 TEST(Flops, OfOtherOperatorsAreNotCounted) {
