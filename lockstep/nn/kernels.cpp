@@ -3,10 +3,9 @@
 // C++ modules hold their layers by type, so a layer inside a user's block cannot be replaced; the
 // operator that it calls can. LibTorch's conv2d, conv_transpose2d, batch_norm, linear, matmul
 // (which torch::nn::Linear calls), lstm, attention, rms_norm, layer_norm and dropout are composed
-// of others and
-// have no kernel for the CPU: ours take that place, above and below autograd, in the whole process
-// and all its threads, when they are first asked for. From then on a variable says who computes.
-// Autocast stands above and has cast the arguments.
+// of others and have no kernel for the CPU: ours take that place, above and below autograd, in the
+// whole process and all its threads, when they are first asked for. From then on a variable says
+// who computes. Autocast stands above and has cast the arguments.
 
 #include "lockstep/nn/kernels.h"
 
