@@ -8,9 +8,9 @@ struct GraphParts;
 /// Python writes RMSNorm, SwiGLU and rotary positions as many operators, and its causal attention
 /// with a mask and, where heads share keys, with repeated keys and values. In timm's image nets
 /// there are queries, keys and values that are views of one tensor, and layer scale: a branch times
-/// a parameter, plus the residual. Where nothing else reads
-/// the values between them, such nodes are one step, which our kernels compute where they can;
-/// where not, or where LibTorch is to compute all, it runs the nodes as they are.
+/// a parameter, plus the residual. Where nothing else reads the values between them, such nodes are
+/// one step, which our kernels compute where they can; where not, or where LibTorch is to compute
+/// all, it runs the nodes as they are.
 ///
 /// The step stands where the last node stood. This is right if nothing writes to what it reads.
 ///
