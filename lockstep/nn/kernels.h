@@ -7,8 +7,8 @@
 namespace lockstep::nn {
 
 /// Who computes, on the CPU, convolutions, linear layers, LSTMs, dropout, batch norm with its ReLU,
-/// attention, RMSNorm, layer norm and scale, and language models' SwiGLU, rotary positions and loss:
-/// LibTorch, or our own kernels, wherever they can be used or only where they are faster.
+/// attention, RMSNorm, layer norm and scale, and language models' SwiGLU, rotary positions and
+/// loss: LibTorch, or our own kernels, wherever they can be used or only where they are faster.
 enum class Kernels { kAuto, kOwn, kLibTorch };
 constexpr auto names_of(Kernels) {
   return std::array{EnumName{Kernels::kAuto, "auto"}, EnumName{Kernels::kOwn, "own"},
