@@ -164,8 +164,11 @@ int measure_first_round(BenchCommand& command, const Stopwatch& watch) {
   std::cerr << "lockstep bench: a round took " << format_duration(seconds)
             << ", so samples begin anew with " << command.request.options.work / before
             << " times the work" << std::endl;
-  fs::remove(fs::path(command.output) / bench::kSamplesFile);
+  // Data are made for the work, too.
+  for (const char* const name : {bench::kSamplesFile, "runs", "data"})
+    fs::remove_all(fs::path(command.output) / name);
   bench::write_request(command.output, command.request);
+  prepare_studies(command);
   return 0;
 }
 

@@ -28,6 +28,8 @@ namespace {
 constexpr int kVersion = 1;
 // Six samples hold a median between them with 97 %.
 constexpr int kRoundsInBudget = 6;
+// A sample of the quick grid takes seconds, so one with so much work takes hours.
+constexpr double kMostWork = 10'000;
 
 BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
   const int version = object.at("v").get<int>();
@@ -77,6 +79,13 @@ std::vector<Study> made_of(const StudyEntry& entry, StudyOptions options) {
     made.push_back(named_by_device(entry.make(options), device));
   }
   return made;
+}
+
+std::vector<std::vector<std::string>> commands_of(const BenchRequest& request) {
+  std::vector<std::vector<std::string>> commands;
+  for (const Study& study : request.make())
+    for (const StudyCell& cell : study.cells) commands.push_back(cell.command);
+  return commands;
 }
 
 }  // namespace
@@ -162,16 +171,22 @@ bool fit_to_budget(BenchRequest& request, double seconds) {
     if (entry != nullptr && !entry->is_of_user()) round += entry->quick_seconds;
   }
   if (round == 0) return false;
-  request.options.work = std::max(1, static_cast<int>(seconds / (kRoundsInBudget * round)));
+  const double work = seconds / (kRoundsInBudget * round);
+  request.options.work = static_cast<int>(std::clamp(work, 1.0, kMostWork));
   request.options.rounds = 2 * kRoundsInBudget;  // what is faster than expected goes on
   return true;
 }
 
-// A sample also begins and ends: with so many times the work it takes fewer times as long.
+// A sample also begins and ends: with so many times the work it takes fewer times as long. Where it
+// has all the work that it can have, as a whole epoch, it would be the same again.
 bool refit_to_budget(BenchRequest& request, double round_seconds, double seconds_left) {
   const double times = seconds_left / (kRoundsInBudget * round_seconds);
-  if (times < 2) return false;
-  request.options.work = static_cast<int>(times * request.options.work);
+  if (!(times >= 2)) return false;
+  BenchRequest more = request;
+  more.options.work = static_cast<int>(std::min(times * request.options.work, kMostWork));
+  if (more.options.work < 2 * request.options.work || commands_of(more) == commands_of(request))
+    return false;
+  request = std::move(more);
   return true;
 }
 

@@ -61,7 +61,8 @@ struct BenchRequest {
 bool fit_to_budget(BenchRequest& request, double seconds);
 
 /// Does so again with what a first round took, if twice the work or more fits into the time that is
-/// left; with more work a sample is another one. Returns whether it did.
+/// left, and some sample can have more; with more work a sample is another one. Returns whether it
+/// did.
 bool refit_to_budget(BenchRequest& request, double round_seconds, double seconds_left);
 
 /// Writes FOLDER/bench.json, or reads it; nothing where there is none. A file of another form is a

@@ -297,6 +297,24 @@ TEST(Attention, OfAScaleThatIsNotAboveZeroIsLibTorchs) {
     EXPECT_EQ(node(scale).find("OwnAttention"), std::string::npos) << scale;
 }
 
+TEST(Attention, LeavesOtherSizesTypesAndOrdersOfMemory) {
+  const auto is_own = [](const Tensor& queries, const Tensor& keys, const Tensor& values,
+                          bool is_causal) {
+    return is_attention_own(
+        {.queries = queries, .keys = keys, .values = values, .scale = 1, .is_causal = is_causal});
+  };
+  const Tensor queries = at::zeros({2, 4, 6, 8}), keys = at::zeros({2, 2, 5, 8});
+  EXPECT_TRUE(is_own(queries, keys, keys, false));
+  EXPECT_FALSE(is_own(queries, keys, keys, true)) << "more queries than keys";
+  EXPECT_FALSE(is_own(queries, keys, at::zeros({2, 2, 5, 7}), false));
+  EXPECT_FALSE(is_own(queries, keys, keys.to(at::kDouble), false));
+  EXPECT_FALSE(is_own(at::zeros({2, 4, 8, 6}).transpose(2, 3), keys, keys, false));
+  EXPECT_FALSE(is_own(at::zeros({2, 4, 0, 8}), keys, keys, false));
+  const Tensor three = at::zeros({2, 3, 5, 8}), single = at::zeros({1, 2, 5, 8});
+  EXPECT_FALSE(is_own(queries, three, three, false)) << "of 4 heads";
+  EXPECT_FALSE(is_own(queries, single, single, false)) << "spread over sequences";
+}
+
 TEST(Attention, IsFasterOfHeadsThatAreNotSmallAndKeepAllThreadsBusy) {
   const int before = at::get_num_threads();
   const auto is_faster = [](const Tensor& all) {

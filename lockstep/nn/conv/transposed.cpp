@@ -23,12 +23,22 @@ bool is_for_product(const at::Tensor& tensor) {
          tensor.numel() > 0;
 }
 
+// The images, and by LibTorch's rule the output. Images of one pixel or one channel lie in both
+// orders: LibTorch makes contiguous outputs of them, which callers view as rows.
+bool are_channels_last(const TransposedCall& call) {
+  const auto suggests_it = [](const at::Tensor& tensor) {
+    return tensor.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
+  };
+  return call.images.is_contiguous(at::MemoryFormat::ChannelsLast) &&
+         (suggests_it(call.images) || suggests_it(call.weight));
+}
+
 }  // namespace
 
 bool makes_tiles(const TransposedCall& call) {
   const at::Tensor &images = call.images, &weight = call.weight;
   return is_for_product(images) && is_for_product(weight) && weight.size(0) == images.size(1) &&
-         images.is_contiguous(at::MemoryFormat::ChannelsLast) && weight.size(2) == weight.size(3) &&
+         are_channels_last(call) && weight.size(2) == weight.size(3) &&
          are_all(call.stride, weight.size(2)) && are_all(call.padding, 0) &&
          are_all(call.output_padding, 0) && call.groups == 1 && are_all(call.dilation, 1);
 }

@@ -18,7 +18,7 @@ struct TransposedCall {
 };
 
 /// Returns whether each pixel becomes a tile of its own: strides are the kernel's sizes, and
-/// nothing is padded, dilated or grouped; in fp32 on the CPU, channels-last.
+/// nothing is padded, dilated or grouped; in fp32 on the CPU, images and output channels-last.
 bool makes_tiles(const TransposedCall& call);
 
 /// Computes what makes_tiles() allows as a linear layer of the pixels, whose outputs are then put

@@ -31,8 +31,8 @@
 //
 // A row of a window is contiguous in its image, so with many channels the copies cost little beside
 // the products, and they are made again in the backward pass. As many rows of windows as stay in
-// the third cache are taken at a time. How many does not depend on the threads, and their sums are
-// added in order.
+// the third-level cache are taken at a time. How many does not depend on the threads, and their
+// sums are added in order.
 
 namespace lockstep::nn::conv {
 namespace {

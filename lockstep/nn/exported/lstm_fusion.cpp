@@ -62,6 +62,9 @@ class EmbeddedLstm {
         .places = places};
   }
 
+  /// A profile counts the step to the layer of this parameter.
+  const Tensor& first_parameter() const { return parameters_.front(); }
+
  private:
   using Of = EmbeddedLstmArguments;
 
@@ -82,7 +85,8 @@ bool own_embedded_lstm_step(std::vector<IValue>& stack) {
   const auto [distinct, places, counts] =
       at::_unique2(words, /*sorted=*/true, /*return_inverse=*/true);
   if (!are_few(distinct, words)) return false;
-  RECORD_FUNCTION("lockstep::embedded_lstm", c10::ArrayRef<const IValue>({table, words}));
+  RECORD_FUNCTION(
+      "lockstep::embedded_lstm", c10::ArrayRef<const IValue>({lstm.first_parameter(), words}));
   const auto rows = at::embedding(table, distinct, stack[Of::kPadding].toInt());
   auto [outputs, states, cells] =
       fused::own_lstm(fused::lstm_kernels().back(), lstm.of(rows, places));

@@ -128,7 +128,8 @@ Tensor dispatched_layer_norm(const Tensor& input, c10::SymIntArrayRef normalized
     const std::optional<Tensor>& weight, const std::optional<Tensor>& bias, double epsilon,
     bool may_use_cudnn) {
   const bool is_of_last = kernels_in_use() != Kernels::kLibTorch && normalized_shape.size() == 1 &&
-                          weight && weight->defined() && normalized_shape[0] == weight->sym_size(0);
+                          weight && weight->defined() && weight->dim() == 1 &&
+                          normalized_shape[0] == weight->sym_size(0);
   if (is_of_last) {
     const LayerNormCall call{
         .input = input, .weight = *weight, .bias = bias.value_or(Tensor()), .epsilon = epsilon};

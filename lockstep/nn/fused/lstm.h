@@ -41,7 +41,8 @@ using LstmResults = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
 /// Returns whether the kernels can: all in fp32 on the CPU, not empty, states as wide as cells.
 bool is_lstm_own(const LstmCall& call);
 
-/// Computes what is_lstm_own() allows, within 1e-5 of the values' size, with the same bits for any
+/// Computes what is_lstm_own() allows, within 1e-5 of the values' size. What all steps multiply at
+/// once is ours or LibTorch's as in linear/linear.h; if it is ours, the bits are the same for any
 /// number of threads. A backward that is to be differentiated again is LibTorch's.
 LstmResults own_lstm(const LstmKernels& kernels, const LstmCall& call);
 

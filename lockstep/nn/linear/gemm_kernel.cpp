@@ -332,7 +332,9 @@ inline void pack_panels(const Gemm& gemm, Range panels, float* packed) {
   });
 }
 
-inline void multiply_by_packed(const Gemm& gemm, const float* packed) {
+inline void multiply_by_packed(const Gemm& shared, const float* packed) {
+  Gemm gemm = shared;
+  gemm.right = {packed, 0, 0};  // it is not read, so none of it is fetched ahead
   each_depth(gemm, [&](Range depths) {
     const Block block{gemm, {0, gemm.rows}, depths, nullptr};
     for (std::int64_t panel = 0; panel < panels_of(gemm); ++panel)

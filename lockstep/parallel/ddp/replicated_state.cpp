@@ -70,7 +70,7 @@ std::string first_difference(const std::string& own, const std::string& other) {
 // Many and small, and copied in each step: LibTorch's operators would take longer than the copies.
 bool is_plain(const torch::Tensor& tensor) {
   return tensor.is_cpu() && tensor.layout() == torch::kStrided && tensor.is_contiguous() &&
-         !tensor.is_neg() && !tensor._is_zerotensor();
+         !tensor.is_neg() && !tensor.is_conj() && !tensor._is_zerotensor();
 }
 
 template <typename Copy>

@@ -176,7 +176,9 @@ bool makes_nodes(const std::vector<PlacedSpan>& spans) {
 }
 
 // Of convolutions and matrix products, which have arithmetic: LibTorch's operators and ours.
-bool is_convolution(const Span& span) { return span.name.find("conv") != std::string::npos; }
+bool is_convolution(const Span& span) {
+  return span.name.find("conv") != std::string::npos || span.name == "lockstep::joined_maps";
+}
 
 /// The spans of all threads, each with what is around it.
 class Analysis {

@@ -242,6 +242,7 @@ double packed_attention(const OperatorShapes& shapes) {
 struct Counted {
   std::string_view name;
   double (*flops)(const OperatorShapes&);
+  std::size_t tensors = 2;  ///< that it has at least
 };
 
 // That of ours has no name of LibTorch's: its convolution is a 3x3 one with padding 1.
@@ -250,7 +251,7 @@ constexpr Counted kCounted[] = {{"aten::conv1d", convolution}, {"aten::conv2d", 
     {"aten::linear", linear}, {"aten::mm", of_two}, {"aten::bmm", of_two}, {"aten::matmul", of_two},
     {"aten::addmm", after_the_first}, {"aten::baddbmm", after_the_first},
     {"aten::scaled_dot_product_attention", attention},
-    {"lockstep::packed_attention", packed_attention}};
+    {"lockstep::packed_attention", packed_attention, 1}};
 
 const Counted* find_counted(std::string_view name) {
   for (const Counted& each : kCounted)
@@ -318,16 +319,19 @@ OperatorShapes shapes_of(std::string_view name, c10::ArrayRef<const at::IValue> 
   return shapes;
 }
 
-// Backward makes as large a product for each of the two that needs a gradient.
+// Backward makes as large a product for each of the two factors that needs a gradient; packed
+// attention has both in one.
 double flops_of(std::string_view name, c10::ArrayRef<const at::IValue> inputs) {
   double times = 1;
   int seen = 0;
   constexpr int kFactors = 2;
+  const int factors_in_each = name == "lockstep::packed_attention" ? kFactors : 1;
   const bool is_added_to = name == "aten::addmm" || name == "aten::baddbmm";
   for (const at::IValue& value : inputs) {
     if (!is_known_tensor(value) || !at::GradMode::is_enabled()) continue;
     const int number = seen++ - (is_added_to ? 1 : 0);
-    if (number >= 0 && number < kFactors && value.toTensor().requires_grad()) times += 1;
+    if (number >= 0 && number < kFactors && value.toTensor().requires_grad())
+      times += factors_in_each;
   }
   return times * forward_flops(name, shapes_of(name, inputs));
 }
@@ -422,8 +426,9 @@ const Owners* kept_owners_of(const nn::NamedTensors& state) {
 
 double forward_flops(std::string_view name, const OperatorShapes& shapes) {
   const Counted* const found = find_counted(name);
-  if (found == nullptr || shapes.tensors.size() < 2) return 0;
-  if (shapes.tensors[0].empty() || shapes.tensors[1].empty()) return 0;
+  if (found == nullptr || shapes.tensors.size() < found->tensors) return 0;
+  for (std::size_t i = 0; i < found->tensors; ++i)
+    if (shapes.tensors[i].empty()) return 0;
   return found->flops(shapes);
 }
 

@@ -70,6 +70,25 @@ TEST(BenchRequest, AFirstRoundThatWasShortGivesSamplesMoreWork) {
   EXPECT_EQ(request.make().front().cells.front().id, "serial-p1-t64-s761");
 }
 
+// An epoch of CIFAR-100 has 97 steps on four places.
+TEST(BenchRequest, SamplesThatCanHaveNoMoreWorkDoNotBeginAnew) {
+  BenchRequest request{.studies = {"ddp-scaling"}, .options = {.cores = 2}};
+  ASSERT_TRUE(fit_to_budget(request, 36'000));
+  const int work = request.options.work;
+  EXPECT_EQ(request.make().front().cells.front().id, "n1-p1-train-s97");
+  EXPECT_FALSE(refit_to_budget(request, 60, 35'940));
+  EXPECT_EQ(request.options.work, work);
+}
+
+TEST(BenchRequest, TheWorkOfASampleHasABound) {
+  BenchRequest request{.studies = {"language-model"}, .options = {.cores = 2}};
+  ASSERT_TRUE(fit_to_budget(request, 36'000));
+  ASSERT_TRUE(refit_to_budget(request, 1e-3, 36'000));
+  EXPECT_EQ(request.options.work, 10'000);
+  EXPECT_FALSE(refit_to_budget(request, 1e-3, 36'000));
+  EXPECT_EQ(options_within("data-parallel", 1e9).work, 10'000);
+}
+
 TEST(BenchRequest, ABudgetChangesNeitherTheWholeGridNorRoundsThatWereAskedFor) {
   EXPECT_EQ(options_within("throughput", 3600, 3).work, 1);
   EXPECT_EQ(options_within("throughput", 3600, 3).rounds, 3);

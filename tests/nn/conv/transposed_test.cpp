@@ -105,6 +105,7 @@ TEST(TransposedConvolution, OtherFormsAreLibTorchs) {
   EXPECT_FALSE(is_made(images, two, none, two));
   EXPECT_FALSE(is_made(images, two, none, one, 2));
   EXPECT_FALSE(is_made(images.contiguous(), two, none, one));
+  EXPECT_FALSE(is_made(at::randn({2, 6, 1, 1}), two, none, one)) << "LibTorch's is contiguous";
   EXPECT_FALSE(is_made(images.to(at::kDouble), two, none, one));
   EXPECT_FALSE(is_made(images[0], two, none, one));
   EXPECT_FALSE(is_made(drawn({2, 7, 5, 4}), two, none, one)) << "LibTorch says what is wrong";

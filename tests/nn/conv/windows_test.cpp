@@ -6,6 +6,7 @@
 #include <array>
 #include <gtest/gtest.h>
 #include <ostream>
+#include <string>
 #include <vector>
 
 #include "tests/nn/conv/reference.h"
@@ -13,6 +14,7 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
+#include "lockstep/nn/kernels.h"
 #include "lockstep/nn/linear/linear.h"
 
 namespace lockstep::nn::conv {
@@ -179,6 +181,23 @@ TEST(WindowProducts, ComputeOnlyTheGradientsThatAreWanted) {
   };
   EXPECT_EQ(gradients(true), std::pair(true, false));
   EXPECT_EQ(gradients(false), std::pair(false, true));
+}
+
+TEST(WindowProducts, AreCalledForAnyModuleWithinAScope) {
+  torch::manual_seed(12);
+  const auto own = StridedOperands::drawn(kShortcut);
+  const auto is_called = [](const StridedOperands& operands, Kernels who) {
+    const KernelScope scope(who);
+    const std::string maker = operands.of_libtorch(kShortcut).grad_fn()->name();
+    return maker.find("WindowConvolution") != std::string::npos;
+  };
+  EXPECT_TRUE(is_called(own, Kernels::kOwn));
+  EXPECT_FALSE(is_called(own, Kernels::kLibTorch));
+  EXPECT_FALSE(is_called(own.as(at::kBFloat16), Kernels::kOwn));
+  const ConvolutionShape shape{
+      .images = 2, .inputs = 40, .outputs = 50, .out_height = 5, .out_width = 5};
+  EXPECT_EQ(
+      is_called(own, Kernels::kAuto), is_window_product_faster(shape, simd::instructions_in_use()));
 }
 
 TEST(WindowProducts, AreUsedWhereTheyWereMeasured) {

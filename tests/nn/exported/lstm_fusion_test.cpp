@@ -91,10 +91,13 @@ std::pair<std::vector<at::Tensor>, bool> learned_at_once(
   static thread_local bool is_at_once = false;
   is_at_once = false;
   const auto note = [](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
-    is_at_once = is_at_once || std::string(function.name()) == "lockstep::embedded_lstm";
+    if (std::string(function.name()) != "lockstep::embedded_lstm") return nullptr;
+    is_at_once = true;
+    EXPECT_EQ(function.inputs()[0].toTensor().size(0), 4 * kWidth) << "it is the LSTM's layer";
     return nullptr;
   };
-  const auto handle = at::addThreadLocalCallback(at::RecordFunctionCallback(note));
+  const auto handle =
+      at::addThreadLocalCallback(at::RecordFunctionCallback(note).needsInputs(true));
   auto results = learned(tagger_program(), given, Kernels::kOwn, nullptr, type);
   at::removeCallback(handle);
   return {std::move(results), is_at_once};

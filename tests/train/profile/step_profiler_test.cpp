@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 #include <vector>
 
+#include <ATen/core/ivalue.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/record_function.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
@@ -202,6 +204,16 @@ TEST(OperatorRecorder, CountsTheProductsThatBackwardMakes) {
   });
   EXPECT_EQ(profile.flops, 2 * (2.0 * 8 * 10 * 10) + 3 * (2.0 * 8 * 10 * 5));
   EXPECT_EQ(profile.product_flops, profile.flops);
+}
+
+// Queries, keys and values are one tensor.
+TEST(OperatorRecorder, CountsTheProductsThatBackwardOfPackedAttentionMakes) {
+  const auto profile = profile_while(nn::NamedTensors(), [] {
+    const SpanScope span(Activity::kForward, "forward");
+    const torch::Tensor packed = torch::ones({2, 6, 3, 4, 8}).requires_grad_();
+    RECORD_FUNCTION("lockstep::packed_attention", c10::ArrayRef<const c10::IValue>({packed}));
+  });
+  EXPECT_EQ(profile.flops, 3 * (2.0 * (2 * 4 * 6 * 6) * (8 + 8)));
 }
 
 // A net of LibTorch's own modules, without a chain of ours.
