@@ -146,9 +146,9 @@ void report(const Layer& layer, const Pass& pass) {
     ratios.push_back(pass.onednn_seconds[round] / pass.own_seconds[round]);
   const double own = median(pass.own_seconds), onednn = median(pass.onednn_seconds);
   const double pixels = static_cast<double>(layer.images * layer.out_side() * layer.out_side());
-  const double flop = 2 * pixels *
-                      static_cast<double>(layer.inputs / layer.groups * layer.outputs *
-                                          layer.kernel * layer.kernel);
+  const std::int64_t inputs = layer.inputs / layer.groups;  // of an output
+  const double flop =
+      2 * pixels * static_cast<double>(inputs * layer.outputs * layer.kernel * layer.kernel);
   const auto [least, most] = std::minmax_element(ratios.begin(), ratios.end());
   std::printf(
       "| %s | %2ldx%3ldx%3ldx%3ld to %ld | %-10s | %7.2f | %7.2f | %4.0f | **%.2f** (%.2f to %.2f) "

@@ -48,12 +48,19 @@ bool has_many_zeros(const at::Tensor& values) {
   return 4 * zeros > seen;
 }
 
+// Whether as many threads have work as in a dense product; skipping has fewer and larger tasks.
+bool is_shared_out(const GemmKernel& skipping, const GemmKernel& dense, const Gemm& gemm) {
+  return skipping.tasks(gemm) >= std::min<std::int64_t>(at::get_num_threads(), dense.tasks(gemm));
+}
+
 // `left` is the left matrix of the product, or transposed.
 const GemmKernel& kernel_for(const GemmKernel& kernel, const Gemm& gemm, const at::Tensor& left) {
   constexpr std::int64_t kFewestColumns = 128;
   const bool fits = gemm.right.column_stride == 1 && gemm.inner <= kMostSkippingDepth &&
                     gemm.columns >= kFewestColumns;
-  return fits && has_many_zeros(left) ? kernel.skipping_zeros() : kernel;
+  const bool skips =
+      fits && is_shared_out(kernel.skipping_zeros(), kernel, gemm) && has_many_zeros(left);
+  return skips ? kernel.skipping_zeros() : kernel;
 }
 
 at::Tensor outputs_of(const GemmKernel& kernel, const at::Tensor& input, const at::Tensor& weight,
