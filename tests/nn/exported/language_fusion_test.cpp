@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "tests/nn/exported/nodes_program.h"
-#include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
