@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
