@@ -71,10 +71,7 @@ class OwnLayerNorm : public torch::autograd::Function<OwnLayerNorm> {
         .factors = means + rows,
         .gradients = gradient.const_data_ptr(),
         .input_gradients = of_input.defined() ? of_input.mutable_data_ptr() : nullptr};
-    if (!wants_weight && !wants_bias) {
-      in_parallel(rows, [&](Range range) { kernel.backward(job, range, nullptr); });
-      return {of_input, {}, {}, {}, {}};
-    }
+    // Also of frozen parameters: another kernel could give the input's gradient other bits.
     const auto sums = sums_over_rows(
         rows, 2 * width, [&](Range range, float* part) { kernel.backward(job, range, part); });
     if (wants_weight) of_weight = gradient_of(weight, sums.narrow(0, 0, width));

@@ -131,7 +131,7 @@ struct GroupSums {
 };
 
 // Of the group, and of the parameters.
-template <typename T, bool kOfParameters>
+template <typename T>
 inline GroupSums sums_of_group(
     const LayerNormGradientJob& job, std::int64_t first, int count, float* of_parameters) {
   const std::int64_t width = job.width;
@@ -155,7 +155,6 @@ inline GroupSums sums_of_group(
         of_weight += off * factors[row] * gradient;
         of_bias += gradient;
       }
-      if constexpr (!kOfParameters) return;
       add_to(of_parameters + place, of_weight, room);
       add_to(of_parameters + width + place, of_bias, room);
     });
@@ -201,17 +200,12 @@ inline void input_gradients(
   });
 }
 
-template <typename T, bool kOfParameters>
+template <typename T>
 inline void backward_of(const LayerNormGradientJob& job, Range rows, float* sums) {
   each_group(rows, [&](std::int64_t first, int count) {
-    const GroupSums group = sums_of_group<T, kOfParameters>(job, first, count, sums);
+    const GroupSums group = sums_of_group<T>(job, first, count, sums);
     if (job.input_gradients != nullptr) input_gradients<T>(job, first, count, group);
   });
-}
-
-template <typename T>
-inline void backward_in(const LayerNormGradientJob& job, Range rows, float* sums) {
-  sums == nullptr ? backward_of<T, false>(job, rows, sums) : backward_of<T, true>(job, rows, sums);
 }
 
 inline void layer_norm_forward(const LayerNormJob& job, Range rows) {
@@ -220,8 +214,8 @@ inline void layer_norm_forward(const LayerNormJob& job, Range rows) {
 }
 
 inline void layer_norm_backward(const LayerNormGradientJob& job, Range rows, float* sums) {
-  job.element == Element::kFloat ? backward_in<float>(job, rows, sums)
-                                 : backward_in<simd::BFloat16>(job, rows, sums);
+  job.element == Element::kFloat ? backward_of<float>(job, rows, sums)
+                                 : backward_of<simd::BFloat16>(job, rows, sums);
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ struct LayerNormGradientJob {
 struct LayerNormKernel {
   const char* name;
   void (*forward)(const LayerNormJob& job, Range rows);
-  /// Adds the parameters' gradients to sums, unless there are none: [2, width], of the weight and
-  /// of the bias, in the order of rows.
+  /// Adds the parameters' gradients to sums [2, width], of the weight and of the bias, in the order
+  /// of rows.
   void (*backward)(const LayerNormGradientJob& job, Range rows, float* sums);
 };
 
