@@ -15,8 +15,8 @@ also eager or compiled, and images channels-last or not, of which compiled runs 
 three nets, after a check that they compute what PyTorch does) some flags of XLA. What fails is named beside the best, and where nothing works, the
 error goes to stderr. In bf16 PyTorch runs under autocast. The time of a step is the median over the lines of a run, without the first.
 
-With --json a second run goes on with the nets that are not yet in the file, as are those that a side could not train. It does not see whether
-Lockstep or a peer has changed since: then name another file.
+With --json a second run goes on with the nets that are not yet in the file; those that a side could not train are tried again. It does not see
+whether Lockstep or a peer has changed since: then name another file.
 
 A share is that of the roof, which is a large product on all cores in PyTorch, and counts the arithmetic of direct convolutions: Winograd's form
 needs less, so a share may be above 1. To see on a processor with AVX-512 what AVX2 does: LOCKSTEP_TEST_CPU_FEATURES=avx2 ONEDNN_MAX_CPU_ISA=AVX2

@@ -25,11 +25,13 @@ typedef std::uint32_t Words __attribute__((vector_size(kLanes * sizeof(std::uint
 typedef std::int32_t Flags __attribute__((vector_size(kLanes * sizeof(std::int32_t))));
 typedef std::uint16_t Halves __attribute__((vector_size(kLanes * sizeof(std::uint16_t))));
 
+// Not by std::memcpy, here and below: where it checks the size (_FORTIFY_SOURCE), a vector goes by
+// way of the stack.
 template <typename To, typename From>
 inline To bits_as(From from) {
   static_assert(sizeof(To) == sizeof(From));
   To to;
-  std::memcpy(&to, &from, sizeof(to));
+  __builtin_memcpy(&to, &from, sizeof(to));
   return to;
 }
 
@@ -125,8 +127,7 @@ inline void end_stream() {
 #endif
 }
 
-// A codec turns kLanes elements in memory into the vector in which they are combined, and back. Not
-// by std::memcpy: where it checks the size (_FORTIFY_SOURCE), a vector goes by way of the stack.
+// A codec turns kLanes elements in memory into the vector in which they are combined, and back.
 template <typename T>
 struct Same {
   typedef T Vector __attribute__((vector_size(kLanes * sizeof(T))));

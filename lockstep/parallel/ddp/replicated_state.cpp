@@ -12,6 +12,7 @@
 
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
+#include "lockstep/device/copy_values.h"
 #include "lockstep/device/host_tensor.h"
 
 namespace lockstep {
@@ -68,9 +69,8 @@ std::string first_difference(const std::string& own, const std::string& other) {
 }
 
 // Many and small, and copied in each step: LibTorch's operators would take longer than the copies.
-bool is_plain(const torch::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.layout() == torch::kStrided && tensor.is_contiguous() &&
-         !tensor.is_neg() && !tensor.is_conj() && !tensor._is_zerotensor();
+bool are_bytes_in_order(const torch::Tensor& tensor) {
+  return is_plain(tensor) && tensor.is_contiguous();
 }
 
 template <typename Copy>
@@ -106,7 +106,8 @@ void broadcast_plain(
 
 void broadcast_flat(
     const std::vector<torch::Tensor>& tensors, int root, const ProcessGroup& group) {
-  if (std::ranges::all_of(tensors, is_plain)) return broadcast_plain(tensors, root, group);
+  if (std::ranges::all_of(tensors, are_bytes_in_order))
+    return broadcast_plain(tensors, root, group);
   std::vector<torch::Tensor> pieces;
   for (const torch::Tensor& tensor : tensors) pieces.push_back(tensor.detach().reshape({-1}));
   const torch::Tensor flat = torch::cat(pieces);

@@ -9,6 +9,7 @@
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/randn.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <torch/types.h>
 
 namespace lockstep::nn::conv {
@@ -96,6 +97,22 @@ inline void expect_each_close(
     EXPECT_LE((results[i].to(at::kDouble) - wanted[i]).abs().max().item<double>(), 2e-6 * scale)
         << "result " << i;
   }
+}
+
+/// A result that has a graph, and what it was computed from.
+struct Computed {
+  at::Tensor output;
+  std::vector<at::Tensor> inputs;
+};
+
+/// Compares outputs, and the gradients of one drawn gradient; `exact` in double precision.
+inline void expect_same_in_both_passes(const Computed& own, const Computed& exact) {
+  const auto gradient = at::randn(own.output.sizes());
+  auto results = torch::autograd::grad({own.output}, own.inputs, {gradient});
+  auto wanted = torch::autograd::grad({exact.output}, exact.inputs, {gradient.to(at::kDouble)});
+  results.push_back(own.output);
+  wanted.push_back(exact.output);
+  expect_each_close(results, wanted);
 }
 
 }  // namespace lockstep::nn::conv

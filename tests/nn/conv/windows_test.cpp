@@ -97,12 +97,7 @@ void expect_agrees(const Strided& shape, const linear::GemmKernel& kernel) {
   const auto own = StridedOperands::drawn(shape), exact = own.as(at::kDouble);
   const auto output = own.products(shape, kernel), expected = exact.of_libtorch(shape);
   EXPECT_TRUE(output.is_contiguous(at::MemoryFormat::ChannelsLast));
-  const auto gradient = at::randn(output.sizes());
-  auto results = torch::autograd::grad({output}, own.all, {gradient});
-  auto wanted = torch::autograd::grad({expected}, exact.all, {gradient.to(at::kDouble)});
-  results.push_back(output);
-  wanted.push_back(expected);
-  expect_each_close(results, wanted);
+  expect_same_in_both_passes({output, own.all}, {expected, exact.all});
 }
 
 TEST(WindowProducts, AgreeWithDoublePrecisionOnDrawnShapes) {
