@@ -7,6 +7,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -112,7 +113,8 @@ double spread_between(const Choice& one, const Choice& other) {
   const Prediction &first = one.prediction, &second = other.prediction;
   if (one.machine.device != other.machine.device) return std::hypot(first.spread, second.spread);
   const bool is_alike = kind_of(first.way) == kind_of(second.way) &&
-                        (one.machine.nodes > 1) == (other.machine.nodes > 1) && !one.is_trained();
+                        (one.machine.nodes > 1) == (other.machine.nodes > 1) && !one.is_trained() &&
+                        !other.is_trained();
   const double own = std::hypot(first.own_spread, second.own_spread) / (is_alike ? 2 : 1);
   return std::hypot(own, first.outside_spread - second.outside_spread);
 }
@@ -133,13 +135,19 @@ double expense_of(const Choice& choice) {
   return choice.cost > 0 ? choice.cost : choice.machine.all_places();
 }
 
-// The least to set up and to go wrong first.
-constexpr std::array<std::string_view, 8> kSimplestFirst{
-    "serial", "ddp", "dp", "fsdp", "mp", "pp", "ddp+mp", "ddp+pp"};
+struct KindEffort {
+  std::string_view kind;
+  int effort;
+};
+// In the order in which one would try them.
+constexpr std::array kEfforts{KindEffort{"serial", 0}, KindEffort{"ddp", 1}, KindEffort{"dp", 1},
+    KindEffort{"fsdp", 2}, KindEffort{"mp", 3}, KindEffort{"pp", 3}, KindEffort{"ddp+mp", 4},
+    KindEffort{"ddp+pp", 4}};
 
-auto effort_of(const Choice& choice) {
-  const auto* const kind = std::ranges::find(kSimplestFirst, kind_of(choice.prediction.way));
-  return std::pair(choice.machine.all_places(), kind - kSimplestFirst.begin());
+std::size_t place_in_order(const Choice& choice) {
+  const auto* const kind =
+      std::ranges::find(kEfforts, kind_of(choice.prediction.way), &KindEffort::kind);
+  return static_cast<std::size_t>(kind - kEfforts.begin());
 }
 
 // Those that were trained come before those that were not; of both, those that surely keep to time
@@ -158,14 +166,39 @@ std::vector<std::size_t> open_choices(const Answer& answer) {
   return open;
 }
 
-// Of those that cost least.
+// Keeps those of which this is least, or hardly more.
+template <typename Value>
+void keep_least(std::vector<std::size_t>& numbers, double times, const Value& value) {
+  const auto least = value(*std::ranges::min_element(numbers, {}, value));
+  std::erase_if(numbers, [&](std::size_t i) { return value(i) > least * times; });
+}
+
+// Of those that cost least; of equally simple ones the fastest.
 std::size_t simplest_of(const std::vector<Choice>& choices, std::vector<std::size_t> numbers) {
-  const auto expense = [&](std::size_t i) { return expense_of(choices[i]); };
-  const double most =
-      expense(*std::ranges::min_element(numbers, {}, expense)) * (1 + kEqualExpenses);
-  std::erase_if(numbers, [&](std::size_t i) { return expense(i) > most; });
+  constexpr double kAsFast = 1.01;
+  keep_least(numbers, 1 + kEqualExpenses, [&](std::size_t i) { return expense_of(choices[i]); });
+  keep_least(numbers, 1, [&](std::size_t i) { return choices[i].machine.all_places(); });
+  keep_least(numbers, 1, [&](std::size_t i) { return effort_of(choices[i]); });
+  keep_least(numbers, kAsFast, [&](std::size_t i) { return 1 / choices[i].rate(); });
   return *std::ranges::min_element(
-      numbers, {}, [&](std::size_t i) { return effort_of(choices[i]); });
+      numbers, {}, [&](std::size_t i) { return place_in_order(choices[i]); });
+}
+
+// The simplest of those that cannot be told apart from the fastest; one that was only predicted is
+// not compared with those that were trained.
+std::size_t best_of(const std::vector<Choice>& choices, std::vector<std::size_t> numbers) {
+  const auto is_first = [&](std::size_t one, std::size_t other) {
+    const bool is_trained = choices[one].is_trained();
+    const bool are_alike = choices[one].fits() == choices[other].fits();
+    if (are_alike && is_trained != choices[other].is_trained()) return is_trained;
+    return is_better(choices[one], choices[other]);
+  };
+  const Choice& first = choices[*std::ranges::min_element(numbers, is_first)];
+  std::erase_if(numbers, [&](std::size_t i) {
+    return choices[i].fits() != first.fits() || choices[i].is_trained() != first.is_trained() ||
+           !cannot_be_told_apart(choices[i], first);
+  });
+  return simplest_of(choices, std::move(numbers));
 }
 
 // With a time to end in the cheapest machine is the best, and only its ways are compared.
@@ -322,6 +355,8 @@ std::string describe(const Choice& choice) {
   return text;
 }
 
+int effort_of(const Choice& choice) { return kEfforts.at(place_in_order(choice)).effort; }
+
 bool is_allowed(const Choice& choice, const Question& question) {
   return keeps_to(choice, question, 1);
 }
@@ -461,12 +496,10 @@ std::vector<std::size_t> best_on_each_machine(const Answer& answer) {
       return is_same_machine(choices[other].machine, choices[i].machine);
     };
     if (std::ranges::any_of(best, is_on_it)) continue;
-    std::vector<std::size_t> equals;
+    std::vector<std::size_t> numbers;
     for (std::size_t other = i; other < choices.size(); ++other)
-      if (is_on_it(other) && choices[other].fits() == choices[i].fits() &&
-          cannot_be_told_apart(choices[other], choices[i]))
-        equals.push_back(other);
-    best.push_back(simplest_of(choices, std::move(equals)));
+      if (is_on_it(other)) numbers.push_back(other);
+    best.push_back(best_of(choices, std::move(numbers)));
   }
   std::ranges::sort(best);
   return best;

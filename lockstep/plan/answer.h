@@ -95,6 +95,10 @@ struct Answer {
 /// Expenses that differ by less are equal.
 inline constexpr double kEqualExpenses = 0.03;
 
+/// Returns how much there is to set up and to go wrong: least with one place, then with replicas of
+/// the model, of its parts, stages, and replicas of stages.
+int effort_of(const Choice& choice);
+
 /// Returns whether a choice fits, and ends in the time and for the money that were asked for; and
 /// whether it does so in 19 of 20 trainings.
 bool is_allowed(const Choice& choice, const Question& question);
@@ -113,8 +117,8 @@ void check_question(const Question& question);
 ///
 /// Of choices that are allowed, or surely are if there are such, it picks the fastest, where there
 /// is a time to end in only of those on the cheapest machine. Of those that cannot be told apart
-/// from it, it takes those that cost least, or have the fewest places without a price, and of these
-/// the simplest.
+/// from it, it takes those that cost least, or have the fewest places without a price, of these the
+/// simplest, and of these the fastest.
 Answer answer(const ModelProfile& profile, const Question& question);
 
 /// The step of a choice that was trained here.
@@ -139,7 +143,7 @@ std::vector<std::size_t> pareto_front(const Answer& answer);
 std::vector<std::size_t> distinct_equals(const Answer& answer);
 
 /// Returns for each machine the simplest of the choices that cannot be told apart from its fastest,
-/// in the order of the answer.
+/// in the order of the answer; where some were trained, only of those.
 std::vector<std::size_t> best_on_each_machine(const Answer& answer);
 
 /// The unit in which people say how long a training takes.

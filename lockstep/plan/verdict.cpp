@@ -153,13 +153,18 @@ std::string about_next(const Answer& answer) {
 
 // What decided among those that are as fast.
 std::string best_of_equals(const Choice& picked, const std::vector<const Choice*>& others) {
-  const auto all = [&](const auto& is_worse) { return std::ranges::all_of(others, is_worse); };
   const double as_dear = picked.cost * (1 + kEqualExpenses);
-  if (all([&](const Choice* other) { return other->cost > as_dear; })) return "the cheapest";
-  const int places = picked.machine.all_places();
-  if (all([&](const Choice* other) { return other->machine.all_places() > places; }))
-    return "the one with the fewest places";
-  return "the simplest";
+  const auto is_dearer = [&](const Choice* other) { return other->cost > as_dear; };
+  if (std::ranges::all_of(others, is_dearer)) return "the cheapest";
+  const int places = picked.machine.all_places(), effort = effort_of(picked);
+  std::vector<const Choice*> rivals = others;
+  std::erase_if(rivals, [&](const Choice* other) { return other->machine.all_places() > places; });
+  if (rivals.empty()) return "the one with the fewest places";
+  const char* const among = rivals.size() < others.size() ? " of those with the fewest places" : "";
+  const bool is_fastest = std::ranges::any_of(rivals, [&](const Choice* rival) {
+    return effort_of(*rival) == effort && rival->rate() < picked.rate();
+  });
+  return concat("the ", is_fastest ? "fastest" : "simplest", among);
 }
 
 std::string about_equals(const Answer& answer) {

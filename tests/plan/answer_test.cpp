@@ -24,6 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 using testing::uniform;
+using ::testing::UnorderedElementsAre;
 
 Question question_of(std::vector<int> places, double bytes_per_second = 0) {
   return {.places = std::move(places),
@@ -36,6 +37,11 @@ std::vector<std::string> described(const Answer& answer) {
   std::vector<std::string> texts;
   for (const Choice& choice : answer.choices) texts.push_back(describe(choice.prediction.way));
   return texts;
+}
+
+std::size_t number_of(const Answer& answer, const char* way) {
+  const auto all = described(answer);
+  return static_cast<std::size_t>(std::ranges::find(all, way) - all.begin());
 }
 
 TEST(Answer, PutsTheFastestFirst) {
@@ -112,19 +118,37 @@ TEST(Answer, HasForEachMachineTheSimplestOfItsFastest) {
   Question question = question_of({1, 4});
   question.ways.kinds = {"serial", "ddp", "fsdp", "pp"};
   const Answer found = answer(uniform(4), question);
-  std::vector<std::string> best;
-  for (const std::size_t i : best_on_each_machine(found))
-    best.push_back(describe(found.choices[i]));
-  EXPECT_THAT(best, ElementsAre("ddp x 4", "serial")) << "fsdp is as fast";
+  const auto best_of = [](const Answer& answer) {
+    std::vector<std::string> best;
+    for (const std::size_t i : best_on_each_machine(answer))
+      best.push_back(describe(answer.choices[i]));
+    return best;
+  };
+  EXPECT_THAT(best_of(found), ElementsAre("ddp x 4", "serial")) << "fsdp is as fast";
+  const std::size_t ddp = number_of(found, "ddp x 4"), fsdp = number_of(found, "fsdp x 4");
+  EXPECT_THAT(best_of(with_trained(found, {{ddp, 30}, {fsdp, 25}})),
+      UnorderedElementsAre("fsdp x 4", "serial"))
+      << "in training it was faster";
+  EXPECT_THAT(
+      best_of(with_trained(found, {{fsdp, 60}})), UnorderedElementsAre("fsdp x 4", "serial"))
+      << "nobody knows how fast ddp is";
+}
+
+TEST(Answer, TakesTheFastestOfEquallySimpleWays) {
+  Question question = question_of({2});
+  question.ways.kinds = {"ddp", "dp", "pp"};
+  const Answer found = answer(uniform(4), question);
+  const std::size_t ddp = number_of(found, "ddp x 2"), dp = number_of(found, "dp x 2"),
+                    pp = number_of(found, "pp x 2 (1f1b, 4 chunks)");
+  EXPECT_EQ(with_trained(found, {{ddp, 20}, {dp, 20.4}, {pp, 19.9}}).pick, ddp);
+  const Answer other = with_trained(found, {{ddp, 20.4}, {dp, 20}, {pp, 19.9}});
+  EXPECT_EQ(other.pick, dp);
+  EXPECT_THAT(verdict_of(other), HasSubstr("; the pick is the fastest."));
 }
 
 TEST(Answer, ComparesWhatWasTrained) {
   const Answer found = answer(uniform(4), question_of({1, 2, 4}));
-  const auto number_of = [&](const char* way) {
-    const auto all = described(found);
-    return static_cast<std::size_t>(std::ranges::find(all, way) - all.begin());
-  };
-  const std::size_t four = number_of("ddp x 4"), two = number_of("ddp x 2");
+  const std::size_t four = number_of(found, "ddp x 4"), two = number_of(found, "ddp x 2");
   const Answer slower = with_trained(found, {{four, 30}, {two, 20}});
   EXPECT_EQ(slower.pick, two) << "predicted were 24 and 48 seconds";
   EXPECT_THAT(verdict_of(slower),
@@ -134,7 +158,7 @@ TEST(Answer, ComparesWhatWasTrained) {
   const Answer alike = with_trained(found, {{four, 20}, {two, 20.2}});
   EXPECT_EQ(alike.pick, two);
   EXPECT_THAT(verdict_of(alike), HasSubstr("These trainings do not tell ddp x 2 from ddp x 4; "));
-  const std::size_t serial = number_of("serial");
+  const std::size_t serial = number_of(found, "serial");
   EXPECT_EQ(with_trained(found, {{serial, 90}}).pick, serial) << "others are only predicted";
   const Answer both = with_trained(found, {{serial, 90}, {four, 30}});
   EXPECT_DOUBLE_EQ(both.choices[four].speed_up, 3) << "over what was trained, too";
