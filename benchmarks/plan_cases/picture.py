@@ -2,7 +2,7 @@
 
 import math
 
-SIZE, EDGE, LEGEND = 480, 48, 150
+SIZE, EDGE, LEGEND, LABELS = 480, 48, 150, 32
 COLOURS = {"serial": "#222222", "dp": "#0072b2", "ddp": "#009e73", "mp": "#d55e00", "pp": "#cc79a7", "ddp between hosts": "#e69f00"}
 
 
@@ -40,7 +40,7 @@ def texts(axes):
         yield f'<text x="{axes.x(decade)}" y="{SIZE - EDGE + 18}" text-anchor="middle">{10 ** decade:g}</text>'
         yield f'<text x="{EDGE - 6}" y="{axes.y(decade) + 4}" text-anchor="end">{10 ** decade:g}</text>'
     yield f'<text x="{SIZE / 2}" y="{SIZE - 8}" text-anchor="middle">measured step [ms]; dashed: 20 % off</text>'
-    yield f'<text x="14" y="{SIZE / 2}" text-anchor="middle" transform="rotate(-90 14 {SIZE / 2})">predicted step [ms]</text>'
+    yield f'<text x="-16" y="{SIZE / 2}" text-anchor="middle" transform="rotate(-90 -16 {SIZE / 2})">predicted step [ms]</text>'
 
 
 def marks(axes, cases):
@@ -58,7 +58,7 @@ def legend(cases):
 
 def scatter(cases):
     """Returns an SVG."""
-    axes, width = Axes(cases), SIZE + LEGEND
-    begin = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {SIZE}" font-family="sans-serif" font-size="12">'
+    axes, width = Axes(cases), SIZE + LEGEND + LABELS
+    begin = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-{LABELS} 0 {width} {SIZE}" font-family="sans-serif" font-size="12">'
     parts = [*lines(axes), *texts(axes), *marks(axes, cases), *legend(cases)]
-    return "\n".join([begin, f'<rect width="{width}" height="{SIZE}" fill="white"/>', *parts, "</svg>\n"])
+    return "\n".join([begin, f'<rect x="-{LABELS}" width="{width}" height="{SIZE}" fill="white"/>', *parts, "</svg>\n"])
