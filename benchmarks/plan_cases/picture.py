@@ -40,7 +40,7 @@ def texts(axes):
         yield f'<text x="{axes.x(decade)}" y="{SIZE - EDGE + 18}" text-anchor="middle">{10 ** decade:g}</text>'
         yield f'<text x="{EDGE - 6}" y="{axes.y(decade) + 4}" text-anchor="end">{10 ** decade:g}</text>'
     yield f'<text x="{SIZE / 2}" y="{SIZE - 8}" text-anchor="middle">measured step [ms]; dashed: 20 % off</text>'
-    yield f'<text x="-16" y="{SIZE / 2}" text-anchor="middle" transform="rotate(-90 -16 {SIZE / 2})">predicted step [ms]</text>'
+    yield f'<text x="{-LABELS / 2}" y="{SIZE / 2}" text-anchor="middle" transform="rotate(-90 {-LABELS / 2} {SIZE / 2})">predicted step [ms]</text>'
 
 
 def marks(axes, cases):

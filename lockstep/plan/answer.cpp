@@ -113,8 +113,7 @@ double spread_between(const Choice& one, const Choice& other) {
   const Prediction &first = one.prediction, &second = other.prediction;
   if (one.machine.device != other.machine.device) return std::hypot(first.spread, second.spread);
   const bool is_alike = kind_of(first.way) == kind_of(second.way) &&
-                        (one.machine.nodes > 1) == (other.machine.nodes > 1) && !one.is_trained() &&
-                        !other.is_trained();
+                        (one.machine.nodes > 1) == (other.machine.nodes > 1) && !one.is_trained();
   const double own = std::hypot(first.own_spread, second.own_spread) / (is_alike ? 2 : 1);
   return std::hypot(own, first.outside_spread - second.outside_spread);
 }

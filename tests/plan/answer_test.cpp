@@ -144,6 +144,20 @@ TEST(Answer, TakesTheFastestOfEquallySimpleWays) {
   const Answer other = with_trained(found, {{ddp, 20.4}, {dp, 20}, {pp, 19.9}});
   EXPECT_EQ(other.pick, dp);
   EXPECT_THAT(verdict_of(other), HasSubstr("; the pick is the fastest."));
+  EXPECT_THAT(verdict_of(with_trained(found, {{ddp, 20}, {pp, 19.9}})),
+      HasSubstr("; the pick is the simplest."));
+}
+
+TEST(Answer, TakesTheFastestOfTheFewestPlaces) {
+  Question question = question_of({2, 4});
+  question.ways.kinds = {"ddp", "dp"};
+  const Answer found = answer(uniform(4), question);
+  const std::size_t ddp = number_of(found, "ddp x 2"), dp = number_of(found, "dp x 2"),
+                    four = number_of(found, "ddp x 4");
+  const Answer trained = with_trained(found, {{ddp, 20.4}, {dp, 20}, {four, 19.9}});
+  EXPECT_EQ(trained.pick, dp);
+  EXPECT_THAT(
+      verdict_of(trained), HasSubstr("; the pick is the fastest of those with the fewest places."));
 }
 
 TEST(Answer, ComparesWhatWasTrained) {
