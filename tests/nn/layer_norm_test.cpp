@@ -11,6 +11,7 @@
 #include "tests/nn/conv/reference.h"
 #include "tests/nn/kernel_checks.h"
 #include <ATen/ops/layer_norm.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/types.h>
 
 #include "lockstep/nn/autocast.h"

@@ -15,6 +15,7 @@
 #include <ATen/ops/lstm.h>
 #include <ATen/ops/randint.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/nn/modules/rnn.h>
 #include <torch/types.h>
 

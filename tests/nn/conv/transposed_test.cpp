@@ -12,6 +12,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/conv_transpose2d.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/types.h>
 
 #include "lockstep/nn/kernels.h"

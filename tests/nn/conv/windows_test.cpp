@@ -12,6 +12,7 @@
 #include "tests/nn/conv/reference.h"
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/types.h>
 
 #include "lockstep/nn/kernels.h"

@@ -8,6 +8,7 @@
 
 #include "tests/nn/exported/small_program.h"
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/types.h>
 
 #include "lockstep/nn/exported/exported_module.h"

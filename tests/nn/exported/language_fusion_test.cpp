@@ -17,6 +17,7 @@
 #include <ATen/ops/silu.h>
 #include <ATen/ops/stack.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/types.h>
 
 #include "lockstep/nn/exported/exported_module.h"

@@ -11,6 +11,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/types.h>
 
 #include "lockstep/nn/autocast.h"

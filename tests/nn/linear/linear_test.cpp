@@ -11,6 +11,7 @@
 #include "tests/nn/conv/reference.h"
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
