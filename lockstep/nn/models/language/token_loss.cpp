@@ -1,11 +1,13 @@
 #include "lockstep/nn/models/language/token_loss.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -41,11 +43,38 @@ struct DeferredScores : torch::autograd::Function<DeferredScores> {
   }
 };
 
-// Some 64 MB of scores in float. The weight is read for each chunk: few rows are slow to multiply.
-std::int64_t rows_of_chunk(std::int64_t vocabulary) {
-  constexpr std::int64_t kNumbers = 1 << 24, kLeast = 64;
-  return std::max(kLeast, kNumbers / vocabulary);
+// Some 64 MB of scores in float, 256 MB on a device. The weight is read for each chunk, and its
+// gradient written: few rows are slow to multiply.
+std::int64_t rows_of_chunk(const Tensor& weight) {
+  constexpr std::int64_t kOfCpu = 1 << 24, kOfDevice = 1 << 26, kLeast = 64;
+  return std::max(kLeast, (weight.is_cpu() ? kOfCpu : kOfDevice) / weight.size(0));
 }
+
+// GPUs multiply several times slower by matrices whose rows begin anywhere, as those of 50257
+// scores.
+std::int64_t words_to_multiply(const Tensor& weight) {
+  constexpr std::int64_t kAligned = 64;
+  return weight.is_cpu() ? weight.size(0) : (weight.size(0) + kAligned - 1) / kAligned * kAligned;
+}
+
+/// The weight as chunks are multiplied by it: of another type, and with rows of zeros for words
+/// that there are not.
+struct WordFactor {
+  WordFactor(const Tensor& weight, torch::ScalarType type)
+      : words(weight.size(0)), more(words_to_multiply(weight) - words), rows(weight.to(type)) {
+    if (more > 0) rows = at::constant_pad_nd(rows, {0, 0, 0, more});
+  }
+
+  // Words that there are not have no share in the softmax.
+  Tensor scores(const Tensor& chunk) const {
+    Tensor all = at::linear(chunk, rows);
+    if (more > 0) all.narrow(1, words, more).fill_(-std::numeric_limits<double>::infinity());
+    return all;
+  }
+
+  std::int64_t words, more;
+  Tensor rows;
+};
 
 torch::ScalarType multiplied_type(const Tensor& hidden) {
   const auto device = hidden.device().type();
@@ -62,18 +91,19 @@ struct ChunkLoss {
   Tensor sum, gradient;
 };
 
-// Of the softmax p of scores the gradient is p - target, the target being smoothed.
-ChunkLoss chunk_loss(
-    const Tensor& scores, const Tensor& tokens, std::int64_t ignored, double smoothing) {
+// Of the softmax p of scores the gradient is p - target, the target being smoothed. On devices each
+// operator here is a pass over memory, so types are changed within others.
+ChunkLoss chunk_loss(const Tensor& scores, std::int64_t words, const Tensor& tokens,
+    std::int64_t ignored, double smoothing) {
   const double share = 1 - smoothing;
   const Tensor left_out = tokens.eq(ignored), place = tokens.masked_fill(left_out, 0).unsqueeze(1);
-  Tensor logs = at::log_softmax(scores, 1);
+  Tensor logs = at::log_softmax(scores, 1, summed_type(scores));
   Tensor losses = logs.gather(1, place).squeeze(1) * -share;
-  if (smoothing > 0) losses -= logs.mean(1) * smoothing;
+  if (smoothing > 0) losses -= logs.narrow(1, 0, words).mean(1) * smoothing;
   Tensor gradient = logs.exp_();
-  if (smoothing > 0) gradient -= smoothing / static_cast<double>(scores.size(1));
+  if (smoothing > 0) gradient -= smoothing / static_cast<double>(words);
   gradient.scatter_add_(1, place, at::full(place.sizes(), -share, gradient.options()));
-  gradient.masked_fill_(left_out.unsqueeze(1), 0);
+  gradient = gradient.to(scores.scalar_type()).masked_fill_(left_out.unsqueeze(1), 0);
   return {losses.masked_fill_(left_out, 0).sum(), gradient};
 }
 
@@ -93,23 +123,23 @@ struct ChunkedCrossEntropy : torch::autograd::Function<ChunkedCrossEntropy> {
       const Tensor& tokens, std::int64_t ignored, double smoothing) {
     const auto type = multiplied_type(hidden), summed = summed_type(hidden);
     const c10::impl::ExcludeDispatchKeyGuard as_it_is(c10::autocast_dispatch_keyset);
-    const Tensor rows = hidden.flatten(0, 1), labels = tokens.flatten(), factor = weight.to(type);
+    const Tensor rows = hidden.flatten(0, 1), labels = tokens.flatten();
+    const WordFactor factor(weight, type);
     const Tensor of_rows = at::empty(rows.sizes(), rows.options());
-    const Tensor of_weight = at::zeros(weight.sizes(), weight.options().dtype(summed));
+    const Tensor of_words = at::zeros(factor.rows.sizes(), weight.options().dtype(summed));
     Tensor sum = at::zeros({}, rows.options().dtype(summed));
-    const std::int64_t step = rows_of_chunk(weight.size(0));
+    const std::int64_t step = rows_of_chunk(weight);
     for (std::int64_t first = 0; first < rows.size(0); first += step) {
       const Tensor chunk = rows.slice(0, first, first + step).to(type);
-      const Tensor scores = at::linear(chunk, factor),
-                   chosen = labels.slice(0, first, first + step);
-      const auto [loss, gradient] = is_for_own(scores)
-                                        ? own_chunk_loss(scores, chosen, ignored, smoothing)
-                                        : chunk_loss(scores.to(summed), chosen, ignored, smoothing);
-      const Tensor shorter = gradient.to(type);
+      const Tensor scores = factor.scores(chunk), chosen = labels.slice(0, first, first + step);
+      const auto [loss, gradient] =
+          is_for_own(scores) ? own_chunk_loss(scores, chosen, ignored, smoothing)
+                             : chunk_loss(scores, factor.words, chosen, ignored, smoothing);
       sum += loss;
-      of_rows.slice(0, first, first + step).copy_(at::linear(shorter, factor.t()));
-      linear::add_product(of_weight, shorter.t(), chunk);
+      of_rows.slice(0, first, first + step).copy_(at::linear(gradient, factor.rows.t()));
+      linear::add_product(of_words, gradient.t(), chunk);
     }
+    const Tensor of_weight = of_words.narrow(0, 0, factor.words);
     context->saved_data["gradients"] =
         variable_list{of_rows.view(hidden.sizes()), of_weight.to(weight.scalar_type())};
     return sum;
@@ -158,11 +188,11 @@ Tensor token_losses(const ScoreFactors& scores, const Tensor& tokens) {
   const auto type = multiplied_type(scores.hidden), summed = summed_type(scores.hidden);
   const c10::impl::ExcludeDispatchKeyGuard as_it_is(c10::autocast_dispatch_keyset);
   const Tensor rows = scores.hidden.flatten(0, 1), labels = tokens.flatten();
-  const Tensor factor = scores.weight.to(type);
-  const std::int64_t step = rows_of_chunk(factor.size(0));
+  const WordFactor factor(scores.weight, type);
+  const std::int64_t step = rows_of_chunk(scores.weight);
   variable_list losses;
   for (std::int64_t first = 0; first < rows.size(0); first += step) {
-    const Tensor chunk = at::linear(rows.slice(0, first, first + step).to(type), factor);
+    const Tensor chunk = factor.scores(rows.slice(0, first, first + step).to(type));
     losses.push_back(at::cross_entropy_loss(
         chunk.to(summed), labels.slice(0, first, first + step), {}, at::Reduction::None));
   }
