@@ -13,6 +13,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/text.h"
 #include "lockstep/flags/flag_table.h"
+#include "lockstep/launch/launch_options.h"
 #include "lockstep/train/options/train_flags.h"
 
 namespace lockstep::cli {
@@ -353,6 +354,7 @@ void resolve_bench(
   check_list(command, given);
   if (!command.name.empty()) command.request.studies = studies_of(command.name);
   options.cores = usable_cpu_count();
+  options.gpus = launch::gpu_count();
   for (std::string& data : options.data) {
     check_taken(data, command.request.studies);
     data = with_absolute_folder(data);

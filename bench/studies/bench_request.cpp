@@ -38,6 +38,7 @@ BenchRequest request_of(const nlohmann::json& object, const std::string& file) {
   return {.studies = object.at("studies").get<std::vector<std::string>>(),
       .options = {.full = object.at("full").get<bool>(),
           .cores = object.at("cores").get<int>(),
+          .gpus = object.contains("gpus") ? std::optional(object["gpus"].get<int>()) : std::nullopt,
           .data = object.at("data").get<std::vector<std::string>>(),
           .device = object.value("device", ""),
           .nodes = object.at("nodes").get<std::vector<std::string>>(),
@@ -70,13 +71,23 @@ Study named_by_device(Study study, const std::string& device) {
   return study;
 }
 
+// Each would fail, in every round.
+Study with_gpus_enough(Study study, const StudyOptions& options) {
+  if (options.device != "cuda" || !options.gpus || !options.nodes.empty()) return study;
+  for (StudyCell& cell : study.cells)
+    if (cell.places > *options.gpus && cell.not_measurable.empty())
+      cell.not_measurable = concat("needs ", cell.places, " GPUs; this host has ", *options.gpus);
+  return study;
+}
+
 std::vector<Study> made_of(const StudyEntry& entry, StudyOptions options) {
   const std::vector<std::string> devices = split(options.device, ',');
-  if (!entry.trains || devices.size() < 2) return {entry.make(options)};
+  if (!entry.trains) return {entry.make(options)};
+  if (devices.size() < 2) return {with_gpus_enough(entry.make(options), options)};
   std::vector<Study> made;
   for (const std::string& device : devices) {
     options.device = device;
-    made.push_back(named_by_device(entry.make(options), device));
+    made.push_back(named_by_device(with_gpus_enough(entry.make(options), options), device));
   }
   return made;
 }
@@ -197,6 +208,7 @@ void write_request(const std::filesystem::path& folder, const BenchRequest& requ
       {"rounds", request.options.rounds}, {"work", request.options.work},
       {"device", request.options.device}, {"pretrained", request.options.pretrained},
       {"pretrains", request.options.pretrains}};
+  if (request.options.gpus) object["gpus"] = *request.options.gpus;
   if (std::ranges::find(request.studies, "ways") != request.studies.end())
     object["ways"] = to_json(request.options.ways);
   replace_file(folder / kRequestFile,
@@ -227,6 +239,8 @@ void check_continues(const BenchRequest& before, const BenchRequest& now) {
   check_same("--pretrained", before.options.pretrained, now.options.pretrained);
   check_same("grid", before.options.ways.text(), now.options.ways.text());
   check_same("number of cores", before.options.cores, now.options.cores);
+  if (before.options.gpus && now.options.gpus)
+    check_same("number of GPUs", *before.options.gpus, *now.options.gpus);
 }
 
 }  // namespace lockstep::bench

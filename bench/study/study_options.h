@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,8 @@ WaysRequest ways_of(const nlohmann::json& object);
 struct StudyOptions {
   bool full = false;  ///< the study's whole grid; else what takes minutes
   int cores = 1;      ///< that may be used
+  /// NVIDIA's GPUs that may be used; empty: not known, as in what an older version began.
+  std::optional<int> gpus = {};
   /// Data sets in place of those that studies take by themselves, as `lockstep train --data` takes
   /// them: NAME or NAME:DIR. Each study looks for a name that it knows.
   std::vector<std::string> data = {};

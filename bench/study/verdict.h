@@ -94,8 +94,10 @@ std::string about_crowd(const Cells& cells, Coordinate coordinate, const char* w
 /// has one place.
 template <class Cells>
 std::string about_places(const Cells& cells) {
-  const auto cores = cells.front().result.cell.cores / cells.front().places;
-  return in_one({concat("A place is ", cores, cores == 1 ? " core" : " cores", " here."),
+  const StudyCell& first = cells.front().result.cell;
+  const auto cores = first.cores / cells.front().places;
+  const std::string of_cores = concat(cores, cores == 1 ? " core" : " cores");
+  return in_one({concat("A place is ", first.on_cores ? of_cores : "a device", " here."),
       about_crowd(cells, &Cells::value_type::places, "places")});
 }
 

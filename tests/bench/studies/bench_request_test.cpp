@@ -131,6 +131,19 @@ TEST(StudyOnDevices, DevicesDoNotShareTheCores) {
     EXPECT_EQ(few.cells[i].rounds, many.cells[i].rounds) << few.cells[i].id;
 }
 
+TEST(StudyOnDevices, WhatNeedsMoreGpusThanThereAreSaysSo) {
+  BenchRequest request{
+      .studies = {"throughput"}, .options = {.cores = 4, .gpus = 1, .device = "cpu,cuda"}};
+  const std::vector<Study> studies = request.make();
+  for (const StudyCell& cell : studies.at(0).cells) EXPECT_EQ(cell.not_measurable, "") << cell.id;
+  for (const StudyCell& cell : studies.at(1).cells)
+    EXPECT_EQ(cell.not_measurable,
+        cell.places == 1 ? "" : concat("needs ", cell.places, " GPUs; this host has 1"));
+  request.options = {.cores = 4, .gpus = 4, .device = "cuda"};
+  const std::vector<Study> enough = request.make();
+  for (const StudyCell& cell : enough.at(0).cells) EXPECT_EQ(cell.not_measurable, "") << cell.id;
+}
+
 TEST(StudyOnDevices, WhatOnlyCoresCanBeMeasuredOnSaysSo) {
   const auto reasons = [](const char* study) {
     std::vector<std::string> all;
