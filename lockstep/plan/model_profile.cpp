@@ -92,6 +92,8 @@ constexpr double kResNet50 = 24.54e9;
 // A sequence of 384 tokens of BERT-Large: for each token 6 for each of the 302 million weights of
 // its layers, and 12 x 24 x 1024 for each other token that it looks at.
 constexpr double kBertLarge = 384 * (6 * 302e6 + 12 * 24 * 1024 * 384.0);
+// A sequence of 1024 tokens of GPT-2 likewise, whose scores are products with its first weight.
+constexpr double kGpt2 = 1024 * (6 * 124e6 + 12 * 12 * 768 * 1024.0);
 // Shares of the peak that the published trainings of V100 reach; for devices without one.
 constexpr double kShare32 = 380.44 * kResNet50 / 15.7e12;
 constexpr double kShareMixed = 893.09 * kResNet50 / 125e12;
@@ -125,6 +127,9 @@ TrainingRate images(double a_second, const char* source) {
 TrainingRate sequences(double a_second, const char* source) {
   return {a_second * kBertLarge, concat(source, ", BERT-Large on one device")};
 }
+TrainingRate gpt2(double a_second, const char* source) {
+  return {a_second * kGpt2, concat(source, ", GPT-2 of 124 million parameters")};
+}
 TrainingRate sequences_and_gpt(double a_second, const char* source, double gpt_flops) {
   TrainingRate rate = sequences(a_second, source);
   rate.flops = std::sqrt(rate.flops * gpt_flops);
@@ -144,6 +149,7 @@ TrainingRates shares_mixed(double peak) {
 
 constexpr const char* kNvidia = "NVIDIA's DeepLearningExamples";
 constexpr const char* kLambda = "Lambda's deeplearning-benchmark";
+constexpr const char* kOurs = "our own training on one H200 (results/gpu)";
 
 TrainingRates of_k80() {
   return {images(52, "TensorFlow's benchmarks of 2017"), shares_32(4.37 * kTera).products};
@@ -347,6 +353,9 @@ const std::vector<Device>& known_devices() {
       {"H100", 80 * kGiga, 3350 * kGiga, nvlink(450),
           {images(1895, kLambda), sequences(145, kLambda)},
           {images(2791, kLambda), sequences_and_gpt(311, kLambda, 413 * kTera)}},
+      // Of fp32 convolutions are in TF32, as by default, and products are not.
+      {"H200", 141 * kGiga, 4800 * kGiga, nvlink(450), {images(2996, kOurs), gpt2(49.8, kOurs)},
+          {images(4303, kOurs), gpt2(283.7, kOurs)}},
       {"L4", 24 * kGiga, 300 * kGiga, pci(31.5), shares_32(30.3 * kTera),
           shares_mixed(121 * kTera)}};
   return kDevices;

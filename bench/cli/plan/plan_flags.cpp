@@ -167,7 +167,7 @@ FlagGroup<C> measuring_group() {
               .usually("4; no limit with --measure-batches"),
           flag_by<C>("--device", "NAME,...",
               "costs moved to devices that data sheets describe: K80, V100, TITAN-RTX, T4, A100, "
-              "H100, L4",
+              "H100, H200, L4",
               [](C& command, const FlagSpec&, const std::string& text) {
                 command.devices = devices_in(text);
               })
