@@ -66,10 +66,15 @@ def steps_alone(steps, lines):
     return ["--data", "mock:constant", "--epochs", str(steps), *steps_of(steps, lines)]
 
 
-def seconds_of_step(run):
-    """Returns the median of rank 0 over the lines of such a training's folder, without the first."""
+def seconds_of_lines(run):
+    """Returns the seconds of a step of rank 0 by the lines of such a training's folder, without the first."""
     lines = [json.loads(line) for line in Path(f"{run}/metrics.jsonl").read_text().splitlines()]
-    return statistics.median([line["step_ms"] / 1e3 for line in lines if line["split"] == "train" and line["rank"] == 0][1:])
+    return [line["step_ms"] / 1e3 for line in lines if line["split"] == "train" and line["rank"] == 0][1:]
+
+
+def seconds_of_step(run):
+    """Returns their median."""
+    return statistics.median(seconds_of_lines(run))
 
 
 def stat_of(process):

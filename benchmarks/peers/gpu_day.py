@@ -1,9 +1,10 @@
 """Trains nets in Python PyTorch on one device, as gpu_day.py asks: a line of JSON in, a line of JSON out, until the input ends.
 
 One process for all, so that the import and the device's start are paid once. Asked is {"net", "precision", "batch", "image_size", "classes",
-"steps", "compile"}; the answer has the samples a second of the second half of the steps and the most memory of the device, or an error.
-Precisions are those of `lockstep train`, and tf32. Nets are channels-last, Adam is fused, batches lie on the device, cuDNN's kernels are
-chosen by time. Needs torch, torchvision and, for gpt2, transformers.
+"steps", "compile"}, or {"exported", "precision", "batch", "steps"} for a net of works.py; the answer has the samples a second of the second half
+of the steps and the most memory of the device, or an error. Precisions are those of `lockstep train`, and tf32. Nets are channels-last, Adam is
+fused, batches lie on the device, cuDNN's kernels are chosen by time. A net that was compiled stays for the next question, if that is the same.
+Needs torch, torchvision, and for some nets timm and transformers.
 """
 
 import json
@@ -14,6 +15,7 @@ import torch
 from catalogue import make_net
 from mnist import channels_last
 from torch.nn import functional as F
+from works import WORKS
 
 DEVICE = torch.device(sys.argv[1] if len(sys.argv) > 1 else "cuda")
 IS_CUDA = DEVICE.type == "cuda"
@@ -37,6 +39,22 @@ class Images:
         return F.cross_entropy(model(self.images), self.labels)
 
 
+class Exported:
+    def __init__(self, asked):
+        self.work = WORKS[asked["exported"]]
+        net, (x,), _ = self.work.make()
+        self.net = channels_last(net.train()).to(DEVICE)
+        many = (asked["batch"], *x.shape[1:])
+        self.inputs = (torch.randn(many) if x.is_floating_point() else torch.randint(self.work.words, many)).to(DEVICE)
+        if x.dim() == 4:
+            self.inputs = self.inputs.contiguous(memory_format=torch.channels_last)
+        self.target = torch.randint(self.work.classes, many if self.work.target == "tokens" else many[:1], device=DEVICE)
+
+    def loss(self, model):
+        scores = model(self.inputs)
+        return F.cross_entropy(scores.flatten(0, -2), self.target.flatten())
+
+
 class Tokens:
     def __init__(self, asked):
         import transformers
@@ -51,9 +69,23 @@ class Tokens:
         return F.cross_entropy(scores.float().flatten(0, 1), self.wanted.flatten())
 
 
+COMPILED = {}
+
+
 def stepper(asked):
-    """Returns a function that makes a step."""
-    work = (Tokens if asked["net"] == "gpt2" else Images)(asked)
+    """Returns a function that makes a step: that of the last question if it was the same, and compiled."""
+    key = json.dumps(asked)
+    if key in COMPILED:
+        return COMPILED[key]
+    COMPILED.clear()
+    step = new_stepper(asked)
+    if asked.get("compile"):
+        COMPILED[key] = step
+    return step
+
+
+def new_stepper(asked):
+    work = (Exported if "exported" in asked else Tokens if asked["net"] == "gpt2" else Images)(asked)
     half = HALF.get(asked["precision"])
     model = torch.compile(work.net, mode="reduce-overhead" if IS_CUDA else None) if asked.get("compile") else work.net
     optimizer = torch.optim.Adam(work.net.parameters(), lr=1e-3, fused=True)
@@ -94,7 +126,6 @@ def answer(asked):
     except Exception as error:  # noqa: BLE001: the day goes on with the next net
         return {"error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
     finally:
-        torch.compiler.reset()
         if IS_CUDA:
             torch.cuda.empty_cache()
 
