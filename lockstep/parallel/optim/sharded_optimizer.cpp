@@ -133,7 +133,8 @@ class ShardedOptimizer::Lending {
 ShardedOptimizer::ShardedOptimizer(std::unique_ptr<Optimizer> optimizer, ProcessGroup group)
     : Optimizer(std::vector<OptimizerParamGroup>(), defaults_of(optimizer.get())),
       optimizer_(std::move(optimizer)),
-      group_(std::move(group)) {
+      group_(std::move(group)),
+      flats_(group_) {
   std::swap(param_groups_, optimizer_->param_groups());
   std::swap(state_, optimizer_->state());
   check_parameters();
@@ -173,13 +174,11 @@ void ShardedOptimizer::update(const std::function<void()>& step_of_share) {
     const Lending lending(*optimizer_, param_groups_, shares[own], state_);
     step_of_share();
   }
-  for (int owner = 0; owner < group_.size(); ++owner) {
-    std::vector<torch::Tensor> updated;
-    for (const auto& of_group : shares[static_cast<std::size_t>(owner)]) {
-      updated.insert(updated.end(), of_group.begin(), of_group.end());
-    }
-    broadcast_all(updated, owner, group_);
-  }
+  std::vector<std::vector<Tensor>> updated(shares.size());
+  for (std::size_t owner = 0; owner < shares.size(); ++owner)
+    for (const auto& of_group : shares[owner])
+      updated[owner].insert(updated[owner].end(), of_group.begin(), of_group.end());
+  flats_.broadcast(updated);
 }
 
 std::vector<std::vector<int>> ShardedOptimizer::owners() const {

@@ -11,6 +11,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/device/parameters.h"
+#include "lockstep/parallel/optim/flat_shares.h"
 
 namespace lockstep {
 
@@ -29,7 +30,9 @@ namespace lockstep {
 ///
 /// Note [Sharding]
 /// The wrapped optimizer holds no parameters between steps. For a step it is lent this rank's
-/// parameters, the groups' options and the state, so it keeps state for this share only.
+/// parameters, the groups' options and the state, so it keeps state for this share only. With the
+/// first step the parameters' values move to memory that the group passes on without copying, see
+/// Note [Flat shares].
 class ShardedOptimizer final : public torch::optim::Optimizer, public SkippableStep {
  public:
   /// A collective. Throws InvalidArgument on every rank if the parameters differ in number, type or
@@ -79,6 +82,7 @@ class ShardedOptimizer final : public torch::optim::Optimizer, public SkippableS
 
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   ProcessGroup group_;
+  FlatShares flats_;
   std::size_t checked_parameters_ = 0;
 };
 

@@ -328,6 +328,85 @@ TEST(ShardedParity, ZeroGroupsMayBeAdded) {
   });
 }
 
+TEST(ShardedParity, ParametersMayBeMovedBetweenSteps) {
+  testing::run_ranks(3, [](const ProcessGroup& world) {
+    Twin twin(world, making<torch::optim::Adam>(AdamOptions(0.1)));
+    twin.step_alike(0);
+    for (const Tensor& parameter : twin.sharded_parameters)
+      EXPECT_GT(parameter.storage().nbytes(), parameter.nbytes()) << "is not beside others";
+    twin.sharded_parameters[0].set_data(twin.sharded_parameters[0].clone());
+    twin.step_alike(1);
+    EXPECT_GT(twin.sharded_parameters[0].storage().nbytes(), twin.sharded_parameters[0].nbytes());
+    for (const auto* parameters : {&twin.plain_parameters, &twin.sharded_parameters})
+      (*parameters)[2].set_data((*parameters)[2].to(torch::kDouble));
+    twin.step_alike(2);
+    twin.step_alike(3);
+  });
+}
+
+TEST(ShardedParity, WhatSharesItsMemoryOrHasGapsStaysWhereItIs) {
+  const auto make = [] {
+    const Tensor whole = wave({10}, 1), wide = wave({4, 4}, 2);
+    const auto order = at::MemoryFormat::ChannelsLast;
+    return std::vector<Tensor>{whole.narrow(0, 0, 4).requires_grad_(),
+        whole.narrow(0, 4, 6).requires_grad_(), wide.slice(1, 0, 2).requires_grad_(),
+        wave({2, 3, 4, 4}, 3).contiguous(order).requires_grad_()};
+  };
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
+    const auto plain = make(), sharded = make();
+    torch::optim::SGD reference(plain, SGDOptions(0.1));
+    ShardedOptimizer optimizer(
+        std::make_unique<torch::optim::SGD>(sharded, SGDOptions(0.1)), world);
+    std::vector<const void*> before;
+    for (const Tensor& parameter : sharded) before.push_back(parameter.const_data_ptr());
+    for (int step = 0; step < 3; ++step) {
+      set_gradients(plain, step);
+      set_gradients(sharded, step);
+      reference.step();
+      optimizer.step();
+      expect_equal(plain, sharded);
+    }
+    for (std::size_t stays = 0; stays < 3; ++stays)
+      EXPECT_EQ(sharded[stays].const_data_ptr(), before[stays]) << stays;
+    EXPECT_NE(sharded[3].const_data_ptr(), before[3]);
+    EXPECT_TRUE(sharded[3].is_contiguous(at::MemoryFormat::ChannelsLast));
+  });
+}
+
+// The others then have other owners.
+TEST(ShardedParity, GroupsMayBeTakenAway) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
+    const auto make = [](const std::vector<Tensor>& parameters) {
+      std::vector<OptimizerParamGroup> groups;
+      groups.emplace_back(std::vector<Tensor>(parameters.begin(), parameters.begin() + 1));
+      groups.emplace_back(std::vector<Tensor>(parameters.begin() + 1, parameters.end()));
+      return std::make_unique<torch::optim::SGD>(groups, SGDOptions(0.1));
+    };
+    Twin twin(world, make);
+    twin.step_alike(0);
+    const auto owners = twin.sharded.owners()[1];
+    for (torch::optim::Optimizer* optimizer : twin.both())
+      optimizer->param_groups().erase(optimizer->param_groups().begin());
+    ASSERT_NE(twin.sharded.owners()[0], owners);
+    twin.step_alike(1);
+    twin.step_alike(2);
+  });
+}
+
+// Whoever owns it.
+TEST(ShardedOptimizer, AGraphThatSavedAParameterNoticesTheStep) {
+  testing::run_ranks(2, [](const ProcessGroup& world) {
+    Twin twin(world, adam);
+    for (int step = 0; step < 2; ++step) {
+      std::vector<Tensor> saved;
+      for (const Tensor& parameter : twin.sharded_parameters)
+        saved.push_back((parameter * parameter).sum());
+      twin.step(step);
+      for (const Tensor& sum : saved) EXPECT_THROW(sum.backward(), c10::Error);
+    }
+  });
+}
+
 TEST(ShardedParity, ParametersOfSeveralTypes) {
   testing::run_ranks(2, [](const ProcessGroup& world) {
     const auto mixed = [](std::vector<Tensor>& parameters) {

@@ -1,0 +1,127 @@
+#include "lockstep/parallel/optim/flat_shares.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "lockstep/parallel/ddp/replicated_state.h"
+
+namespace lockstep {
+namespace {
+
+using torch::Tensor;
+
+using Kind = std::tuple<at::ScalarType, at::DeviceType, at::DeviceIndex>;
+
+Kind kind_of(const Tensor& tensor) {
+  return {tensor.scalar_type(), tensor.device().type(), tensor.device().index()};
+}
+
+// Each begins on a line of its own.
+std::int64_t elements_for(const Tensor& parameter) {
+  constexpr std::int64_t kLineBytes = 64;
+  const auto of_line = kLineBytes / static_cast<std::int64_t>(parameter.element_size());
+  return (parameter.numel() + of_line - 1) / of_line * of_line;
+}
+
+bool has_memory_of_its_own(const Tensor& parameter) {
+  return parameter.layout() == at::kStrided && parameter.numel() > 0 &&
+         parameter.is_non_overlapping_and_dense() &&
+         parameter.storage().nbytes() == parameter.nbytes();
+}
+
+// Calls the body with each parameter and where it lies, in elements.
+template <typename Body>
+void for_each_place(const std::vector<Tensor>& parameters, Body body) {
+  std::int64_t place = 0;
+  for (const Tensor& parameter : parameters) {
+    body(parameter, place);
+    place += elements_for(parameter);
+  }
+}
+
+bool are_there(const Tensor& memory, const std::vector<Tensor>& parameters) {
+  bool all = true;
+  for_each_place(parameters, [&](const Tensor& parameter, std::int64_t place) {
+    all = all && parameter.is_alias_of(memory) && parameter.storage_offset() == place &&
+          parameter.scalar_type() == memory.scalar_type();
+  });
+  return all;
+}
+
+void move_there(const Tensor& memory, const std::vector<Tensor>& parameters) {
+  for_each_place(parameters, [&](Tensor parameter, std::int64_t place) {
+    const Tensor values = memory.as_strided(parameter.sizes(), parameter.strides(), place);
+    values.copy_(parameter);
+    parameter.set_data(values);
+  });
+}
+
+// As an operator in place would: a graph may have saved them.
+void count_versions(const std::vector<Tensor>& parameters) {
+  if (c10::impl::tls_is_dispatch_key_excluded(c10::DispatchKey::ADInplaceOrView)) return;
+  for (const Tensor& parameter : parameters) parameter.unsafeGetTensorImpl()->bump_version();
+}
+
+}  // namespace
+
+// Makes memory for the parameters that have none there, for each type and device.
+void FlatShares::place(int owner, const std::vector<Tensor>& share, Placed& placed) {
+  std::map<Kind, std::vector<Tensor>> fresh;
+  for (const Tensor& parameter : share)
+    if (has_memory_of_its_own(parameter) && placed.insert(parameter.unsafeGetTensorImpl()).second)
+      fresh[kind_of(parameter)].push_back(parameter);
+  for (const auto& [kind, parameters] : fresh) {
+    std::int64_t elements = 0;
+    for (const Tensor& parameter : parameters) elements += elements_for(parameter);
+    const Tensor memory = group_.empty(elements, parameters.front().options().requires_grad(false));
+    memory.zero_();  // what lies between two parameters is passed on, too
+    move_there(memory, parameters);
+    flats_.push_back({owner, memory, parameters});
+  }
+}
+
+// Forgets memory whose parameters are elsewhere by now, or another rank's.
+FlatShares::Placed FlatShares::keep_placed(const std::vector<std::vector<Tensor>>& shares) {
+  std::vector<Placed> owned(shares.size());
+  for (std::size_t owner = 0; owner < shares.size(); ++owner)
+    for (const Tensor& parameter : shares[owner])
+      owned[owner].insert(parameter.unsafeGetTensorImpl());
+  std::erase_if(flats_, [&](const Flat& flat) {
+    const Placed& own = owned[static_cast<std::size_t>(flat.owner)];
+    const bool are_owned = std::ranges::all_of(flat.parameters,
+        [&](const Tensor& parameter) { return own.contains(parameter.unsafeGetTensorImpl()); });
+    return !are_owned || !are_there(flat.memory, flat.parameters);
+  });
+  Placed placed;
+  for (const Flat& flat : flats_)
+    for (const Tensor& parameter : flat.parameters) placed.insert(parameter.unsafeGetTensorImpl());
+  return placed;
+}
+
+void FlatShares::broadcast(const std::vector<std::vector<Tensor>>& shares) {
+  if (group_.size() == 1) return;
+  const torch::NoGradGuard no_gradients;
+  Placed placed = keep_placed(shares);
+  for (std::size_t owner = 0; owner < shares.size(); ++owner)
+    place(static_cast<int>(owner), shares[owner], placed);
+  std::vector<Work> passed;
+  for (const Flat& flat : flats_) passed.push_back(group_.broadcast(flat.memory, flat.owner));
+  for (std::size_t owner = 0; owner < shares.size(); ++owner) {
+    std::vector<Tensor> packed;
+    std::ranges::copy_if(shares[owner], std::back_inserter(packed),
+        [&](const Tensor& parameter) { return !placed.contains(parameter.unsafeGetTensorImpl()); });
+    broadcast_all(packed, static_cast<int>(owner), group_);
+  }
+  for (Work& work : passed) work.wait();
+  for (const Flat& flat : flats_)
+    if (flat.owner != group_.rank()) count_versions(flat.parameters);
+}
+
+}  // namespace lockstep
