@@ -5,19 +5,22 @@
     benchmarks/two_ranks.py --rounds 7 --rows resnet18
 
 All have the same batch a rank, so two ranks do twice the work of a step. Between them two runs of one rank train at once, which share
-nothing but the machine: what cores lose to each other (clock rate, caches, memory) shows there, and is the bound of two ranks.
+nothing but the machine: what cores lose to each other (clock rate, caches, memory) shows there, and is the bound of two ranks whose optimizers
+each update all parameters. With --shard-optimizer each updates half of them. Times are those of steps: an epoch's begin and end do not count.
 """
 
 import statistics
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-from commands import SharedTime, bold_ratio, parser_of, setting, training_rate
+from commands import SharedTime, bold_ratio, output_of, parser_of, seconds_of_step, setting, steps_alone
 
-# Flags, and batches an epoch.
+# Flags, and steps.
 ROWS = {
-    "mnist-small": ("--model mnist-small --image-size 28 --batch-size 128", 468),
-    "resnet18": ("--model resnet18 --image-size 32 --batch-size 128", 30),
+    "mnist-small": ("--model mnist-small --image-size 28", 1200),
+    "resnet18": ("--model resnet18 --image-size 32", 48),
 }
+BATCH = 128
 
 
 def parse_arguments():
@@ -28,11 +31,13 @@ def parse_arguments():
     return parser.parse_args()
 
 
-def images_per_second(arguments, flags, batches, cores):
-    """Trains two epochs with a rank on each of these cores; returns the rate of the second one."""
-    command = ["taskset", "-c", ",".join(map(str, cores)), arguments.lockstep, "train", *flags.split()]
-    command += ["--nproc-per-node", str(len(cores)), "--repeat", "500", "--limit-train-batches", str(batches)]
-    return training_rate([*command, "--precision", arguments.precision], 128 * batches * len(cores))
+def images_per_second(arguments, flags, steps, cores, *more):
+    """Trains with a rank on each of these cores; returns the images of all a second."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = ["taskset", "-c", ",".join(map(str, cores)), arguments.lockstep, "train", *flags.split(), *more]
+        command += ["--batch-size", str(BATCH), "--nproc-per-node", str(len(cores)), "--precision", arguments.precision]
+        output_of([*command, *steps_alone(steps, 6), "--output", f"{folder}/run"])
+        return BATCH * len(cores) / seconds_of_step(f"{folder}/run")
 
 
 def two_at_once(*work):
@@ -41,26 +46,28 @@ def two_at_once(*work):
         return sum(pool.map(lambda core: images_per_second(*work, [core]), (0, 1)))
 
 
-RUNS = {  # each takes the arguments, a row's flags and its batches
+RUNS = {  # each takes the arguments, a row's flags and its steps
     "one rank": lambda *work: images_per_second(*work, [0]),
     "two alone": two_at_once,
     "two ranks": lambda *work: images_per_second(*work, [0, 1]),
+    "sharded": lambda *work: images_per_second(*work, [0, 1], "--shard-optimizer"),
 }
 
 
 def main():
     arguments = parse_arguments()
     print(setting(arguments.precision, f"{arguments.rounds} rounds") + "\n")
-    print("| work | one rank, images/s | two alone / one | two ranks, images/s | **two ranks / one** | two ranks / two alone | other programs |")
-    print("|---|---|---|---|---|---|---|", flush=True)
+    print("| work | one rank, images/s | two alone / one | two ranks, images/s | **two ranks / one** | two ranks / two alone "
+          "| **sharded / one** | other programs |")
+    print("|---|---|---|---|---|---|---|---|", flush=True)
     for name in arguments.rows:
         busy, rates = SharedTime(), {run: [] for run in RUNS}
         for _ in range(arguments.rounds):
             for run, rate in RUNS.items():
                 rates[run].append(rate(arguments, *ROWS[name]))
-        one, alone, two = rates.values()
+        one, alone, two, sharded = rates.values()
         print(f"| {name} | {statistics.median(one):,.4g} | {bold_ratio(alone, one)} | {statistics.median(two):,.4g} | {bold_ratio(two, one)} "
-              f"| {bold_ratio(two, alone)} | {busy.of_others():.0%} |", flush=True)
+              f"| {bold_ratio(two, alone)} | {bold_ratio(sharded, one)} | {busy.of_others():.0%} |", flush=True)
 
 
 if __name__ == "__main__":
