@@ -119,9 +119,17 @@ TEST(ModelProfile, OfAnotherDeviceKeepsItsShares) {
 using ::lockstep::testing::message_of;
 using ::testing::HasSubstr;
 
+// In fp32.
+void set_activations(ModelProfile& profile, double bytes) {
+  for (LayerCurves& layer : profile.layers)
+    layer.activation_bytes = bytes / static_cast<double>(profile.layers.size());
+}
+
+// ResNet50's.
 ModelProfile heavy_profile() {
   ModelProfile profile = uniform(16);
   profile.flops = 24.54e9;
+  set_activations(profile, 94.1e6);
   profile.state_copies = 1;
   return profile;
 }
@@ -134,9 +142,24 @@ TEST(Device, ReachesThePublishedRateWithLargeBatches) {
   check_profile(moved);
 }
 
+// Of convolutions passes over memory take the most, as far as a profile knows them.
+TEST(Device, TrainsConvolutionsByTheirArithmeticAndTheirActivations) {
+  const auto rate = [](double flops, double bytes, const std::string& precision) {
+    ModelProfile profile = heavy_profile();
+    profile.flops *= flops;
+    set_activations(profile, 94.1e6 * bytes);
+    return 128 / on_device(in_precision(profile, precision), device_of("V100")).step_seconds(128);
+  };
+  EXPECT_NEAR(rate(1, 0.5, "32"), 380.44 / 0.65, 1);
+  EXPECT_NEAR(rate(2, 1, "32"), 380.44 / 1.3, 1);
+  EXPECT_NEAR(rate(2, 0, "32"), 380.44 / 2, 1);
+  EXPECT_NEAR(rate(1, 1, "16-mixed"), 893.09, 2);
+}
+
 TEST(Device, GainsNothingFromBatchesBelowTheStartOfItsKernels) {
   ModelProfile light = heavy_profile();
   light.flops = 1e6;
+  set_activations(light, 4000);
   const ModelProfile moved = on_device(light, device_of("V100"));
   EXPECT_DOUBLE_EQ(moved.step_seconds(1), moved.step_seconds(8));
   EXPECT_GT(moved.step_seconds(1 << 20), 2 * moved.step_seconds(8));
@@ -164,6 +187,7 @@ TEST(Device, TrainsTransformersAtTheirRate) {
   EXPECT_THAT(moved.source, HasSubstr("BERT-Large"));
   ModelProfile both = transformer();
   both.flops += heavy_profile().flops;
+  set_activations(both, 94.1e6 * both.flops / heavy_profile().flops);  // whose share is ResNet50's
   const ModelProfile mixed = on_device(both, device_of("V100"));
   EXPECT_NEAR(mixed.step_seconds(64) / 64, 1.0 / 12 + 1 / 380.44, 1e-5);
 }
