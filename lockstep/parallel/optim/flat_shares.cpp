@@ -5,11 +5,15 @@
 #include <iterator>
 #include <map>
 #include <tuple>
+#include <unordered_set>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include "lockstep/comm/reduce_op.h"
+#include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
 
 namespace lockstep {
@@ -71,13 +75,43 @@ void count_versions(const std::vector<Tensor>& parameters) {
 
 }  // namespace
 
-// Makes memory for the parameters that have none there, for each type and device.
-void FlatShares::place(int owner, const std::vector<Tensor>& share, Placed& placed) {
-  std::map<Kind, std::vector<Tensor>> fresh;
-  for (const Tensor& parameter : share)
-    if (has_memory_of_its_own(parameter) && placed.insert(parameter.unsafeGetTensorImpl()).second)
-      fresh[kind_of(parameter)].push_back(parameter);
-  for (const auto& [kind, parameters] : fresh) {
+// Forgets memory whose parameters are elsewhere by now, or another rank's.
+void FlatShares::forget_moved(const Shares& shares) {
+  std::vector<std::unordered_set<const void*>> owned(shares.size());
+  for (std::size_t owner = 0; owner < shares.size(); ++owner)
+    for (const Tensor& parameter : shares[owner])
+      owned[owner].insert(parameter.unsafeGetTensorImpl());
+  std::erase_if(flats_, [&](const Flat& flat) {
+    const auto& own = owned[static_cast<std::size_t>(flat.owner)];
+    const bool are_owned = std::ranges::all_of(flat.parameters,
+        [&](const Tensor& parameter) { return own.contains(parameter.unsafeGetTensorImpl()); });
+    return !are_owned || !are_there(flat.memory, flat.parameters);
+  });
+}
+
+FlatShares::Places FlatShares::places() const {
+  Places places;
+  for (const Tensor& parameter : packed_) places[parameter.unsafeGetTensorImpl()] = false;
+  for (const Flat& flat : flats_)
+    for (const Tensor& parameter : flat.parameters) places[parameter.unsafeGetTensorImpl()] = true;
+  return places;
+}
+
+// Where all ranks can: their parameters may have come to lie differently.
+std::vector<bool> FlatShares::agreed(const std::vector<Tensor>& parameters) const {
+  const auto count = static_cast<std::int64_t>(parameters.size());
+  const Tensor all = at::empty({count}, on_host(torch::kInt));
+  auto* const flags = all.data_ptr<std::int32_t>();
+  std::ranges::transform(parameters, flags, has_memory_of_its_own);
+  group_.all_reduce(all, ReduceOp::kMin).wait();
+  return std::vector<bool>(flags, flags + count);
+}
+
+// One memory for each type and device.
+void FlatShares::place(int owner, const std::vector<Tensor>& share) {
+  std::map<Kind, std::vector<Tensor>> kinds;
+  for (const Tensor& parameter : share) kinds[kind_of(parameter)].push_back(parameter);
+  for (const auto& [kind, parameters] : kinds) {
     std::int64_t elements = 0;
     for (const Tensor& parameter : parameters) elements += elements_for(parameter);
     const Tensor memory = group_.empty(elements, parameters.front().options().requires_grad(false));
@@ -87,36 +121,31 @@ void FlatShares::place(int owner, const std::vector<Tensor>& share, Placed& plac
   }
 }
 
-// Forgets memory whose parameters are elsewhere by now, or another rank's.
-FlatShares::Placed FlatShares::keep_placed(const std::vector<std::vector<Tensor>>& shares) {
-  std::vector<Placed> owned(shares.size());
-  for (std::size_t owner = 0; owner < shares.size(); ++owner)
-    for (const Tensor& parameter : shares[owner])
-      owned[owner].insert(parameter.unsafeGetTensorImpl());
-  std::erase_if(flats_, [&](const Flat& flat) {
-    const Placed& own = owned[static_cast<std::size_t>(flat.owner)];
-    const bool are_owned = std::ranges::all_of(flat.parameters,
-        [&](const Tensor& parameter) { return own.contains(parameter.unsafeGetTensorImpl()); });
-    return !are_owned || !are_there(flat.memory, flat.parameters);
-  });
-  Placed placed;
-  for (const Flat& flat : flats_)
-    for (const Tensor& parameter : flat.parameters) placed.insert(parameter.unsafeGetTensorImpl());
-  return placed;
+void FlatShares::place_new(const Shares& shares) {
+  const Places places = this->places();
+  for (std::size_t owner = 0; owner < shares.size(); ++owner) {
+    std::vector<Tensor> fresh, placed;
+    std::ranges::copy_if(shares[owner], std::back_inserter(fresh),
+        [&](const Tensor& each) { return !places.contains(each.unsafeGetTensorImpl()); });
+    if (fresh.empty()) continue;
+    const std::vector<bool> can = agreed(fresh);
+    for (std::size_t i = 0; i < fresh.size(); ++i) (can[i] ? placed : packed_).push_back(fresh[i]);
+    place(static_cast<int>(owner), placed);
+  }
 }
 
-void FlatShares::broadcast(const std::vector<std::vector<Tensor>>& shares) {
+void FlatShares::broadcast(const Shares& shares) {
   if (group_.size() == 1) return;
   const torch::NoGradGuard no_gradients;
-  Placed placed = keep_placed(shares);
-  for (std::size_t owner = 0; owner < shares.size(); ++owner)
-    place(static_cast<int>(owner), shares[owner], placed);
+  forget_moved(shares);
+  place_new(shares);
   std::vector<Work> passed;
   for (const Flat& flat : flats_) passed.push_back(group_.broadcast(flat.memory, flat.owner));
+  const Places places = this->places();
   for (std::size_t owner = 0; owner < shares.size(); ++owner) {
     std::vector<Tensor> packed;
     std::ranges::copy_if(shares[owner], std::back_inserter(packed),
-        [&](const Tensor& parameter) { return !placed.contains(parameter.unsafeGetTensorImpl()); });
+        [&](const Tensor& each) { return !places.at(each.unsafeGetTensorImpl()); });
     broadcast_all(packed, static_cast<int>(owner), group_);
   }
   for (Work& work : passed) work.wait();

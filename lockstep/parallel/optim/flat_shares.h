@@ -1,6 +1,6 @@
 #pragma once
 
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -17,16 +17,18 @@ namespace lockstep {
 /// one host four copies, one owner after the other, which cost more than a sharded step saves. In
 /// memory of the group, ProcessGroup::empty(), a share is passed on as it lies. So the parameters
 /// are moved there: each stays the tensor that it was, and its values lie elsewhere. One whose
-/// memory others share, or that has gaps, stays where it is, and is packed. One that has been moved
-/// since, as by Module::to(), is moved again; all ranks must have moved it. torch::save() of one of
-/// them writes its neighbours' memory, too.
+/// memory others share, or that has gaps, on any rank, stays where it is, and is packed. One that
+/// has been moved since, as by Module::to(), is moved again; all ranks must have moved it.
+/// torch::save() of one of them writes its neighbours' memory, too.
 class FlatShares {
  public:
+  using Shares = std::vector<std::vector<torch::Tensor>>;  ///< each owner's parameters
+
   explicit FlatShares(ProcessGroup group) : group_(std::move(group)) {}
 
-  /// Gives all ranks the values that each owner's parameters have there: `shares[owner]`, the same
-  /// tensors in the same order on all. A collective.
-  void broadcast(const std::vector<std::vector<torch::Tensor>>& shares);
+  /// Gives all ranks the values that each owner's parameters have there. The parameters are the
+  /// same in the same order on all. A collective.
+  void broadcast(const Shares& shares);
 
  private:
   struct Flat {
@@ -34,14 +36,17 @@ class FlatShares {
     torch::Tensor memory;  ///< [elements]
     std::vector<torch::Tensor> parameters;
   };
+  using Places = std::unordered_map<const void*, bool>;  ///< whether in a flat, by parameter
 
-  using Placed = std::unordered_set<const void*>;  ///< parameters, by their implementation
-
-  Placed keep_placed(const std::vector<std::vector<torch::Tensor>>& shares);
-  void place(int owner, const std::vector<torch::Tensor>& share, Placed& placed);
+  void forget_moved(const Shares& shares);
+  void place_new(const Shares& shares);
+  void place(int owner, const std::vector<torch::Tensor>& share);
+  std::vector<bool> agreed(const std::vector<torch::Tensor>& parameters) const;
+  Places places() const;
 
   ProcessGroup group_;
   std::vector<Flat> flats_;
+  std::vector<torch::Tensor> packed_;  ///< those that stay where they are
 };
 
 }  // namespace lockstep

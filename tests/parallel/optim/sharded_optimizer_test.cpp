@@ -14,6 +14,7 @@
 #include "tests/parallel/replica_checks.h"
 #include "tests/support/message_of.h"
 #include "tests/support/places.h"
+#include <ATen/ops/stack.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
@@ -370,6 +371,19 @@ TEST(ShardedParity, WhatSharesItsMemoryOrHasGapsStaysWhereItIs) {
       EXPECT_EQ(sharded[stays].const_data_ptr(), before[stays]) << stays;
     EXPECT_NE(sharded[3].const_data_ptr(), before[3]);
     EXPECT_TRUE(sharded[3].is_contiguous(at::MemoryFormat::ChannelsLast));
+  });
+}
+
+TEST(ShardedParity, WhatSharesItsMemoryOnOneRankStaysOnAll) {
+  testing::run_ranks(3, [](const ProcessGroup& world) {
+    Twin twin(world, making<torch::optim::Adam>(AdamOptions(0.1)));
+    Tensor& parameter = twin.sharded_parameters[0];
+    const Tensor two = at::stack({parameter.detach(), parameter.detach()});
+    if (world.rank() == 1) parameter.set_data(two[0]);
+    const void* const before = parameter.const_data_ptr();
+    for (int step = 0; step < 3; ++step) twin.step_alike(step);
+    EXPECT_EQ(parameter.const_data_ptr(), before);
+    EXPECT_TRUE(two[1].equal(some_parameters()[0])) << "its neighbour has changed";
   });
 }
 
