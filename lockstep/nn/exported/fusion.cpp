@@ -203,6 +203,7 @@ class Fusion {
   bool is_end_of_gelu(std::size_t end) const {
     if (end < kGelu.size() - 1) return false;
     const std::size_t begin = end - (kGelu.size() - 1);
+    if (graph_.steps[begin].operands.empty()) return false;
     const Operand& input = graph_.steps[begin].operands[0];
     for (std::size_t i = 0; i < kGelu.size(); ++i) {
       const Step& step = graph_.steps[begin + i];
