@@ -90,8 +90,8 @@ std::string about_crowd(const Cells& cells, Coordinate coordinate, const char* w
   return least == 0 ? "" : about_oversubscribed(concat(least, ' ', what));
 }
 
-/// Says how many cores a place has, and from how many places on there are too few; the first cell
-/// has one place.
+/// Says how many cores a place has, or that it is a device, and from how many places on there are
+/// too few; the first cell has one place.
 template <class Cells>
 std::string about_places(const Cells& cells) {
   const StudyCell& first = cells.front().result.cell;

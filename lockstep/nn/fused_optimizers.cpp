@@ -145,8 +145,8 @@ struct FusedKind<torch::optim::SGD> {
       for (KernelCall& call : *calls)
         at::_fused_sgd_(call.parameters, call.gradients, call.moments[0], options.weight_decay(),
             options.momentum(), options.lr(), options.dampening(), options.nesterov(),
-            /*maximize=*/false, calls == &first && options.momentum() != 0, std::nullopt,
-            skip_for(call, skip));
+            /*maximize=*/false, /*is_first_step=*/calls == &first && options.momentum() != 0,
+            std::nullopt, skip_for(call, skip));
     }
   }
 };

@@ -89,8 +89,8 @@ constexpr int kVersion = 3;  // 1 had no overheads, 2 no cost of gradients or of
 
 // What an image of ResNet50 takes, forward and backward, at 224 x 224: three times 2 x 4.09e9.
 constexpr double kResNet50 = 24.54e9;
-// What its backward needs of it, in fp32. Of its time on a device passes over such memory take this
-// share, and arithmetic the rest: so ResNet34 and VGG19 stand beside it on an H200.
+// What its backward needs of it, in fp32. On a device, passes over such memory take this share of
+// its time and arithmetic the rest, by how ResNet34 and VGG19 compare with it on an H200.
 constexpr double kResNet50Bytes = 94.1e6, kMemoryShare = 0.7;
 // A sequence of 384 tokens of BERT-Large: for each token 6 for each of the 302 million weights of
 // its layers, and 12 x 24 x 1024 for each other token that it looks at.
@@ -152,7 +152,7 @@ TrainingRates shares_mixed(double peak) {
 
 constexpr const char* kNvidia = "NVIDIA's DeepLearningExamples";
 constexpr const char* kLambda = "Lambda's deeplearning-benchmark";
-constexpr const char* kOurs = "our own training on one H200 (results/gpu)";
+constexpr const char* kOurs = "Lockstep's results/gpu";
 
 TrainingRates of_k80() {
   return {images(52, "TensorFlow's benchmarks of 2017"), shares_32(4.37 * kTera).products};
