@@ -7,8 +7,6 @@ import platform
 import resource
 import statistics
 import subprocess
-import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -42,17 +40,6 @@ def last_json(printed):
 def records_in(text):
     """Returns the JSON objects among the lines of a text."""
     return [json.loads(line) for line in text.split("\n") if line.startswith("{")]
-
-
-def training_rate(command, samples):
-    """Runs `lockstep train` of two epochs with this many samples each; returns the samples a second of the second one."""
-    with tempfile.TemporaryDirectory() as folder:
-        quiet = ["--val-interval", "never", "--snapshot-interval", "never", "--progress", "none", "--json"]
-        printed = output_of([*command, "--data", "mock", "--epochs", "2", *quiet, "--output", f"{folder}/run"])
-    last = last_json(printed)["epochs"][-1]
-    if last["samples"] != samples:
-        sys.exit(f"not the same work: {last['samples']} samples an epoch, not {samples}")
-    return samples / last["train_seconds"]
 
 
 def steps_of(steps, lines):

@@ -54,8 +54,6 @@ class Net:
 NETS = [Net("resnet50", 224, 128, 24, 1000), Net("gpt2", 1024, 8, 18, 50257), Net("resnet18", 32, 256, 120), Net("mnist-small", 28, 256, 600),
         Net("vgg19", 224, 64, 18, 20), Net("resnet18-cifar", 32, 256, 48), Net("mnist-large", 28, 256, 120), Net("resnet34", 224, 128, 24, 1000)]
 TINY = [Net("mnist-small", 28, 32, 12), Net("resnet18", 32, 8, 6), Net("gpt2", 16, 1, 6, 50257)]
-
-
 PARTS = ["device", "self-test", "tests", "speed", "compiled", "exported", "predictions", "snapshots", "study"]
 EXPORTED = ["mobilenet_v3", "vit_tiny", "gpt_10m"]
 COMPILED = ["resnet50", "gpt2", "resnet18", "mnist-small"]
@@ -91,13 +89,12 @@ class Day:
         """Notes that something of a part is missing, and why."""
         self.missing.append({"of": part, "part": name, "why": str(error) or type(error).__name__})
 
-    def run(self, command, until, least=5, **variables):
+    def run(self, command, until, least=5):
         """Returns what a command prints, or raises Late, or RuntimeError with the last line of what it said."""
         if self.left(until) < least:
             raise Late("not reached")
         try:
-            done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=self.left(until),
-                                  env={**os.environ, **variables})
+            done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=self.left(until))
         except subprocess.TimeoutExpired:
             raise Late("its time was over before it ended") from None
         if done.returncode != 0:
@@ -205,24 +202,31 @@ def whole_rows(rows):
     return [row for row in rows if "eager" in row]
 
 
-def speeds(day, peer, nets, until):
-    """Trains what has no row yet."""
-    rows = day.found["speed"] = whole_rows(day.found.get("speed", []))
+def fill_rows(day, part, until, wanted, ours, theirs):
+    """Trains each wanted row that is not there yet by both sides, whose rates these functions return."""
+    rows = day.found[part] = whole_rows(day.found.get(part, []))
     there = {(row["net"], row["precision"]) for row in rows}
-    for net, precision in in_turn(nets):
-        row = {"net": net.name, "batch": net.batch, "precision": precision}
+    for row in (row for row in wanted if (row["net"], row["precision"]) not in there):
         try:
-            if (net.name, precision) in there:
-                continue
             if day.left(until) < 5:
                 raise Late("not reached")
-            row["lockstep"] = our_rate(day, net, PRECISIONS[precision], until)
+            row["lockstep"] = ours(row)
             rows.append(row)
-            peer.ask(net, precision)
-            row["eager"] = peer.rate(day.left(until))
+            row["eager"] = theirs(row)
         except (Late, RuntimeError) as error:
-            day.lacks("speed", f"{net.name} in {precision}", error)
+            day.lacks(part, f"{row['net']} in {row['precision']}", error)
     return rows
+
+
+def speeds(day, peer, nets, until):
+    by_name = {net.name: net for net in nets}
+
+    def theirs(row):
+        peer.ask(by_name[row["net"]], row["precision"])
+        return peer.rate(day.left(until))
+
+    wanted = [{"net": net.name, "batch": net.batch, "precision": precision} for net, precision in in_turn(nets)]
+    return fill_rows(day, "speed", until, wanted, lambda row: our_rate(day, by_name[row["net"]], PRECISIONS[row["precision"]], until), theirs)
 
 
 class CompiledPeers:
@@ -274,12 +278,14 @@ class Exports:
     def wait(self, until):
         for name, process in list(self.making.items()):
             try:
-                if process.wait(max(0, self.day.left(until))) == 0:
-                    continue
+                code = process.wait(max(0, self.day.left(until)))
+                why = f"its export ended with code {code}"
             except subprocess.TimeoutExpired:
                 process.kill()
-            self.day.lacks("exported", name, "could not be exported in time")
-            del self.making[name]
+                code, why = None, "its export took too long"
+            if code != 0:
+                self.day.lacks("exported", name, why)
+                del self.making[name]
 
     def our_rate(self, name, precision, steps, until):
         work = WORKS[name]
@@ -291,21 +297,13 @@ class Exports:
 
     def speeds(self, peer, until):
         steps = 12 if self.day.arguments.tiny else 240
-        rows = self.day.found["exported"] = whole_rows(self.day.found.get("exported", []))
-        there = {(row["net"], row["precision"]) for row in rows}
-        for precision in ("bf16-mixed", "32"):
-            for name in self.making:
-                if (name, precision) in there:
-                    continue
-                row = {"net": name, "batch": WORKS[name].batch, "precision": precision}
-                try:
-                    row["lockstep"] = self.our_rate(name, precision, steps, until)
-                    rows.append(row)
-                    peer.ask_exported(name, precision, steps // 2)
-                    row["eager"] = peer.rate(self.day.left(until))
-                except (Late, RuntimeError) as error:
-                    self.day.lacks("exported", f"{name} in {precision}", error)
-        return rows
+
+        def theirs(row):
+            peer.ask_exported(row["net"], row["precision"], steps // 2)
+            return peer.rate(self.day.left(until))
+
+        wanted = [{"net": name, "batch": WORKS[name].batch, "precision": precision} for precision in ("bf16-mixed", "32") for name in self.making]
+        return fill_rows(self.day, "exported", until, wanted, lambda row: self.our_rate(row["net"], row["precision"], steps, until), theirs)
 
 
 def suite(day, program, until):
@@ -413,8 +411,6 @@ def test_lines(found):
 
 
 def prediction_lines(rows):
-    if not rows:
-        return []
     errors = [abs(row["predicted_ms"] / row["measured_ms"] - 1) for row in rows]
     lines = [f"Predictions of {len(rows)} batches that were not measured: off by {statistics.median(errors):.1%} in the median, "
              f"{max(errors):.1%} at most.", "", "| batch | predicted, ms | trained, ms |", "|---|---|---|"]
