@@ -30,6 +30,9 @@ class BestFit {
   /// Lists the gaps below end(): start and size.
   const std::map<std::size_t, std::size_t>& gaps() const { return gaps_; }
 
+  /// Lists them as size and start, the smallest first.
+  const std::set<std::pair<std::size_t, std::size_t>>& gaps_by_size() const { return by_size_; }
+
  private:
   using Gap = std::map<std::size_t, std::size_t>::iterator;
 

@@ -1,5 +1,7 @@
 #include "lockstep/device/host_memory.h"
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -20,6 +22,7 @@ namespace {
 constexpr std::size_t kSmallest = 64 * 1024;
 constexpr std::size_t kLine = 64;  // as LibTorch aligns its own
 constexpr std::size_t kHugePage = 2 * 1024 * 1024;
+constexpr std::size_t kWorthAsking = 16 * 1024 * 1024;  // which of a gap's pages are there
 
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kSanitized = true;
@@ -55,12 +58,40 @@ class AddressRange {
     return static_cast<std::size_t>(static_cast<const char*>(pointer) - start_);
   }
 
+  // Gives back to the system what lies in memory between these offsets, from the end on, until it
+  // is `enough`. Returns the bytes of it.
+  std::size_t release(std::size_t begin, std::size_t end, std::size_t enough) const {
+    std::size_t released = 0;
+    begin = rounded_up(begin, kHugePage);
+    for (std::size_t page = end / kHugePage; page-- > begin / kHugePage && released < enough;) {
+      char* const start = at(page * kHugePage);
+      const std::size_t resident = resident_bytes(start);
+      if (resident > 0) ::madvise(start, kHugePage, MADV_DONTNEED);
+      released += resident;
+    }
+    return released;
+  }
+
  private:
+  // Of a huge page, which may consist of small ones.
+  static std::size_t resident_bytes(char* huge_page) {
+    static const auto kPage = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    std::array<unsigned char, kHugePage / 4096> pages = {};
+    if (::mincore(huge_page, kHugePage, pages.data()) != 0) return kHugePage;
+    return kPage * static_cast<std::size_t>(std::ranges::count_if(
+                       pages, [](unsigned char page) { return (page & 1) != 0; }));
+  }
+
   char* start_ = nullptr;
   std::size_t bytes_;
 };
 
 /// Note [Memory of a step].
+///
+/// Note [Gaps]
+/// Small tensors cut into the gap that a large one left, and where it then has no room it is placed
+/// behind all others: a gradient of 400 MB costs 350 more. So growth is paid for by the pages of
+/// gaps, the largest first. A steady step grows no more, so that its pages stay.
 class HostMemory final : public c10::Allocator {
  public:
   HostMemory(c10::Allocator& others, std::size_t bytes)
@@ -87,7 +118,19 @@ class HostMemory final : public c10::Allocator {
   char* take(std::size_t size) {
     const std::lock_guard lock(mutex_);
     const auto start = parts_.take(rounded_up(size, kLine));
+    if (parts_.end() > touched_) grow_to(parts_.end());
     return start ? range_.at(*start) : nullptr;
+  }
+
+  // Note [Gaps].
+  void grow_to(std::size_t end) {
+    owed_ += end - touched_;
+    touched_ = end;
+    if (owed_ < kWorthAsking) return;
+    const auto& gaps = parts_.gaps_by_size();
+    for (auto gap = gaps.rbegin(); gap != gaps.rend() && owed_ > 0; ++gap)
+      owed_ -= std::min(owed_, range_.release(gap->second, gap->second + gap->first, owed_));
+    owed_ = 0;
   }
   static void give_back(void* data);
 
@@ -95,6 +138,8 @@ class HostMemory final : public c10::Allocator {
   AddressRange range_;
   std::mutex mutex_;
   BestFit parts_;
+  std::size_t touched_ = 0;  // the highest end so far
+  std::size_t owed_ = 0;     // of the growth since gaps were last released
 };
 
 HostMemory* installed = nullptr;
@@ -109,13 +154,9 @@ void HostMemory::give_back(void* data) {
 
 void HostMemory::release() {
   const std::lock_guard lock(mutex_);
-  const auto release_between = [&](std::size_t begin, std::size_t end) {
-    begin = rounded_up(begin, kHugePage);
-    end = end / kHugePage * kHugePage;
-    if (begin < end) ::madvise(range_.at(begin), end - begin, MADV_DONTNEED);
-  };
-  for (const auto& [start, size] : parts_.gaps()) release_between(start, start + size);
-  release_between(parts_.end(), range_.bytes());
+  for (const auto& [start, size] : parts_.gaps()) range_.release(start, start + size, size);
+  range_.release(parts_.end(), touched_, touched_);
+  touched_ = parts_.end();
 }
 
 std::size_t bytes_of_machine() {

@@ -4,9 +4,11 @@
 
 #include <array>
 #include <cstring>
+#include <fstream>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <ATen/ops/empty.h>
@@ -62,6 +64,27 @@ TEST_F(HostMemory, ReleasedPagesAreZeroAndUsable) {
   const at::Tensor again = at::empty({kFloats});
   ASSERT_EQ(again.data_ptr(), place);
   EXPECT_EQ(again.sum().item<float>(), 0);
+}
+
+std::int64_t resident_bytes() {
+  std::ifstream pages("/proc/self/statm");
+  std::int64_t all = 0, resident = 0;
+  pages >> all >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+// A small tensor in the gap of a large one: the next large one has no room there.
+TEST_F(HostMemory, TheNextLargeTensorCostsNoMoreWhereItsGapIsCutInto) {
+  constexpr std::int64_t kLarge = 64 << 20;  // floats
+  release_host_memory();
+  at::Tensor large = at::ones({kLarge});
+  const at::Tensor behind = at::ones({kFloats});
+  const std::int64_t before = resident_bytes();
+  large.reset();
+  const at::Tensor cuts = at::ones({kFloats});
+  large = at::ones({kLarge});
+  ASSERT_GT(large.data_ptr(), behind.data_ptr());
+  EXPECT_LT(resident_bytes() - before, 2 * kFloats * 4);
 }
 
 TEST_F(HostMemory, RawMemoryOfAnySizeGoesBackWhereItCameFrom) {
