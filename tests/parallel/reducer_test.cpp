@@ -20,6 +20,7 @@
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/place/memory_meter.h"
 
 namespace lockstep {
 namespace {
@@ -87,6 +88,24 @@ TEST(ReducerReport, LeavesOutThePassesOfOthers) {
     EXPECT_EQ(model.report().passes, group.rank() == 0 ? 1 : 3);
     EXPECT_EQ(model.report().exposed_seconds, at_end.exposed_seconds);
     EXPECT_EQ(model.report().communication_seconds, at_end.communication_seconds);
+  });
+}
+
+// Of a net of 1 MB: its gradient before it is copied into its place, but not both sets of buckets.
+TEST(Buckets, AreInMemoryOnceWhenTheyAreRebuilt) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    MemoryMeter meter;
+    Linear net(512, 512);
+    DistributedDataParallel model(net, group);
+    const auto step = [&] { model(torch::ones({1, 512})).sum().backward(); };
+    step();
+    EXPECT_FALSE(model.report().rebuilt);
+    net->zero_grad();
+    const std::int64_t before = meter.total().live;
+    meter.reset_peaks();
+    step();
+    EXPECT_EQ(model.report().rebuilt, group.sums_in_rank_order());
+    EXPECT_LT(meter.total().peak - before, 3 << 19);
   });
 }
 

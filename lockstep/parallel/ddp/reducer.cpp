@@ -91,7 +91,9 @@ void Reducer::build(const std::vector<std::size_t>& order) {
     shapes.push_back({parameter.nbytes(), bucket_kind(parameter), slot.sparse});
   }
   plans_ = cut_buckets(shapes, order, {options_.first_bucket_bytes, options_.bucket_bytes});
+  // Before the new ones are made, so that only one set of them is in memory.
   buckets_.clear();
+  for (Slot& slot : slots_) slot.place = {};
   for (const BucketPlan& plan : plans_) give_memory(plan);
 }
 
