@@ -110,6 +110,11 @@ void GradientPlace::leave_to_those_who_see() {
   memory_ = std::move(copy);
 }
 
+bool is_offered_place(const at::Tensor& parameter) {
+  const std::lock_guard lock(offers().mutex);
+  return offers().places.contains(parameter.unsafeGetTensorImpl());
+}
+
 // A tensor of its own, for autograd keeps a gradient only if nobody else holds it.
 at::Tensor empty_gradient(const at::Tensor& parameter) {
   const bool fits = parameter.is_leaf() && !parameter.grad().defined() && !is_for_caller();

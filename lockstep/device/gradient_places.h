@@ -62,6 +62,9 @@ class GradientPlace {
   const at::TensorImpl* parameter_ = nullptr;  // to which it is offered
 };
 
+/// Returns whether a place was offered for a parameter's gradient.
+bool is_offered_place(const at::Tensor& parameter);
+
 /// Returns memory for the gradient of a parameter, not set, with its type, sizes and strides: the
 /// place that was offered, or new memory. To be called in backward.
 at::Tensor empty_gradient(const at::Tensor& parameter);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/nn/autocast.h"
 #include "lockstep/nn/models/layers.h"
+#include "lockstep/nn/models/row_linear.h"
 #include "lockstep/nn/named_state.h"
 
 namespace lockstep::nn {
@@ -133,6 +135,35 @@ TEST(Model, ComputesInBFloat16UnderAutocast) {
     const auto shorter = model(images.to(at::kBFloat16));
     EXPECT_EQ(shorter.scalar_type(), at::kBFloat16);
     EXPECT_TRUE(at::allclose(shorter.to(at::kFloat), full, 0, 0.02)) << name;
+  }
+}
+
+// By whose type FullyShardedDataParallel knows that a weight can be gathered in a shorter one.
+TEST(RowLinear, IsEveryLinearLayerOfTheNets) {
+  for (const char* name : {"toy", "mnist-small", "mnist-large", "resnet18-cifar", "llama-260k"}) {
+    int layers = 0;
+    for (const auto& module : make_model(name, 10)->modules()) {
+      if (module->as<torch::nn::LinearImpl>() == nullptr) continue;
+      EXPECT_TRUE(is_row_linear(*module)) << name;
+      ++layers;
+    }
+    EXPECT_GT(layers, 0) << name;
+  }
+}
+
+TEST(RowLinear, ComputesWhatLibTorchsDoes) {
+  for (const bool has_bias : {true, false}) {
+    const auto options = torch::nn::LinearOptions(6, 5).bias(has_bias);
+    RowLinear layer(options);
+    torch::nn::Linear theirs(options);
+    theirs->weight.set_data(layer->weight);
+    if (has_bias) theirs->bias.set_data(layer->bias);
+    const auto copy = std::dynamic_pointer_cast<RowLinearImpl>(layer->clone());
+    ASSERT_TRUE(copy);
+    for (const auto& input : {at::randn({3, 6}), at::randn({2, 3, 6})}) {
+      EXPECT_TRUE(at::allclose(layer(input), theirs(input)));
+      EXPECT_TRUE(at::equal(layer(input), copy->forward(input)));
+    }
   }
 }
 

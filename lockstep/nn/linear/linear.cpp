@@ -64,25 +64,28 @@ const GemmKernel& kernel_for(const GemmKernel& kernel, const Gemm& gemm, const a
   return skips ? kernel.skipping_zeros() : kernel;
 }
 
-at::Tensor outputs_of(const GemmKernel& kernel, const at::Tensor& input, const at::Tensor& weight,
-    const at::Tensor& bias) {
+// Without a kernel, this and the gradients are LibTorch's products.
+at::Tensor outputs_of(const GemmKernel* kernel, const at::Tensor& input, const at::Tensor& weight,
+    const std::optional<at::Tensor>& bias) {
+  if (kernel == nullptr) return at::native::linear(input, weight, bias);
   const auto rows = as_rows(input);
   std::vector<std::int64_t> sizes = input.sizes().vec();
   sizes.back() = weight.size(0);
   auto outputs = at::empty(sizes, input.options());
-  multiply(kernel, {.left = view_of(rows),
-                       .right = transposed(view_of(weight)),
-                       .rows = rows.size(0),
-                       .columns = weight.size(0),
-                       .inner = weight.size(1),
-                       .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
-                       .products = outputs.mutable_data_ptr<float>(),
-                       .product_stride = weight.size(0)});
+  multiply(*kernel, {.left = view_of(rows),
+                        .right = transposed(view_of(weight)),
+                        .rows = rows.size(0),
+                        .columns = weight.size(0),
+                        .inner = weight.size(1),
+                        .bias = bias ? bias->const_data_ptr<float>() : nullptr,
+                        .products = outputs.mutable_data_ptr<float>(),
+                        .product_stride = weight.size(0)});
   return outputs;
 }
 
-at::Tensor input_gradient(const GemmKernel& kernel, const at::Tensor& gradient,
+at::Tensor input_gradient(const GemmKernel* kernel, const at::Tensor& gradient,
     const at::Tensor& weight, at::IntArrayRef sizes) {
+  if (kernel == nullptr) return gradient.mm(weight).view(sizes);
   auto result = at::empty(sizes, gradient.options());
   const Gemm gemm{.left = view_of(gradient),
       .right = view_of(weight),
@@ -92,16 +95,21 @@ at::Tensor input_gradient(const GemmKernel& kernel, const at::Tensor& gradient,
       .bias = nullptr,
       .products = result.mutable_data_ptr<float>(),
       .product_stride = weight.size(1)};
-  multiply(kernel_for(kernel, gemm, gradient), gemm);
+  multiply(kernel_for(*kernel, gemm, gradient), gemm);
   return result;
 }
 
 // It lies as the weight does.
-at::Tensor weight_gradient(const GemmKernel& kernel, const at::Tensor& rows,
+at::Tensor weight_gradient(const GemmKernel* kernel, const at::Tensor& rows,
     const at::Tensor& gradient, const at::Tensor& weight) {
   auto result = empty_gradient(weight);
   const bool is_by_rows = weight.is_contiguous();
   const at::Tensor &left = is_by_rows ? gradient : rows, &right = is_by_rows ? rows : gradient;
+  if (kernel == nullptr) {
+    at::Tensor to = is_by_rows ? result : result.t();
+    at::mm_out(to, left.t(), right);
+    return result;
+  }
   const Gemm gemm{.left = transposed(view_of(left)),
       .right = view_of(right),
       .rows = left.size(1),
@@ -110,7 +118,7 @@ at::Tensor weight_gradient(const GemmKernel& kernel, const at::Tensor& rows,
       .bias = nullptr,
       .products = result.mutable_data_ptr<float>(),
       .product_stride = right.size(1)};
-  multiply(kernel_for(kernel, gemm, left), gemm);
+  multiply(kernel_for(*kernel, gemm, left), gemm);
   return result;
 }
 
@@ -121,7 +129,7 @@ class OwnLinear : public torch::autograd::Function<OwnLinear> {
     context->save_for_backward({input, weight});
     context->saved_data["has_bias"] = bias.has_value();
     context->saved_data["kernel"] = reinterpret_cast<std::intptr_t>(kernel);
-    return outputs_of(*kernel, input, weight, bias.value_or(at::Tensor()));
+    return outputs_of(kernel, input, weight, bias);
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
@@ -134,14 +142,27 @@ class OwnLinear : public torch::autograd::Function<OwnLinear> {
     // Of LibTorch's operators, so that they can be differentiated again.
     if (at::GradMode::is_enabled())
       return {gradient.matmul(weight).view(input.sizes()), gradient.t().matmul(rows), of_bias, {}};
-    const auto& kernel =
-        *reinterpret_cast<const GemmKernel*>(context->saved_data["kernel"].toInt());
+    const auto* const kernel =
+        reinterpret_cast<const GemmKernel*>(context->saved_data["kernel"].toInt());
     if (context->needs_input_grad(0))
       of_input = input_gradient(kernel, gradient, weight, input.sizes());
     if (context->needs_input_grad(1)) of_weight = weight_gradient(kernel, rows, gradient, weight);
     return {of_input, of_weight, of_bias, {}};
   }
 };
+
+at::Tensor linear_by(const GemmKernel* kernel, const LinearCall& call) {
+  // An undefined tensor is none for autograd only where it is optional.
+  const auto bias = call.bias.defined() ? std::optional(call.bias) : std::nullopt;
+  return OwnLinear::apply(call.input, call.weight, bias, kernel);
+}
+
+// LibTorch's backward makes a gradient elsewhere, and the place then needs a copy: of a layer of
+// 400 MB in each step, which is twice in memory meanwhile.
+bool has_place_for_gradient(const LinearCall& call) {
+  return at::GradMode::is_enabled() && kernels_in_use() != Kernels::kLibTorch &&
+         is_offered_place(call.weight) && is_linear_own(call);
+}
 
 // Its rows or its columns have no gaps in them, but perhaps between them.
 bool is_readable_matrix(const at::Tensor& tensor) {
@@ -233,9 +254,7 @@ bool is_linear_faster(const LinearCall& call) {
 }
 
 at::Tensor own_linear(const GemmKernel& kernel, const LinearCall& call) {
-  // An undefined tensor is none for autograd only where it is optional.
-  const auto bias = call.bias.defined() ? std::optional(call.bias) : std::nullopt;
-  return OwnLinear::apply(call.input, call.weight, bias, &kernel);
+  return linear_by(&kernel, call);
 }
 
 bool is_linear_for_own(const LinearCall& call) {
@@ -256,9 +275,10 @@ at::Tensor dispatched_matmul(const at::Tensor& left, const at::Tensor& right) {
 at::Tensor dispatched_linear(
     const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
   const LinearCall call{.input = input, .weight = weight, .bias = bias.value_or(at::Tensor())};
-  if (!is_linear_for_own(call)) return at::native::linear(input, weight, bias);
   static const GemmKernel& fastest = *gemm_kernels().back();
-  return own_linear(fastest, call);
+  if (is_linear_for_own(call)) return own_linear(fastest, call);
+  if (has_place_for_gradient(call)) return linear_by(nullptr, call);
+  return at::native::linear(input, weight, bias);
 }
 
 }  // namespace lockstep::nn::linear

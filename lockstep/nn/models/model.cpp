@@ -11,10 +11,8 @@
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/max_pool2d.h>
 #include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/linear.h>
 #include <torch/nn/pimpl.h>
 
 #include "lockstep/core/error.h"
@@ -24,6 +22,7 @@
 #include "lockstep/nn/models/language/gpt2.h"
 #include "lockstep/nn/models/language/llama.h"
 #include "lockstep/nn/models/plugin_library.h"
+#include "lockstep/nn/models/row_linear.h"
 #include "lockstep/nn/models/torchvision.h"
 #include "lockstep/nn/named_state.h"
 
@@ -112,25 +111,6 @@ class MnistBlockImpl final : public torch::nn::Conv2dImpl {
 };
 TORCH_MODULE(MnistBlock);
 
-/// A linear layer that calls linear(), for which our kernels stand in: of rows LibTorch's module
-/// calls addmm(), for which none does.
-class MnistLinearImpl final : public torch::nn::LinearImpl {
- public:
-  MnistLinearImpl(std::int64_t inputs, std::int64_t outputs) : LinearImpl(inputs, outputs) {}
-
-  torch::Tensor forward(const torch::Tensor& features) {
-    return at::linear(features, weight, bias);
-  }
-
-  std::shared_ptr<torch::nn::Module> clone(
-      const std::optional<at::Device>& device = std::nullopt) const override {
-    auto copy = std::make_shared<MnistLinearImpl>(options.in_features(), options.out_features());
-    copy_state(*this, *copy, device);
-    return copy;
-  }
-};
-TORCH_MODULE(MnistLinear);
-
 /// A net that the number of classes alone makes.
 template <typename Net>
 class NetOfClasses : public CloneByArguments<Net, ModelImpl> {
@@ -154,9 +134,9 @@ class MnistSmallImpl final : public NetOfClasses<MnistSmallImpl> {
     append("input", layer_of(checked_images));
     append_module("0", MnistBlock(1, 32));
     append("3", layer_of(flatten_layer));
-    append_module("4", MnistLinear(6272, 64));
+    append_module("4", RowLinear(6272, 64));
     append("5", layer_of(relu_layer));
-    append_module("6", torch::nn::Linear(64, classes));
+    append_module("6", RowLinear(64, classes));
   }
 };
 
@@ -174,11 +154,11 @@ class MnistLargeImpl final : public NetOfClasses<MnistLargeImpl> {
     append_module("3", MnistBlock(128, 256));
     append_module("6", MnistBlock(256, 512));
     append("9", layer_of(flatten_layer));
-    append_module("10", MnistLinear(4608, 512));
+    append_module("10", RowLinear(4608, 512));
     append("11", layer_of(relu_layer));
-    append_module("12", MnistLinear(512, 512));
+    append_module("12", RowLinear(512, 512));
     append("13", layer_of(relu_layer));
-    append_module("14", torch::nn::Linear(512, classes));
+    append_module("14", RowLinear(512, classes));
   }
 };
 
@@ -189,9 +169,9 @@ class ToyImpl final : public NetOfClasses<ToyImpl> {
  public:
   explicit ToyImpl(std::int64_t classes) : NetOfClasses(classes) {
     append("input", layer_of(checked_rows));
-    append_module("net1", torch::nn::Linear(10, 10));
+    append_module("net1", RowLinear(10, 10));
     append("relu", layer_of(relu_layer));
-    append_module("net2", torch::nn::Linear(10, classes));
+    append_module("net2", RowLinear(10, classes));
   }
 };
 

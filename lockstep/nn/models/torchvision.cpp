@@ -14,6 +14,7 @@
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/nn/fused/batch_norm_relu.h"
+#include "lockstep/nn/models/row_linear.h"
 
 namespace lockstep::nn {
 namespace {
@@ -76,13 +77,13 @@ void VggImpl::append_classifier() {
     append("classifier." + number, layer);
   };
   const std::int64_t features = kLargestWidth * kPooledSide * kPooledSide;
-  append_layer("0", torch::nn::Linear(features, kHiddenUnits));
+  append_layer("0", RowLinear(features, kHiddenUnits));
   append("classifier.1", layer_of(relu_layer));
   append_layer("2", torch::nn::Dropout(0.5));
-  append_layer("3", torch::nn::Linear(kHiddenUnits, kHiddenUnits));
+  append_layer("3", RowLinear(kHiddenUnits, kHiddenUnits));
   append("classifier.4", layer_of(relu_layer));
   append_layer("5", torch::nn::Dropout(0.5));
-  append_layer("6", torch::nn::Linear(kHiddenUnits, classes_));
+  append_layer("6", RowLinear(kHiddenUnits, classes_));
 }
 
 // In torchvision's order; batch norms begin with weight 1 and bias 0, as made.
@@ -237,7 +238,7 @@ void ResNetImpl::append_groups() {
   }
   append("avgpool", layer_of(average_pool));
   append("flatten", layer_of(flatten_layer));
-  append_module("fc", torch::nn::Linear(channels, classes_));
+  append_module("fc", RowLinear(channels, classes_));
 }
 
 // Batch norms begin with weight 1 and bias 0 and the linear layer with PyTorch's default, as made.

@@ -12,6 +12,7 @@
 #include "lockstep/nn/fused_optimizers.h"
 #include "lockstep/nn/models/language/gpt2.h"
 #include "lockstep/nn/models/language/token_loss.h"
+#include "lockstep/nn/models/row_linear.h"
 #include "lockstep/parallel/ddp/comm_hook.h"
 #include "lockstep/parallel/operators/operator_rules.h"
 #include "lockstep/parallel/optim/clip_grad_norm.h"
@@ -303,9 +304,9 @@ torch::Tensor StageReplica::forward_and_backward(
 
 namespace {
 
-// GPT-2's linear layers are not LibTorch's.
+// The linear layers of our nets are not LibTorch's.
 bool is_cast(const torch::nn::Module& module) {
-  return autocast_casts(module) || nn::is_column_linear(module);
+  return autocast_casts(module) || nn::is_column_linear(module) || nn::is_row_linear(module);
 }
 
 // The nets of a plugin may read a layer's parameters beside autocast.

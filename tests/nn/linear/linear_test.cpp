@@ -15,6 +15,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
+#include "lockstep/device/gradient_places.h"
 #include "lockstep/nn/kernels.h"
 
 namespace lockstep::nn::linear {
@@ -186,6 +187,39 @@ TEST(Linear, IsCalledForAnyModuleWithinAScope) {
     EXPECT_EQ(is_own(who, [&] { return without_bias(own.all[0]); }), who == Kernels::kOwn);
     EXPECT_FALSE(is_own(who, [&] { return own.all[0].matmul(at::randn({64})); }));
     EXPECT_FALSE(is_own(who, [&] { return own.all[0].matmul(at::randn({2, 64, 64})); }));
+  }
+}
+
+// The gradients that backward leaves, and the output.
+Values gradients_left(const Operands& operands, Kernels who, const at::Tensor& gradient) {
+  const KernelScope scope(who);
+  const at::Tensor output = operands.of_libtorch();
+  output.backward(gradient);
+  Values results;
+  for (const at::Tensor& operand : operands.all) results.push_back(operand.grad());
+  results.push_back(output.detach());
+  return results;
+}
+
+// Rows too few for the kernels: LibTorch's products, without a copy of the weight's gradient.
+TEST(Linear, OfFewRowsHasItsGradientInThePlaceOfferedForIt) {
+  const Layer layers[] = {{.sizes = {3}, .inputs = 40, .outputs = 50},
+      {.sizes = {3}, .inputs = 40, .outputs = 50, .is_transposed = true},
+      {.sizes = {2, 3}, .inputs = 40, .outputs = 50},
+      {.sizes = {2, 3}, .inputs = 40, .outputs = 50, .has_bias = false}};
+  for (const Layer& layer : layers) {
+    SCOPED_TRACE(::testing::Message() << layer);
+    const auto own = Operands::drawn(layer), theirs = own.as(at::kFloat);
+    auto sizes = layer.sizes;
+    sizes.push_back(layer.outputs);
+    const at::Tensor gradient = at::randn(sizes);
+    GradientPlace place(at::empty_like(own.all[1]).detach());
+    place.offer_to(own.all[1]);
+    const Values results = gradients_left(own, Kernels::kAuto, gradient);
+    const Values wanted = gradients_left(theirs, Kernels::kLibTorch, gradient);
+    EXPECT_EQ(results[1].data_ptr(), place.memory().data_ptr());
+    for (std::size_t i = 0; i < wanted.size(); ++i)
+      EXPECT_TRUE(torch::equal(results[i], wanted[i])) << i;
   }
 }
 

@@ -6,15 +6,14 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/outer.h>
 #include <ATen/ops/pow.h>
 #include <ATen/ops/rms_norm.h>
-#include <torch/nn/modules/linear.h>
 
 #include "lockstep/nn/fused/rotary.h"
 #include "lockstep/nn/fused/swiglu.h"
+#include "lockstep/nn/models/row_linear.h"
 
 namespace lockstep::nn {
 namespace {
@@ -22,15 +21,9 @@ namespace {
 constexpr double kEpsilon = 1e-5;
 constexpr double kRotaryBase = 10000;
 
-/// A linear layer without bias that asks for one operator; torch::nn::Linear's transposes its
-/// weight.
-class RowLinearImpl final : public torch::nn::LinearImpl {
- public:
-  RowLinearImpl(std::int64_t inputs, std::int64_t outputs)
-      : LinearImpl(torch::nn::LinearOptions(inputs, outputs).bias(false)) {}
-  torch::Tensor forward(const torch::Tensor& input) { return at::linear(input, weight); }
-};
-TORCH_MODULE(RowLinear);
+RowLinear linear_without_bias(std::int64_t inputs, std::int64_t outputs) {
+  return RowLinear(torch::nn::LinearOptions(inputs, outputs).bias(false));
+}
 
 class RmsNormImpl : public torch::nn::Module {
  public:
@@ -51,10 +44,10 @@ class LlamaAttentionImpl final : public torch::nn::Module {
   LlamaAttentionImpl(const LlamaShape& shape, double dropout)
       : heads_(shape.heads), key_heads_(shape.key_heads), dropout_(dropout) {
     const std::int64_t width = shape.width, of_keys = width / heads_ * key_heads_;
-    q_proj_ = register_module("q_proj", RowLinear(width, width));
-    k_proj_ = register_module("k_proj", RowLinear(width, of_keys));
-    v_proj_ = register_module("v_proj", RowLinear(width, of_keys));
-    o_proj_ = register_module("o_proj", RowLinear(width, width));
+    q_proj_ = register_module("q_proj", linear_without_bias(width, width));
+    k_proj_ = register_module("k_proj", linear_without_bias(width, of_keys));
+    v_proj_ = register_module("v_proj", linear_without_bias(width, of_keys));
+    o_proj_ = register_module("o_proj", linear_without_bias(width, width));
   }
 
   torch::Tensor forward(const torch::Tensor& hidden) {
@@ -75,9 +68,9 @@ TORCH_MODULE(LlamaAttention);
 class LlamaMlpImpl final : public torch::nn::Module {
  public:
   LlamaMlpImpl(const LlamaShape& shape, double dropout) : dropout_(dropout) {
-    gate_proj_ = register_module("gate_proj", RowLinear(shape.width, shape.hidden));
-    up_proj_ = register_module("up_proj", RowLinear(shape.width, shape.hidden));
-    down_proj_ = register_module("down_proj", RowLinear(shape.hidden, shape.width));
+    gate_proj_ = register_module("gate_proj", linear_without_bias(shape.width, shape.hidden));
+    up_proj_ = register_module("up_proj", linear_without_bias(shape.width, shape.hidden));
+    down_proj_ = register_module("down_proj", linear_without_bias(shape.hidden, shape.width));
   }
 
   torch::Tensor forward(const torch::Tensor& hidden) {
