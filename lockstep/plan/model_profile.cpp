@@ -258,13 +258,6 @@ double ModelProfile::activation_bytes() const {
   return bytes;
 }
 
-double ModelProfile::largest_parameter_bytes() const {
-  double most = 0;
-  for (const LayerCurves& layer : layers)
-    for (const double bytes : layer.parameters) most = std::max(most, bytes);
-  return most;
-}
-
 double ModelProfile::step_seconds(double batch) const {
   double seconds = input(batch) + rest(batch) + optimizer;
   for (const LayerCurves& layer : layers) seconds += layer.forward(batch) + layer.backward(batch);

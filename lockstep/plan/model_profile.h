@@ -144,7 +144,6 @@ struct ModelProfile {
 
   double parameter_bytes() const;
   double activation_bytes() const;
-  double largest_parameter_bytes() const;
 
   /// Returns the seconds of a step in one place, with nothing else on the machine.
   double step_seconds(double batch) const;

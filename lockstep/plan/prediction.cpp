@@ -72,16 +72,11 @@ double memory_of_shards(const ModelProfile& profile, const Way& way, double samp
   return profile.process_bytes + std::max(all, training);
 }
 
-// Both kinds of exchange have the gradient that is copied into its bucket; it is there once.
 double exchange_bytes(const ModelProfile& profile, const Machine& machine, const Way& way) {
   if (way.replicas == 1 || way.replication == Replication::kThreads) return 0;
   const auto [nodes, a_node] = ranks_of(way, machine);
-  const Overheads& overheads = profile.overheads;
-  if (nodes == 1) return overheads.replica_bytes;
-  if (a_node == 1) return overheads.socket_bytes;
-  const double both = overheads.replica_bytes + overheads.socket_bytes;
-  return std::max(
-      {both - profile.largest_parameter_bytes(), overheads.replica_bytes, overheads.socket_bytes});
+  return (a_node > 1 ? profile.overheads.replica_bytes : 0) +
+         (nodes > 1 ? profile.overheads.socket_bytes : 0);
 }
 
 double memory_of_stages(const ModelProfile& profile, const Way& way, double batch) {

@@ -20,11 +20,12 @@ def counted_layers(sizes, counts):
 
 def common(layers):
     """Returns the fields that do not depend on where the model is."""
-    bytes_of_gradients = sum(sum(layer["parameters"]) for layer in layers)  # DistributedDataParallel has buckets for them
+    # DistributedDataParallel's gradients lie in its buckets; one at a time is copied there.
+    largest = max((parameter for layer in layers for parameter in layer["parameters"]), default=0)
     return {"input": [], "flops": sum(layer["flops"] for layer in layers),
             "product_flops": sum(layer["product_flops"] for layer in layers),
             "overheads": {"hand_over": [], "threads": [], "socket_core": 0.0, "gradient_core": 0.0,
-                          "replica_bytes": bytes_of_gradients, "socket_bytes": bytes_of_gradients}}
+                          "replica_bytes": largest, "socket_bytes": largest}}
 
 
 def optimizer_of(model, make):
