@@ -314,6 +314,9 @@ void check_model_fits(const TrainOptions& options, const data::Samples& set, std
   const data::ImageShape images = set.shape();
   const std::int64_t batch = std::min(options.batch_size, set.size());
   const nn::NetNeeds needs = nn::net_needs(options.model);
+  check(needs.context == 0 || !set.inputs().empty(), "train: ", options.model,
+      " takes tokens, and --data ", options.data.name,
+      " has images; take text:FILE or tokens:FILE");
   check(!set.inputs().empty() || std::min(images.height, images.width) >= needs.least_side,
       "train: ", options.model, " halves images until nothing is left of ", images.height, " x ",
       images.width, " pixels; give --image-size ", needs.least_side, " or more");

@@ -304,6 +304,11 @@ TEST(ModelClasses, L1WhatVanishesOrHasNoRoomIsRefused) {
   EXPECT_EQ(refusal({1, 32, 32}, 10),
       "train: vgg11 takes images of 3 channels, and those of --data fashion-mnist have 1; take "
       "cifar10:DIR, cifar100:DIR, images:DIR or mock, whose images fit the model");
+  options.model = "gpt2-nano";
+  EXPECT_EQ(refusal({1, 28, 28}, 10),
+      "train: gpt2-nano takes tokens, and --data fashion-mnist has images; take text:FILE or "
+      "tokens:FILE");
+  options.model = "vgg11";
   options.batch_size = 10'000'000;
   EXPECT_THAT(refusal({3, 224, 224}, 10), ::testing::HasSubstr("a batch of 1000000, need"));
   options = {};
