@@ -81,6 +81,18 @@ double busy_ticks(const std::string& proc_stat, const std::vector<int>& cpus) {
   return sum;
 }
 
+double interrupt_ticks(const std::string& proc_stat) {
+  double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, interrupts = 0, soft = 0;
+  std::string name;
+  std::istringstream text(proc_stat);
+  text >> name >> user >> nice >> system >> idle >> waiting >> interrupts >> soft;
+  return text && name == "cpu" ? interrupts + soft : 0;
+}
+
+double interrupt_seconds() {
+  return interrupt_ticks(text_in("/proc/stat")) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
 double calibrate() {
   // Each step needs the one before, so that neither more units nor wider registers make it faster.
   constexpr int kSteps = 12'000'000;

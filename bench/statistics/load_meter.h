@@ -44,6 +44,13 @@ class LoadMeter {
 /// not. NaN when a core has no line, or one without these numbers.
 double busy_ticks(const std::string& proc_stat, const std::vector<int>& cpus);
 
+/// Adds up for how many ticks all cores served interrupts, hardware's and the kernel's own, since
+/// the system started, from the text of /proc/stat. 0 where it does not tell.
+double interrupt_ticks(const std::string& proc_stat);
+
+/// Returns the CPU seconds of it until now.
+double interrupt_seconds();
+
 /// Returns the seconds that a fixed piece of arithmetic takes on one core now, about 0.02: a slow
 /// clock or a busy neighbour shows in it.
 double calibrate();

@@ -26,12 +26,13 @@ Link shared(Link link, double by) {
 }
 
 // Of a core that moves the bytes: no faster than it can beside computing, and it does nothing else.
+// A link that was measured says itself what it takes of a core, and without the noise of two steps.
 Link driven_by_core(Link link, double core_a_byte) {
-  if (core_a_byte == 0) return link;
+  if (core_a_byte == 0 || link.core_share > 0) return link;
   const double most = 1 / core_a_byte;
   const bool is_free = link.bytes_per_second == 0;
   link.bytes_per_second = is_free ? most : std::min(link.bytes_per_second, most);
-  link.core_share = std::max(link.core_share, link.bytes_per_second / most);
+  link.core_share = link.bytes_per_second / most;
   if (link.measured.is_free()) return link;
   std::vector<CostCurve::Point> points = link.measured.points();
   for (CostCurve::Point& point : points)

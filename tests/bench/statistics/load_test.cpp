@@ -30,6 +30,12 @@ TEST(BusyTicks, KnowsNothingOfCoresWithoutNumbers) {
   EXPECT_TRUE(std::isnan(busy_ticks(kStat, {})));
 }
 
+TEST(InterruptTicks, AddsThoseOfAllCores) {
+  EXPECT_EQ(interrupt_ticks("cpu  1 2 4 8 16 32 64 128 0 0\ncpu0 0 0 0 0 0 7 7 0 0 0\n"), 96);
+  EXPECT_EQ(interrupt_ticks("cpu  1 2 4\n"), 0);
+  EXPECT_EQ(interrupt_ticks(""), 0);
+}
+
 TEST(CpuUseTest, OthersUsedWhatWeDidNot) {
   const CpuUse use = cpu_use(10, 15, 9, 2);
   EXPECT_EQ(use.seconds, 10);
