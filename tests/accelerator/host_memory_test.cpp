@@ -13,6 +13,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <c10/core/CPUAllocator.h>
 
 namespace lockstep {
