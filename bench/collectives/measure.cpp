@@ -58,7 +58,7 @@ constexpr double kMostCalls = 1000;
 class TimedWay {
  public:
   TimedWay(ProcessGroup group, std::function<void()> call)
-      : group_(std::move(group)), call_(std::move(call)), sharers_(ranks_on_this_machine(group_)) {}
+      : group_(std::move(group)), call_(std::move(call)) {}
 
   // The first call still pays for connections and memory, so the quickest of them decides.
   void warm_up(int repeats) {
@@ -89,10 +89,10 @@ class TimedWay {
 
   /// Returns the seconds for which a call keeps a core busy, on the rank that needs most: its
   /// process, and what the kernel does for the network while no process runs. That is counted in
-  /// ticks, so all repeats together say it. A collective.
-  double agreed_core_seconds() const {
+  /// ticks, so all repeats together say it; ranks of this machine share it. A collective.
+  double agreed_core_seconds(double ranks_here) const {
     const double repeats = static_cast<double>(core_seconds_.size());
-    const double interrupts = most_of_all({interrupt_seconds_ / repeats / sharers_}).front();
+    const double interrupts = most_of_all({interrupt_seconds_ / repeats / ranks_here}).front();
     return median(most_of_all(core_seconds_)) + interrupts;
   }
 
@@ -106,7 +106,6 @@ class TimedWay {
 
   ProcessGroup group_;
   std::function<void()> call_;
-  double sharers_;  // ranks of this machine
   int calls_ = 1;
   std::vector<double> seconds_ = {};
   std::vector<double> core_seconds_ = {};
@@ -139,6 +138,7 @@ std::vector<SweepLine> measure_size(const Sweep& sweep, Collective collective, s
     for (TimedWay& way : ways) way.take();
   }
   const std::vector<double> copy_seconds = ways.back().agreed();
+  const double ranks_here = ranks_on_this_machine(groups.front());
   std::vector<SweepLine> lines;
   for (std::size_t i = 0; i < groups.size(); ++i) {
     lines.push_back({.collective = collective,
@@ -149,7 +149,7 @@ std::vector<SweepLine> measure_size(const Sweep& sweep, Collective collective, s
         .calls = ways[i].calls(),
         .seconds = ways[i].agreed(),
         .copy_seconds = copy_seconds,
-        .core_seconds = ways[i].agreed_core_seconds(),
+        .core_seconds = ways[i].agreed_core_seconds(ranks_here),
         .checked = sweep.check});
   }
   return lines;

@@ -468,7 +468,7 @@ TEST(MachineInUse, OfSocketsIsBoundByTheCoreThatMovesTheBytes) {
 
 TEST(MachineInUse, OfAMeasuredLinkHasTheSocketsInIt) {
   ModelProfile profile = uniform(2, 1e6);
-  profile.overheads.socket_core = 1e-6;
+  profile.overheads.socket_core = 4e-6;  // more than the link has
   Machine machine = free_machine(2, 1);
   machine.between.measured = CostCurve({{1, 1e-6}, {1e6, 1}, {2e6, 2}});
   machine.between.core_share = 1;

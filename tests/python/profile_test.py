@@ -211,6 +211,7 @@ class ProfileTest(unittest.TestCase):
         self.assert_small(profile)
         self.assertFalse(profile["measured"])
         self.assertEqual(profile["state_copies"], 2)
+        self.assertEqual(profile["overheads"]["replica_bytes"], 4 * 8 * 16, "the largest gradient, on its way into its bucket")
         for layer in profile["layers"]:
             seconds = sum(layer[phase][0]["seconds"] for phase in ("forward", "backward"))
             self.assertAlmostEqual(seconds, 4 * layer["flops"] / 1e12)
