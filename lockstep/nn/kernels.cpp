@@ -16,6 +16,7 @@
 #include <torch/library.h>
 
 #include "lockstep/nn/conv/convolution.h"
+#include "lockstep/nn/conv/faster_kinds.h"
 #include "lockstep/nn/conv/transposed.h"
 #include "lockstep/nn/fused/attention.h"
 #include "lockstep/nn/fused/batch_norm_relu.h"
@@ -60,7 +61,9 @@ void take_places_of_libtorchs() {
 
 }  // namespace
 
+// What `auto` may have to measure is measured before there is a graph.
 KernelScope::KernelScope(Kernels who) : who_(who) {
+  if (who == Kernels::kAuto) conv::faster_kinds();
   if (who != Kernels::kLibTorch) take_places_of_libtorchs();
   const std::lock_guard lock(scopes_mutex);
   scopes.push_back(this);

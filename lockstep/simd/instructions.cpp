@@ -45,19 +45,27 @@ InstructionSet instructions_in_use() {
 
 namespace {
 
-std::string read_features() {
+// Of the first processor; empty if there is no such line.
+std::string in_cpuinfo(std::string_view key) {
   std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("flags")) return line.substr(line.find(':') + 1);
+  for (std::string line; std::getline(info, line);) {
+    const auto colon = line.find(": ");
+    if (line.starts_with(key) && colon != std::string::npos) return line.substr(colon + 2);
+  }
   return "";
 }
 
 }  // namespace
 
+std::string processor_name() {
+  const std::string name = in_cpuinfo("model name");
+  return name.empty() ? "unknown" : name;
+}
+
 // Read once: kernels ask in each layer, and the file takes the system as long as a layer computes.
 std::string processor_features() {
   if (const auto stand_in = environment("LOCKSTEP_TEST_CPU_FEATURES")) return *stand_in;
-  static const std::string kRead = read_features();
+  static const std::string kRead = in_cpuinfo("flags");
   return kRead;
 }
 

@@ -37,6 +37,9 @@ std::span<const Build> usable(const Build (&builds)[3]) {
   return std::span(builds).first(static_cast<std::size_t>(instructions_in_use()) + 1);
 }
 
+/// Returns what /proc/cpuinfo calls the first processor; `unknown` where it has no such line.
+std::string processor_name();
+
 /// Returns what /proc/cpuinfo lists as the flags of the first processor, separated by spaces; empty
 /// where it has no such line. In tests LOCKSTEP_TEST_CPU_FEATURES stands in for it.
 std::string processor_features();

@@ -11,6 +11,7 @@
 
 #include "lockstep/device/gradient_places.h"
 #include "lockstep/nn/conv/depthwise.h"
+#include "lockstep/nn/conv/faster_kinds.h"
 #include "lockstep/nn/conv/pointwise.h"
 #include "lockstep/nn/conv/windows.h"
 #include "lockstep/nn/conv/winograd.h"
@@ -280,21 +281,23 @@ at::Tensor conv2d(const ConvolutionCall& call, Kernels who) {
   const auto kind = who == Kernels::kLibTorch ? ConvolutionKind::kOther : kind_of(call);
   if (kind == ConvolutionKind::kSinglePixel) return single_pixel_conv2d(call);
   if (kind == ConvolutionKind::kOther) return conv2d_of_libtorch(call);
-  static const simd::InstructionSet kInUse = simd::instructions_in_use();
+  const bool is_own = who == Kernels::kOwn;
   if (kind == ConvolutionKind::kDepthwise)
     return depthwise_conv2d(call, *depthwise_kernels().back(),
-        who == Kernels::kOwn ? DepthwisePart::kAll : faster_depthwise_part(kInUse));
+        is_own || faster_kinds().depthwise_outputs ? DepthwisePart::kAll
+                                                   : DepthwisePart::kGradients);
   const ConvolutionShape shape{call.images.size(0), call.images.size(1), call.weight.size(0),
       axis_of(call, 0).outputs(), axis_of(call, 1).outputs()};
   if (kind == ConvolutionKind::kPointwise)
-    return who == Kernels::kOwn || is_product_faster(shape, kInUse)
+    return is_own || (faster_kinds().products && is_product_faster(shape))
                ? product_conv2d(call, *linear::gemm_kernels().back())
                : pointwise_conv2d(call);
   if (kind == ConvolutionKind::kStrided)
-    return who == Kernels::kOwn || is_window_product_faster(shape, kInUse)
+    return is_own || (faster_kinds().window_products && is_window_product_faster(shape))
                ? window_conv2d(call, *linear::gemm_kernels().back())
                : conv2d_of_libtorch(call);
-  if (who == Kernels::kAuto && !is_own_faster(shape, kInUse, multiplier_of(call.images)))
+  static const simd::InstructionSet kInUse = simd::instructions_in_use();
+  if (!is_own && !is_own_faster(shape, kInUse, multiplier_of(call.images)))
     return conv2d_of_libtorch(call);
   static const WinogradBuild& fastest = *winograd_builds().back();
   const WinogradKernel& kernel = fitting_tile(shape) == 2 ? fastest.small : fastest.large;

@@ -151,10 +151,6 @@ std::span<const DepthwiseKernel* const> depthwise_kernels() {
   return simd::usable(kBuilds);
 }
 
-DepthwisePart faster_depthwise_part(simd::InstructionSet ours) {
-  return ours == simd::InstructionSet::kAvx2 ? DepthwisePart::kAll : DepthwisePart::kGradients;
-}
-
 at::Tensor depthwise_conv2d(
     const ConvolutionCall& call, const DepthwiseKernel& kernel, DepthwisePart part) {
   // An undefined tensor is none for autograd only where it is optional.

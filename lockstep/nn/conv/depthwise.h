@@ -8,7 +8,6 @@
 
 #include "lockstep/nn/conv/convolution.h"
 #include "lockstep/nn/conv/depthwise_kernel.h"
-#include "lockstep/simd/instructions.h"
 
 namespace lockstep::nn::conv {
 
@@ -18,9 +17,6 @@ std::span<const DepthwiseKernel* const> depthwise_kernels();
 /// The part that a kernel computes: the gradients of images, but for stride 1, and of weights; or
 /// outputs and gradients of stride 1 as well, where it has_output_loops().
 enum class DepthwisePart { kGradients, kAll };
-
-/// Returns the part that is faster than oneDNN.
-DepthwisePart faster_depthwise_part(simd::InstructionSet ours);
 
 /// Computes a call of kDepthwise, the part by a kernel, with the same bits for any number of
 /// threads, the rest by LibTorch. A backward that is to be differentiated again is LibTorch's. See

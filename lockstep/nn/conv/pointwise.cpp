@@ -172,8 +172,7 @@ class ProductConvolution : public torch::autograd::Function<ProductConvolution> 
 
 }  // namespace
 
-bool is_product_faster(const ConvolutionShape& shape, simd::InstructionSet ours) {
-  if (ours != simd::InstructionSet::kAvx2) return false;
+bool is_product_faster(const ConvolutionShape& shape) {
   constexpr std::int64_t kFewestChannels = 16;
   return std::min(shape.inputs, shape.outputs) >= kFewestChannels;
 }

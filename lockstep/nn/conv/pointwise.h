@@ -4,13 +4,12 @@
 
 #include "lockstep/nn/conv/convolution.h"
 #include "lockstep/nn/linear/gemm_kernel.h"
-#include "lockstep/simd/instructions.h"
 
 namespace lockstep::nn::conv {
 
 /// Returns whether our products are faster than oneDNN's 1x1 convolutions, forward and backward
-/// together.
-bool is_product_faster(const ConvolutionShape& shape, simd::InstructionSet ours);
+/// together, where faster_kinds() has them.
+bool is_product_faster(const ConvolutionShape& shape);
 
 /// Computes a call of kPointwise as matrix products, with the same bits for any number of threads.
 /// A backward that is to be differentiated again is LibTorch's. See Note [1x1 convolutions as

@@ -293,8 +293,7 @@ class WindowConvolution : public torch::autograd::Function<WindowConvolution> {
 
 }  // namespace
 
-bool is_window_product_faster(const ConvolutionShape& shape, simd::InstructionSet ours) {
-  if (ours != simd::InstructionSet::kAvx2) return false;
+bool is_window_product_faster(const ConvolutionShape& shape) {
   // Of a stem's three channels the copies are short and cost more than the products.
   constexpr std::int64_t kFewestChannels = 32;
   return std::min(shape.inputs, shape.outputs) >= kFewestChannels;

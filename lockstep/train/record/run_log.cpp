@@ -1,7 +1,6 @@
 #include "lockstep/train/record/run_log.h"
 
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include <ATen/Parallel.h>
@@ -12,6 +11,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/core/process.h"
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/simd/instructions.h"
 #include "lockstep/snapshot/group_values.h"
 #include "lockstep/snapshot/snapshot_folder.h"
 
@@ -28,22 +28,11 @@ std::optional<ProgressPage> page_of(const ProcessGroup& world) {
   return ProgressPage::from_environment();
 }
 
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(file, line)) {
-    const auto colon = line.find(": ");
-    if (line.rfind("model name", 0) == 0 && colon != std::string::npos)
-      return line.substr(colon + 2);
-  }
-  return "unknown";
-}
-
 // What a run computed with, as one line of JSON: versions, processor, ranks, threads.
 std::string environment_report(const ProcessGroup& world) {
   const nlohmann::ordered_json report = {{"v", 1}, {"lockstep", LOCKSTEP_VERSION},
       {"libtorch", TORCH_VERSION}, {"compiler", __VERSION__}, {"host", host_name()},
-      {"cpu", processor_name()}, {"cores", usable_cpu_count()}, {"world_size", world.size()},
+      {"cpu", simd::processor_name()}, {"cores", usable_cpu_count()}, {"world_size", world.size()},
       {"backend", world.backend_name()}, {"threads", at::get_num_threads()}};
   return report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }

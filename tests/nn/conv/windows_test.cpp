@@ -15,6 +15,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/types.h>
 
+#include "lockstep/nn/conv/faster_kinds.h"
 #include "lockstep/nn/kernels.h"
 #include "lockstep/nn/linear/linear.h"
 
@@ -190,21 +191,16 @@ TEST(WindowProducts, AreCalledForAnyModuleWithinAScope) {
   EXPECT_TRUE(is_called(own, Kernels::kOwn));
   EXPECT_FALSE(is_called(own, Kernels::kLibTorch));
   EXPECT_FALSE(is_called(own.as(at::kBFloat16), Kernels::kOwn));
-  const ConvolutionShape shape{
-      .images = 2, .inputs = 40, .outputs = 50, .out_height = 5, .out_width = 5};
-  EXPECT_EQ(
-      is_called(own, Kernels::kAuto), is_window_product_faster(shape, simd::instructions_in_use()));
+  EXPECT_EQ(is_called(own, Kernels::kAuto), faster_kinds().window_products);
 }
 
-TEST(WindowProducts, AreUsedWhereTheyWereMeasured) {
+TEST(WindowProducts, AreForLayersOfManyChannels) {
   const ConvolutionShape wide{
       .images = 16, .inputs = 64, .outputs = 64, .out_height = 8, .out_width = 8};
-  EXPECT_TRUE(is_window_product_faster(wide, simd::InstructionSet::kAvx2));
-  EXPECT_FALSE(is_window_product_faster(wide, simd::InstructionSet::kPlain));
-  EXPECT_FALSE(is_window_product_faster(wide, simd::InstructionSet::kAvx512));
+  EXPECT_TRUE(is_window_product_faster(wide));
   ConvolutionShape stem = wide;
   stem.inputs = 3;
-  EXPECT_FALSE(is_window_product_faster(stem, simd::InstructionSet::kAvx2));
+  EXPECT_FALSE(is_window_product_faster(stem));
 }
 
 }  // namespace
