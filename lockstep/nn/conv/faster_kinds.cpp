@@ -105,7 +105,7 @@ double time_of(std::span<const LayerShape> layers) {
   return ours / theirs;
 }
 
-/// What a file says, and of which processor.
+/// The times in a file, and the processor that took them.
 struct KindRecord {
   std::string processor;
   KindTimes times;
