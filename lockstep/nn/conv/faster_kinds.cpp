@@ -149,7 +149,8 @@ std::filesystem::path folder_for_caches() {
 // All that decides how fast either side is.
 std::string processor_here(simd::InstructionSet ours) {
   return concat(simd::processor_name(), "; ", simd::processor_features(), "; ",
-      static_cast<int>(ours), "; ", TORCH_VERSION, "; ", LOCKSTEP_VERSION);
+      static_cast<int>(ours), "; ", system_variable("ONEDNN_MAX_CPU_ISA"), "; ", TORCH_VERSION,
+      "; ", LOCKSTEP_VERSION);
 }
 
 FasterKinds kinds_here() {
