@@ -4,12 +4,13 @@
 #include <array>
 #include <cstdint>
 #include <exception>
+#include <ios>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
-#include <sstream>
 #include <unistd.h>
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <c10/core/InferenceMode.h>
@@ -18,7 +19,7 @@
 
 #include "lockstep/core/environment.h"
 #include "lockstep/core/error.h"
-#include "lockstep/core/stopwatch.h"
+#include "lockstep/core/process.h"
 #include "lockstep/core/text.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/formats/json_object.h"
@@ -56,13 +57,13 @@ class TimedLayer {
         padding_{layer.kernel / 2},
         groups_(layer.groups) {}
 
-  /// Returns the seconds of a pass forward and back by whose kernels: ours, or LibTorch's, where
-  /// of depthwise layers the gradients are ours in any case.
+  /// Returns the seconds of a core for a pass forward and back by whose kernels: ours, or
+  /// LibTorch's, where of depthwise layers the gradients are ours in any case.
   double seconds(bool is_ours) const {
-    const Stopwatch watch;
+    const double before = process_cpu_seconds();
     const at::Tensor outputs = forward(is_ours);
     torch::autograd::grad({outputs}, {images_, weight_}, {outputs.detach()});
-    return watch.seconds();
+    return process_cpu_seconds() - before;
   }
 
  private:
@@ -133,9 +134,7 @@ std::optional<KindTimes> times_in(const std::filesystem::path& file, const std::
 void leave(const KindRecord& record, const std::filesystem::path& file) {
   const std::filesystem::path aside = concat(file.string(), ".", ::getpid());
   std::filesystem::create_directories(file.parent_path());
-  OutputFile output(aside);
-  output.write(JsonWriter::json_of(record).dump() + "\n");
-  output.close();
+  replace_file(aside, JsonWriter::json_of(record).dump() + "\n");
   static_cast<void>(::link(aside.c_str(), file.c_str()));
   std::filesystem::remove(aside);
 }
@@ -153,10 +152,24 @@ std::string processor_here(simd::InstructionSet ours) {
       "; ", LOCKSTEP_VERSION);
 }
 
+/// A scope of one thread: threads that wait for each other count as busy, so that what other
+/// programs take of the cores would decide. LibTorch is left alike whether there is a file or not.
+class OneThread {
+ public:
+  OneThread() { at::set_num_threads(1); }
+  ~OneThread() { at::set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_ = at::get_num_threads();
+};
+
 FasterKinds kinds_here() {
   const simd::InstructionSet ours = simd::instructions_in_use();
   const auto known = known_kinds(ours, simd::processor_features());
   if (known) return *known;
+  const OneThread alone;
   return faster_by(remembered_times(folder_for_caches(), processor_here(ours), measured_times));
 }
 

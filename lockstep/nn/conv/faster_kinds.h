@@ -27,7 +27,8 @@ struct KindTimes {
 /// instructions of ours; nothing if we have measured no such processor.
 std::optional<FasterKinds> known_kinds(simd::InstructionSet ours, const std::string& features);
 
-/// Times some layers of each kind, in turn with oneDNN: a second on one thread.
+/// Times some layers of each kind, in turn with oneDNN, by the time of this process on cores: a
+/// second on one thread.
 KindTimes measured_times();
 
 /// Returns the kinds that take less time by a twentieth at least: noise shall not decide.

@@ -4,13 +4,17 @@
 
 #include <gtest/gtest.h>
 #include <ostream>
+#include <string>
 #include <vector>
 
 #include "tests/nn/conv/reference.h"
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/types.h>
 
+#include "lockstep/nn/conv/faster_kinds.h"
+#include "lockstep/nn/kernels.h"
 #include "lockstep/nn/linear/linear.h"
 
 namespace lockstep::nn::conv {
@@ -129,6 +133,18 @@ TEST(PointwiseProduct, GivesTheWeightsGradientAlone) {
       torch::autograd::grad({own.product(*linear::gemm_kernels().back()).sum()}, {own.all[1]});
   EXPECT_TRUE(found[0].flatten(1).allclose(
       own.all[0].detach().sum({0, 2, 3}).unsqueeze(0).expand({8, 8}), 1e-4, 1e-4));
+}
+
+TEST(PointwiseProduct, IsCalledForAnyModuleWhereItIsFaster) {
+  const auto own = PointwiseOperands::drawn({2, 40, 50, 4, 5});
+  const auto is_called = [&](Kernels who) {
+    const KernelScope scope(who);
+    const std::string maker = own.of_libtorch().grad_fn()->name();
+    return maker.find("ProductConvolution") != std::string::npos;
+  };
+  EXPECT_TRUE(is_called(Kernels::kOwn));
+  EXPECT_FALSE(is_called(Kernels::kLibTorch));
+  EXPECT_EQ(is_called(Kernels::kAuto), faster_kinds().products);
 }
 
 TEST(PointwiseProduct, IsForLayersOfManyChannels) {
