@@ -31,6 +31,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import lockstep.distributed  # noqa: F401
+from peers.ranks import leave
 
 CPU = torch.device("cpu")
 COLLECTIVES = ["all_reduce", "reduce_scatter", "all_gather"]
@@ -211,7 +212,7 @@ def run_rank(rank, arguments, file):
     if rank == 0 and arguments.json:
         with open(arguments.json, "w") as out:
             json.dump({"torch": torch.__version__, "ranks": arguments.ranks, "cores": os.cpu_count(), "rows": rows}, out, indent=1)
-    dist.destroy_process_group()
+    leave()
 
 
 def main():

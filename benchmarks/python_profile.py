@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from commands import SharedTime, aligned, last_json, output_of, parser_of, setting
+from peers.ranks import leave
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
@@ -79,7 +80,7 @@ def profile(rank, ranks, name, backend, folder, file):
     begin(rank, ranks, backend, folder)
     make, data, loss, batches, _ = NETS[name]
     lockstep.profile(make(), data(batches[-1]), loss=loss, batches=batches, path=file)
-    dist.destroy_process_group()
+    leave()
 
 
 def train(rank, ranks, name, backend, folder, file):
@@ -98,7 +99,7 @@ def train(rank, ranks, name, backend, folder, file):
         seconds.append(time.perf_counter() - started)
     if rank == 0:
         Path(file).write_text(json.dumps(seconds[WARM_UP:]))
-    dist.destroy_process_group()
+    leave()
 
 
 def in_processes(work, ranks, name, arguments, file):

@@ -11,11 +11,10 @@ import argparse
 import json
 import math
 import os
-import sys
 import time
 from pathlib import Path
 
-from ranks import MALLOC, start_ranks
+from ranks import MALLOC, leave, start_ranks
 
 WARMUP_LR = 1e-5
 MEAN, STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
@@ -144,8 +143,7 @@ def tell_of_step(step, loss):
     if RANK == 0:
         print(json.dumps({"step": step, "loss": loss.item() / WORLD}), flush=True)
     if step == arguments.steps:
-        dist.destroy_process_group()
-        sys.exit(0)
+        leave()
 
 
 def main():
@@ -189,7 +187,7 @@ def main():
             print(json.dumps({
                 "epoch": epoch + 1, "seconds": seconds, "samples": len(sampler) * WORLD,
                 "train_loss": torch.stack(losses).mean().item(), "test_accuracy": accuracy}), flush=True)
-    dist.destroy_process_group()
+    leave()
 
 
 main()

@@ -11,7 +11,7 @@ import json
 import os
 import time
 
-from ranks import MALLOC, shared_by_blocks, start_ranks
+from ranks import MALLOC, leave, shared_by_blocks, start_ranks
 
 
 def parse_arguments():
@@ -91,7 +91,7 @@ def main():
         seconds.append((time.perf_counter() - start) / (arguments.steps // arguments.lines))
     if rank == 0:
         print(json.dumps({"seconds": seconds}))
-    dist.destroy_process_group()
+    leave()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import json
 import os
 import time
 
-from ranks import MALLOC, start_ranks
+from ranks import MALLOC, leave, start_ranks
 
 
 def parse_arguments():
@@ -141,7 +141,7 @@ def main():
             record["test_accuracy"] = round(accuracy(net), 4)
         if RANK == 0:
             print(json.dumps(record), flush=True)
-    dist.destroy_process_group()
+    leave()
 
 
 main()

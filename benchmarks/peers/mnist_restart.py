@@ -12,7 +12,7 @@ import json
 import os
 from pathlib import Path
 
-from ranks import start_ranks
+from ranks import leave, start_ranks
 
 
 def parse_arguments():
@@ -86,6 +86,7 @@ def main():
                 lines.write(json.dumps({"restart": RESTART, "step": step, "process": os.getpid()}) + "\n")
                 if step % arguments.interval == 0:
                     save(net, optimizer, step)
+    leave()
 
 
 main()

@@ -21,7 +21,7 @@ import resource
 import time
 from pathlib import Path
 
-from ranks import MALLOC, shared_by_blocks, start_ranks
+from ranks import MALLOC, leave, shared_by_blocks, start_ranks
 from works import CHECKED, IN_JAX, WORKS
 
 
@@ -243,9 +243,8 @@ def train():
         seconds.append((time.perf_counter() - start) / steps_of_line)
     peak = peak_bytes()
     if rank == 0:
-        print(json.dumps({"seconds": seconds, "peak_bytes": peak}), flush=True)
-    dist.barrier()
-    os._exit(0)  # at an ordinary end Gloo's threads sometimes call std::terminate
+        print(json.dumps({"seconds": seconds, "peak_bytes": peak}))
+    leave()
 
 
 def main():

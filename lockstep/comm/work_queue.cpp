@@ -32,19 +32,38 @@ class WorkQueue::Call : public PromisedWork {
   std::optional<CallLimit::Milliseconds> limit_ = CallLimit::of_this_thread();
 };
 
-WorkQueue::~WorkQueue() {
+namespace {
+
+std::exception_ptr closed() {
+  return std::make_exception_ptr(CommError("the group was closed"));
+}
+
+}  // namespace
+
+void WorkQueue::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+  }
   thread_.stop();
-  const auto closed = std::make_exception_ptr(CommError("the group was closed"));
-  for (const auto& call : calls_) call->end(closed);
+  const auto left = [this] {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(calls_, {});
+  }();
+  for (const auto& call : left) call->end(closed());
 }
 
 Work WorkQueue::add(std::function<void()> run) {
   auto call = std::make_shared<Call>(std::move(run));
-  {
+  const bool is_open = [&] {
     const std::lock_guard lock(mutex_);
-    calls_.push_back(call);
-  }
-  thread_.wake();
+    if (!is_closed_) calls_.push_back(call);
+    return !is_closed_;
+  }();
+  if (is_open)
+    thread_.wake();
+  else
+    call->end(closed());
   return Work(std::move(call));
 }
 
@@ -58,7 +77,7 @@ ProgressThread::Pause WorkQueue::carry_out_next() {
   std::shared_ptr<Call> call;
   {
     const std::lock_guard lock(mutex_);
-    if (calls_.empty()) return std::nullopt;
+    if (is_closed_ || calls_.empty()) return std::nullopt;
     call = calls_.front();
   }
   const at::NoGradGuard no_gradients;

@@ -41,14 +41,17 @@ class WorkQueue {
   explicit WorkQueue(std::function<void(const std::string&)> on_failure)
       : on_failure_(std::move(on_failure)) {}
 
-  /// Waits for the call that is being carried out; those behind it fail with CommError.
-  ~WorkQueue();
+  ~WorkQueue() { close(); }
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;
 
   /// Adds a call, which gets the limit of the calls of this thread; waiting for it throws what it
   /// throws.
   Work add(std::function<void()> run);
+
+  /// Ends the thread after the call that it carries out; those behind it, and calls that are added
+  /// later, fail with CommError.
+  void close();
 
   /// Returns whether all calls have ended.
   bool is_idle() const;
@@ -61,6 +64,7 @@ class WorkQueue {
   std::function<void(const std::string&)> on_failure_;
   mutable std::mutex mutex_;
   std::deque<std::shared_ptr<Call>> calls_;  ///< the first one is being carried out
+  bool is_closed_ = false;
   ProgressThread thread_{[this] { return carry_out_next(); }};
 };
 

@@ -30,6 +30,7 @@ void ProgressThread::stop() {
     is_stopped_ = true;
     changed_.notify_all();
   }
+  const std::lock_guard joining(joining_);
   if (thread_.joinable()) thread_.join();
 }
 

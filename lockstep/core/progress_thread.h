@@ -26,14 +26,15 @@ class ProgressThread {
   /// none.
   void wake();
 
-  /// Waits for the call of the function that is under way; no other follows.
+  /// Waits for the call of the function that is under way; no other follows. Any thread but this
+  /// one may call it.
   void stop();
 
  private:
   void run();
 
   std::function<Pause()> advance_;
-  std::mutex mutex_;
+  std::mutex mutex_, joining_;
   std::condition_variable changed_;
   bool is_woken_ = false, is_stopped_ = false;
   std::thread thread_;

@@ -6,6 +6,7 @@
 Where the package is installed, init_process_group() finds the backend without the import.
 """
 
+import atexit
 import sys
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def register():
         return backend.create(group.store, group.group_rank, group.group_size, group.timeout, group.group_id)
 
     dist.Backend.register_backend("lockstep", create, extended_api=True, devices=["cpu"])
+    atexit.register(backend.close_threads)  # a thread that frees a tensor while Python ends would abort the process
 
 
 register()

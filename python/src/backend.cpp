@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -166,6 +167,58 @@ struct C10dBackend::Call {
   Tensors results = {};
 };
 
+/// The thread that carries out the asynchronous collectives of a group.
+class C10dBackend::Thread {
+ public:
+  /// Known to close_all() from the beginning.
+  static std::shared_ptr<Thread> start(std::shared_ptr<lockstep::Backend> backend) {
+    auto thread = std::make_shared<Thread>(std::move(backend));
+    const std::lock_guard lock(all().mutex);
+    std::erase_if(all().threads, [](const auto& other) { return other.expired(); });
+    all().threads.push_back(thread);
+    return thread;
+  }
+
+  explicit Thread(std::shared_ptr<lockstep::Backend> backend) : backend_(std::move(backend)) {}
+
+  /// Counts the collectives that have been begun and not ended.
+  const std::shared_ptr<std::atomic<int>>& unfinished() { return unfinished_; }
+  WorkQueue& queue() { return queue_; }
+
+  void abandon() {
+    if (*unfinished_ > 0)
+      backend_->abort(concat("rank ", backend_->rank(), " left the group with unfinished work"));
+  }
+  void close() {
+    abandon();
+    queue_.close();
+  }
+
+  static void close_all() {
+    std::vector<std::weak_ptr<Thread>> threads;
+    {
+      const std::lock_guard lock(all().mutex);
+      threads = all().threads;
+    }
+    for (const auto& each : threads)
+      if (const auto thread = each.lock()) thread->close();
+  }
+
+ private:
+  struct All {
+    std::mutex mutex;
+    std::vector<std::weak_ptr<Thread>> threads;
+  };
+  static All& all() {
+    static All all;
+    return all;
+  }
+
+  std::shared_ptr<lockstep::Backend> backend_;
+  std::shared_ptr<std::atomic<int>> unfinished_ = std::make_shared<std::atomic<int>>(0);
+  WorkQueue queue_{[](const std::string&) {}};  ///< ends first
+};
+
 c10::intrusive_ptr<C10dBackend> C10dBackend::create(
     const Store& store, int rank, int size, Milliseconds timeout, const std::string& name) {
   auto backend = meet(store, rank, size, timeout);
@@ -174,6 +227,8 @@ c10::intrusive_ptr<C10dBackend> C10dBackend::create(
   group->options_->group_name = name;
   return group;
 }
+
+void C10dBackend::close_threads() { Thread::close_all(); }
 
 C10dBackend::C10dBackend(std::shared_ptr<lockstep::Backend> backend, Milliseconds timeout)
     : c10d::Backend(backend->rank(), backend->size()),
@@ -184,7 +239,8 @@ C10dBackend::C10dBackend(std::shared_ptr<lockstep::Backend> backend, Millisecond
         if (has_new_message_.exchange(false)) pause = kFirstPause;
         if (!memory_->advance_messages()) return std::nullopt;
         return std::exchange(pause, std::min(2 * pause, kLongestPause));
-      }) {
+      }),
+      thread_(Thread::start(backend_)) {
   backend_->set_timeout(timeout);
   init();
 }
@@ -248,9 +304,8 @@ thread_local const C10dBackend* of_this_thread = nullptr;
 
 // A callback may be the last to let the group go: its thread cannot wait for its own end.
 C10dBackend::~C10dBackend() {
-  if (*unfinished_ > 0)
-    backend_->abort(concat("rank ", rank_, " left the group with unfinished work"));
-  if (of_this_thread == this) std::thread([queue = std::move(queue_)] {}).detach();
+  thread_->abandon();
+  if (of_this_thread == this) std::thread([thread = std::move(thread_)] {}).detach();
 }
 
 template <typename CallOptions>
@@ -264,13 +319,13 @@ C10dBackend::WorkPtr C10dBackend::start(
           .number = ++number_,
           .inputs = std::move(call.inputs),
           .results = std::move(call.results)});
-  const auto task = std::make_shared<Task>(work, std::move(body), unfinished_);
+  const auto task = std::make_shared<Task>(work, std::move(body), thread_->unfinished());
   const CallLimit limit(
       options.timeout == c10d::kUnsetTimeout ? options_->timeout : options.timeout);
-  if (of_this_thread == this || (!options.asyncOp && queue_->is_idle())) {
+  if (of_this_thread == this || (!options.asyncOp && thread_->queue().is_idle())) {
     task->run();
   } else {
-    static_cast<void>(queue_->add([this, task] {
+    static_cast<void>(thread_->queue().add([this, task] {
       of_this_thread = this;
       task->run();
     }));

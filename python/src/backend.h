@@ -47,6 +47,9 @@ class C10dBackend final : public c10d::Backend {
   void setTimeout(Milliseconds timeout) override;
   std::uint64_t getSequenceNumberForGroup() override { return number_; }
   void abort() override;
+  /// Ends the threads of all groups: one that lets a tensor of Python's go while Python ends would
+  /// abort the process.
+  static void close_threads();
   bool supportsTensorAlloc(c10::DeviceIndex) override { return true; }
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
   bool supportsSplitting() const override { return true; }
@@ -90,6 +93,7 @@ class C10dBackend final : public c10d::Backend {
 
  private:
   struct Call;
+  class Thread;
 
   /// Bodies must not refer to this object, which may be gone when the last of them is carried out.
   template <typename CallOptions>
@@ -101,12 +105,10 @@ class C10dBackend final : public c10d::Backend {
   host::HostBackend* memory_;  ///< null where messages need nobody to move them
   c10::intrusive_ptr<Options> options_;
   std::atomic<std::uint64_t> number_ = 0;
-  std::shared_ptr<std::atomic<int>> unfinished_ = std::make_shared<std::atomic<int>>(0);
   std::atomic<bool> has_new_message_ = false;
   /// Moves messages while this rank does something else.
   ProgressThread messages_;
-  std::unique_ptr<WorkQueue> queue_ =
-      std::make_unique<WorkQueue>([](const std::string&) {});  // ends first
+  std::shared_ptr<Thread> thread_;  ///< ends first
 };
 
 }  // namespace lockstep::python

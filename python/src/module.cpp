@@ -19,4 +19,6 @@ PYBIND11_MODULE(_backend, module) {
       },
       py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("timeout"), py::arg("name"),
       py::call_guard<py::gil_scoped_release>());
+  module.def("close_threads", &lockstep::python::C10dBackend::close_threads,
+      py::call_guard<py::gil_scoped_release>());
 }

@@ -36,7 +36,7 @@ void copy_values(const at::Tensor& to, const at::Tensor& from) {
 }  // namespace
 
 at::Tensor as_real(const at::Tensor& tensor) {
-  return tensor.is_complex() ? at::view_as_real(tensor) : tensor;
+  return tensor.is_complex() ? at::view_as_real(tensor) : tensor.detach();
 }
 
 Pieces::Pieces(const char* operation, const std::vector<at::Tensor>& tensors) {

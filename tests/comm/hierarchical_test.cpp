@@ -340,6 +340,28 @@ TEST(WorkQueue, TellsOfAFailureAndGoesOn) {
   EXPECT_EQ(heard, "an exception of an unknown type");
 }
 
+TEST(WorkQueue, CarriesOutNothingMoreOnceItIsClosed) {
+  std::promise<void> begun, may_end;
+  std::atomic<int> ended = 0;
+  WorkQueue queue([](const std::string&) {});
+  Work first = queue.add([&] {
+    begun.set_value();
+    may_end.get_future().wait();
+    ++ended;
+  });
+  Work waiting = queue.add([&] { ++ended; });
+  begun.get_future().wait();
+  std::thread closer([&] { queue.close(); });
+  Work late = waiting;
+  while (!late.done()) late = queue.add([&] { ++ended; });
+  may_end.set_value();
+  closer.join();
+  first.wait();
+  for (Work* work : {&waiting, &late})
+    EXPECT_EQ(message_of<CommError>([&] { work->wait(); }), "the group was closed");
+  EXPECT_EQ(ended, 1);
+}
+
 TEST(ProgressThread, GoesOnUntilNothingIsUnderWay) {
   std::atomic<int> left = 0;
   std::promise<void> last;

@@ -46,7 +46,13 @@ for step in range(1, 9):
     if step == 5 and is_first:
         disturb()
 dist.barrier()
-print("rank", rank, "is done, of", os.environ["WORLD_SIZE"])
+print("rank", rank, "is done, of", os.environ["WORLD_SIZE"], flush=True)
+if act == "leave":
+    time.sleep(rank)  # the other's callback is there before there is anything to call it for
+    future = dist.all_reduce(torch.ones(2), async_op=True).get_future()
+    future.then(lambda _: time.sleep(1))
+    while not future.done():
+        time.sleep(0.001)
 """
 
 
@@ -79,6 +85,9 @@ class Launch(unittest.TestCase):
 
     def test_who_waits_for_a_rank_that_lives_does_not_hang(self):
         self.assertNotIn("hangs", self.run_ranks("alone"))
+
+    def test_a_program_may_end_while_its_group_is_in_a_callback(self):
+        self.assertNotIn("restart", self.run_ranks("leave"))
 
 
 if __name__ == "__main__":

@@ -95,7 +95,7 @@ def train_rank(folder, kind, optimizer):
         save_file(state, folder / "fsdp2.safetensors")
         (folder / "fsdp2.json").write_text(json.dumps(losses))
     dist.barrier()
-    os._exit(0)  # at an ordinary end Gloo's threads sometimes call std::terminate
+    os._exit(0)  # the optimizer makes PyTorch keep the group, whose threads may call std::terminate at an ordinary end
 
 
 def train_by_python(folder, kind, optimizer):
