@@ -6,7 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
-#if defined(__AVX512BW__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -129,6 +129,18 @@ inline void store(float* to, Floats vector, std::int64_t room) {
   _mm512_mask_storeu_ps(to, first_lanes(room), vector);
 }
 #endif
+
+// Asks for the memory that a loop is about to read or write, two lines of the cache on: where it
+// goes on at more places at once than a processor follows by itself.
+constexpr std::int64_t kBytesAhead = 128;
+
+inline void ask_ahead(const void* place) {
+  __builtin_prefetch(static_cast<const char*>(place) + kBytesAhead);
+}
+
+inline void ask_ahead_to_write(void* place) {
+  __builtin_prefetch(static_cast<char*>(place) + kBytesAhead, 1);
+}
 
 inline float to_float(float value) { return value; }
 

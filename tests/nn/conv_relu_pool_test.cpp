@@ -266,7 +266,7 @@ TEST(ConvReluPool, AtensChainKeepsChannelsLast) {
 
 constexpr ConvReluPoolShape kShape{.height = 11, .width = 45, .channels = 6};
 constexpr std::int64_t kImages = 3;
-constexpr std::int64_t kPooled = kImages * 6 * 5 * 22;
+constexpr std::int64_t kWindows = kImages * 5 * 22, kPooled = kWindows * 6;
 
 std::vector<float> random_floats(std::int64_t count, unsigned seed) {
   std::mt19937 generator(seed);
@@ -289,9 +289,10 @@ void run(const ConvReluPoolKernel& kernel, ForwardJob job, const void* gradient,
   job.scratch = scratch.data();
   kernel.forward(job);
   const std::vector<std::uint8_t> codes(job.codes,
-      job.codes + job.image_count * shape.channels * (shape.height / 2) * (shape.width / 2));
+      job.codes + job.image_count * (shape.height / 2) * (shape.width / 2) * job.code_stride);
   scratch = std::vector<float>(static_cast<std::size_t>(kernel.backward_scratch(shape)));
   kernel.backward({.shape = shape,
+      .code_stride = job.code_stride,
       .image_element = job.image_element,
       .pooled_element = job.pooled_element,
       .image_count = job.image_count,
@@ -305,11 +306,11 @@ void run(const ConvReluPoolKernel& kernel, ForwardJob job, const void* gradient,
 Outcome outcome_of(const ConvReluPoolKernel& kernel) {
   const auto images = random_floats(kImages * 11 * 45, 1), weight = random_floats(6 * 9, 2);
   const auto bias = random_floats(6, 3), gradient = random_floats(kPooled, 4);
-  Outcome outcome{
-      std::vector<float>(kPooled), std::vector<float>(6 * 10), std::vector<std::uint8_t>(kPooled)};
+  Outcome outcome{std::vector<float>(kPooled), std::vector<float>(6 * 10),
+      std::vector<std::uint8_t>(kWindows * kCodeUnit)};
   run(kernel,
-      {kShape, Element::kFloat, Element::kFloat, kImages, images.data(), weight.data(), bias.data(),
-          outcome.pooled.data(), outcome.codes.data(), nullptr},
+      {kShape, kCodeUnit, Element::kFloat, Element::kFloat, kImages, images.data(), weight.data(),
+          bias.data(), outcome.pooled.data(), outcome.codes.data(), nullptr},
       gradient.data(), outcome.sums.data());
   return outcome;
 }
@@ -334,23 +335,25 @@ void run_inside(const ConvReluPoolKernel& kernel, const ConvReluPoolShape& shape
     Element image_element, Element pooled_element) {
   const auto bytes = [](Element element) { return element == Element::kFloat ? 4U : 2U; };
   const auto pixels = static_cast<std::size_t>(shape.height * shape.width);
-  const auto windows =
-      static_cast<std::size_t>(shape.channels * (shape.height / 2) * (shape.width / 2));
+  const auto windows = static_cast<std::size_t>((shape.height / 2) * (shape.width / 2));
   const auto channels = static_cast<std::size_t>(shape.channels);
+  constexpr std::size_t kStride = kCodeUnit;
   const std::vector<std::uint8_t> images(pixels * bytes(image_element));
   const std::vector<float> weight(channels * 9, 1), bias(channels, 1);
-  std::vector<std::uint8_t> pooled(windows * bytes(pooled_element) + 1, 77), codes(windows + 1, 77);
+  const std::size_t pooled_bytes = channels * windows * bytes(pooled_element);
+  std::vector<std::uint8_t> pooled(pooled_bytes + 1, 77), codes(windows * kStride + 1, 77);
   std::vector<float> sums(channels * 10 + 1, 77);
-  const std::vector<std::uint8_t> gradient(windows * bytes(pooled_element));
+  const std::vector<std::uint8_t> gradient(pooled_bytes);
   run(kernel,
-      {shape, image_element, pooled_element, 1, images.data(), weight.data(), bias.data(),
-          pooled.data(), codes.data(), nullptr},
+      {shape, kCodeUnit, image_element, pooled_element, 1, images.data(), weight.data(),
+          bias.data(), pooled.data(), codes.data(), nullptr},
       gradient.data(), sums.data());
   EXPECT_EQ(pooled.back(), 77);
   EXPECT_EQ(codes.back(), 77);
   EXPECT_EQ(sums.back(), 77);
-  codes.pop_back();
-  for (const std::uint8_t code : codes) EXPECT_LE(code, kDead);
+  for (std::size_t window = 0; window < windows; ++window)
+    for (std::size_t channel = 0; channel < channels; ++channel)
+      EXPECT_LE(codes[window * kStride + channel], kDead);
 }
 
 TEST(ConvReluPoolKernel, StaysInsideItsArrays) {

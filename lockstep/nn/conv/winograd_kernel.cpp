@@ -30,6 +30,8 @@ namespace lockstep::nn::conv {
 namespace {
 
 using simd::all;
+using simd::ask_ahead;
+using simd::ask_ahead_to_write;
 using simd::BFloat16;
 using simd::each_vector;
 using simd::Floats;
@@ -315,7 +317,12 @@ inline void transform_input_of(
     float* const row = to.data + tile * to.row_stride;
     each_vector(from.channels, [&](std::int64_t channel, std::int64_t room) {
       transform_square<Form::kIn, Form::kIn>(
-          [&](int y, int x) { return load(pixels.at[y][x] + channel, room); }, Form::input,
+          [&](int y, int x) {
+            const T* const pixel = pixels.at[y][x] + channel;
+            ask_ahead(pixel);
+            return load(pixel, room);
+          },
+          Form::input,
           [&](int y, int x, Floats value) {
             store(row + (y * Form::kIn + x) * to.plane_stride + channel, value);
           });
@@ -341,7 +348,11 @@ inline void transform_gradient_of(
       float* const rows = panel_of(to, 0, channel / kPanel) + first * kPanel + channel % kPanel;
       for (std::int64_t tile = 0; tile < count; ++tile) {
         transform_square<Form::kOut, Form::kIn>(
-            [&](int y, int x) { return load(pixels[tile].at[y][x] + channel, room); },
+            [&](int y, int x) {
+              const T* const pixel = pixels[tile].at[y][x] + channel;
+              ask_ahead(pixel);
+              return load(pixel, room);
+            },
             Form::gradient,
             [&](int y, int x, Floats value) {
               store(rows + tile * kPanel + (y * Form::kIn + x) * to.plane_stride, value);
@@ -365,8 +376,10 @@ inline void transform_output_of(const TileBlock& block, const PanelPlanes& from,
           [&](int y, int x) { return load(row + (y * Form::kIn + x) * from.plane_stride); },
           Form::output,
           [&](int y, int x, Floats value) {
-            T* const pixel = pixels.at[y][x];
-            if (pixel != nullptr) store(pixel + channel, value + start, room);
+            if (pixels.at[y][x] == nullptr) return;
+            T* const pixel = pixels.at[y][x] + channel;
+            store(pixel, value + start, room);
+            ask_ahead_to_write(pixel);
           });
     });
   }

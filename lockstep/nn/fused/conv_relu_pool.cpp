@@ -66,17 +66,18 @@ struct Pooled {
 Pooled run_forward(const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias,
     at::ScalarType type) {
   const auto shape = shape_of(images, weight.size(0));
-  const std::array<std::int64_t, 4> sizes{
-      images.size(0), shape.channels, shape.height / 2, shape.width / 2};
-  Pooled pooled{at::empty(sizes, images.options().dtype(type)),
-      at::empty(sizes, images.options().dtype(at::kByte))};
+  const std::int64_t count = images.size(0), height = shape.height / 2, width = shape.width / 2;
+  const std::int64_t code_stride = (shape.channels + kCodeUnit - 1) / kCodeUnit * kCodeUnit;
+  Pooled pooled{at::empty({count, shape.channels, height, width}, images.options().dtype(type)),
+      at::empty({count, height, width, code_stride}, images.options().dtype(at::kByte))};
   const auto& kernel = fastest_kernel();
-  for_each_part(images.size(0), [&](std::int64_t, std::int64_t first, std::int64_t count) {
+  for_each_part(count, [&](std::int64_t, std::int64_t first, std::int64_t some) {
     auto scratch = at::empty({kernel.forward_scratch(shape)}, at::kFloat);
     kernel.forward({.shape = shape,
+        .code_stride = code_stride,
         .image_element = element_of(images),
         .pooled_element = element_of(pooled.values),
-        .image_count = count,
+        .image_count = some,
         .images = at_image(images, first),
         .weight = weight.const_data_ptr<float>(),
         .bias = bias.const_data_ptr<float>(),
@@ -90,13 +91,14 @@ Pooled run_forward(const at::Tensor& images, const at::Tensor& weight, const at:
 // Returns [channels, 10]: the gradients of each channel's 9 weights and of its bias.
 at::Tensor run_backward(
     const at::Tensor& images, const at::Tensor& pooled_gradient, const at::Tensor& codes) {
-  const auto shape = shape_of(images, codes.size(1));
+  const auto shape = shape_of(images, pooled_gradient.size(1));
   const std::int64_t parts = (images.size(0) + kImagesAtOnce - 1) / kImagesAtOnce;
   auto sums = at::empty({parts, shape.channels, 10}, at::kFloat);
   const auto& kernel = fastest_kernel();
   for_each_part(images.size(0), [&](std::int64_t part, std::int64_t first, std::int64_t count) {
     auto scratch = at::empty({kernel.backward_scratch(shape)}, at::kFloat);
     kernel.backward({.shape = shape,
+        .code_stride = codes.size(3),
         .image_element = element_of(images),
         .pooled_element = element_of(pooled_gradient),
         .image_count = count,

@@ -16,10 +16,15 @@ struct ConvReluPoolShape {
 /// Stands in the codes for a window whose largest value is not positive: ReLU lets nothing through.
 constexpr std::uint8_t kDead = 4;
 
-/// The forward pass of some images: `pooled` and `codes` are [images, channels, h/2,
-/// w/2]; a code is the winner's place in its window, row by row: 0, 1, 2, 3, or kDead.
+/// A window's codes are padded to a multiple of this: the lanes of the longest vector.
+constexpr std::int64_t kCodeUnit = 16;
+
+/// The forward pass of some images: `pooled` is [images, channels, h/2, w/2], `codes` are [images,
+/// h/2, w/2, code_stride]. A code is the winner's place in its window, column by column: 0, 1, 2,
+/// 3, or kDead.
 struct ForwardJob {
   ConvReluPoolShape shape;
+  std::int64_t code_stride;
   Element image_element, pooled_element;
   std::int64_t image_count;
   const void* images;   ///< [images, height, width]
@@ -34,6 +39,7 @@ struct ForwardJob {
 /// weights and of its bias.
 struct BackwardJob {
   ConvReluPoolShape shape;
+  std::int64_t code_stride;
   Element image_element, pooled_element;
   std::int64_t image_count;
   const void* images;

@@ -24,6 +24,7 @@ using simd::store;
 constexpr int kSums = 8;
 constexpr std::int64_t kColumns = kSums * kLanes, kMostRows = 1024;
 constexpr std::int64_t kPanelFloats = 4096, kDepth = kPanelFloats / kColumns;
+constexpr std::int64_t kLine = 16;  // floats of a cache line
 
 /// An element of the left matrix, and where its row of the panel begins.
 struct Term {
@@ -114,10 +115,13 @@ inline void copy_panel(
   }
 }
 
+// Asks for the memory of the row behind this one, which a processor does not expect so far away.
 // Not inlined: the caller's variables would take registers from the sums.
 template <bool kWhole>
 [[gnu::noinline]] void add_terms(const Term* terms, std::int64_t count, const float* panel,
-    bool is_first, std::int64_t room, float* products) {
+    bool is_first, std::int64_t room, float* products, std::int64_t stride) {
+#pragma GCC unroll 8
+  for (std::int64_t i = 0; i < kColumns; i += kLine) __builtin_prefetch(products + stride + i, 1);
   Floats sums[kSums];
 #pragma GCC unroll 8
   for (int i = 0; i < kSums; ++i)
@@ -144,7 +148,8 @@ inline void multiply_panel(
     copy_panel<kWhole>(gemm, step * kDepth, column, panel);
     for (std::int64_t row = rows.begin; row < rows.end; ++row)
       add_terms<kWhole>(lists.terms(step, row), lists.count(step, row), panel, step == 0,
-          gemm.columns - column, gemm.products + row * gemm.product_stride + column);
+          gemm.columns - column, gemm.products + row * gemm.product_stride + column,
+          gemm.product_stride);
   }
 }
 
