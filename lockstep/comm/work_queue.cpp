@@ -34,9 +34,7 @@ class WorkQueue::Call : public PromisedWork {
 
 namespace {
 
-std::exception_ptr closed() {
-  return std::make_exception_ptr(CommError("the group was closed"));
-}
+std::exception_ptr closed() { return std::make_exception_ptr(CommError("the group was closed")); }
 
 }  // namespace
 
