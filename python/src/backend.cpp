@@ -170,7 +170,7 @@ struct C10dBackend::Call {
 /// The thread that carries out the asynchronous collectives of a group.
 class C10dBackend::Thread {
  public:
-  /// Known to close_all() from the beginning.
+  /// The thread itself starts with the first collective.
   static std::shared_ptr<Thread> start(std::shared_ptr<lockstep::Backend> backend) {
     auto thread = std::make_shared<Thread>(std::move(backend));
     const std::lock_guard lock(all().mutex);
@@ -185,15 +185,18 @@ class C10dBackend::Thread {
   const std::shared_ptr<std::atomic<int>>& unfinished() { return unfinished_; }
   WorkQueue& queue() { return queue_; }
 
+  /// Ends the other ranks' calls if this one leaves work unfinished.
   void abandon() {
     if (*unfinished_ > 0)
       backend_->abort(concat("rank ", backend_->rank(), " left the group with unfinished work"));
   }
+  /// Abandons what is unfinished, and waits until all tensors have been let go.
   void close() {
     abandon();
     queue_.close();
   }
 
+  /// Closes those of all groups of this process.
   static void close_all() {
     std::vector<std::weak_ptr<Thread>> threads;
     {
