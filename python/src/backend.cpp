@@ -4,6 +4,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 
 #include "pieces.h"
@@ -187,13 +188,13 @@ class C10dBackend::Thread {
 
   /// Ends the other ranks' calls if this one leaves work unfinished.
   void abandon() {
-    if (*unfinished_ > 0)
+    if (is_here() && *unfinished_ > 0)
       backend_->abort(concat("rank ", backend_->rank(), " left the group with unfinished work"));
   }
   /// Abandons what is unfinished, and waits until all tensors have been let go.
   void close() {
     abandon();
-    queue_.close();
+    if (is_here()) queue_.close();
   }
 
   /// Closes those of all groups of this process.
@@ -217,6 +218,10 @@ class C10dBackend::Thread {
     return all;
   }
 
+  // A process that was forked has the group's memory, but not its threads: its end tells nothing.
+  bool is_here() const { return ::getpid() == process_; }
+
+  const pid_t process_ = ::getpid();
   std::shared_ptr<lockstep::Backend> backend_;
   std::shared_ptr<std::atomic<int>> unfinished_ = std::make_shared<std::atomic<int>>(0);
   WorkQueue queue_{[](const std::string&) {}};  ///< ends first

@@ -36,13 +36,14 @@ void copy_values(const at::Tensor& to, const at::Tensor& from) {
 }  // namespace
 
 at::Tensor as_real(const at::Tensor& tensor) {
-  return tensor.is_complex() ? at::view_as_real(tensor) : tensor.detach();
+  const at::Tensor own = tensor.detach();
+  return own.is_complex() ? at::view_as_real(own) : own;
 }
 
 Pieces::Pieces(const char* operation, const std::vector<at::Tensor>& tensors) {
   check(!tensors.empty(), operation, ": the list of tensors is empty");
   for (const at::Tensor& tensor : tensors) {
-    tensors_.push_back(as_real(tensor.detach()));
+    tensors_.push_back(as_real(tensor));
     const at::Tensor& first = tensors_.front();
     check(tensors_.back().scalar_type() == first.scalar_type() &&
               tensors_.back().numel() == first.numel(),

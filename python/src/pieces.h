@@ -7,7 +7,8 @@
 
 namespace lockstep::python {
 
-/// Returns a tensor of real numbers over the same memory.
+/// Returns a tensor of real numbers over the same memory, which is not Python's: any thread may let
+/// it go, also while Python ends.
 at::Tensor as_real(const at::Tensor& tensor);
 
 /// Some tensors as one flat tensor: over their own memory where they lie one behind the other, else

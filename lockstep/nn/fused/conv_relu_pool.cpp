@@ -1,7 +1,6 @@
 #include "lockstep/nn/fused/conv_relu_pool.h"
 
 #include <algorithm>
-#include <array>
 
 #include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>

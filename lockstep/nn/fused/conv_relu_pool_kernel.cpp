@@ -34,8 +34,8 @@
 //                            |______ tx=1 ____|
 //                                     |______ tx=2 ___|      code of (dy,dx) = 2 dx + dy
 //
-// That is one instruction for a tap. With windows in the lanes it takes 21 for nine, and half the
-// time more. Codes are therefore stored as [row][column][channel]; gradients are transposed here.
+// That is one instruction for a tap; with windows in the lanes nine taps take 21. Codes are
+// therefore stored as [row][column][channel]; gradients are transposed here.
 
 namespace lockstep::nn::fused {
 namespace {
