@@ -52,7 +52,7 @@ bool has_kernels(c10::DispatchKey key) {
 bool is_like(const Tensor& parameter, const Tensor& tensor) {
   return tensor.defined() && tensor.layout() == at::kStrided &&
          tensor.scalar_type() == parameter.scalar_type() && tensor.device() == parameter.device() &&
-         tensor.sizes() == parameter.sizes();
+         tensor.sizes() == parameter.sizes() && !tensor.is_neg();
 }
 
 bool is_in_same_order(const Tensor& a, const Tensor& b) {
@@ -100,7 +100,8 @@ std::optional<Tensor> skip_for(const KernelCall& call, const Tensor& skip) {
 }
 
 /// What each optimizer's kernel needs: its moments, which are not defined where an option has come
-/// that needs more of them, and its calls.
+/// that needs more of them, and its calls; and whether a step of LibTorch's counts a version, so
+/// that a backward through what the old parameters computed is refused.
 template <typename Optimizer>
 struct FusedKind;
 
@@ -110,6 +111,8 @@ struct FusedKind<torch::optim::SGD> {
   using State = torch::optim::SGDParamState;
 
   static constexpr const char* kName = "SGD";
+
+  static constexpr bool kCountsVersions = false;
 
   static bool can_skip(const Options& options) { return options.dampening() == 0; }
   static bool takes_sparse(const Options& options) { return options.weight_decay() == 0; }
@@ -165,6 +168,8 @@ template <typename OptionsOfKind, typename StateOfKind, auto kKernel>
 struct AdamKind {
   using Options = OptionsOfKind;
   using State = StateOfKind;
+
+  static constexpr bool kCountsVersions = true;
 
   static bool can_skip(const Options&) { return true; }
   static bool takes_sparse(const Options&) { return false; }
@@ -279,6 +284,8 @@ void run_kernel(const Groups& groups, States& states, const Tensor& skip) {
     std::ranges::copy_if(group.params(), std::back_inserter(trained),
         [](const Tensor& parameter) { return parameter.grad().defined(); });
     FusedKind<Base>::run(trained, states, options_of<Base>(group), skip);
+    if constexpr (FusedKind<Base>::kCountsVersions)
+      for (const Tensor& parameter : trained) parameter.unsafeGetTensorImpl()->bump_version();
   }
 }
 

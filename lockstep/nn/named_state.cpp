@@ -8,6 +8,7 @@
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/view_as_real.h>
 
 namespace lockstep::nn {
 namespace {
@@ -22,6 +23,10 @@ void add_tensors(const std::string& prefix, const torch::nn::Module& module, Nam
   for (const auto& child : module.named_children()) {
     add_tensors(prefix + child.key() + ".", *child.value(), state);
   }
+}
+
+torch::Tensor as_real(const torch::Tensor& tensor) {
+  return tensor.is_complex() ? at::view_as_real(tensor.resolve_conj()) : tensor;
 }
 
 }  // namespace
@@ -43,7 +48,8 @@ NamedTensors named_state(const Layers& layers) {
 }
 
 // The extremes of numbers with a NaN among them are NaN.
-bool is_finite(const torch::Tensor& tensor) {
+bool is_finite(const torch::Tensor& given) {
+  const torch::Tensor tensor = as_real(given);
   if (!tensor.is_floating_point() || tensor.numel() == 0) return true;
   // Types of one byte have no kernel of their own.
   const bool is_tiny = tensor.element_size() == 1;
@@ -55,9 +61,11 @@ bool is_finite(const torch::Tensor& tensor) {
 // By the largest of each, which is NaN if a NaN is among them: few kernels for many tensors.
 std::vector<torch::Tensor> overflows_of(const std::vector<torch::Tensor>& tensors) {
   std::unordered_map<torch::Device, std::vector<torch::Tensor>> by_device;
-  for (const torch::Tensor& tensor : tensors)
+  for (const torch::Tensor& given : tensors) {
+    const torch::Tensor tensor = as_real(given.detach());
     if (tensor.is_floating_point() && tensor.numel() > 0)
-      by_device[tensor.device()].push_back(tensor.detach());
+      by_device[tensor.device()].push_back(tensor);
+  }
   std::vector<torch::Tensor> overflows;
   for (const auto& [device, list] : by_device) {
     const auto largest = at::_foreach_norm(list, std::numeric_limits<double>::infinity());

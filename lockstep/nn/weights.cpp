@@ -296,7 +296,8 @@ void save_weights(const NamedTensors& state, const std::filesystem::path& path,
     check(type.has_value(), "save_weights: ", item.key(),
         " has a type that files of weights do not have: ",
         c10::toString(item.value().scalar_type()));
-    const auto& tensor = plain.emplace_back(item.value().detach().cpu().contiguous());
+    const auto& tensor =
+        plain.emplace_back(item.value().detach().cpu().resolve_neg().resolve_conj().contiguous());
     const auto* bytes = static_cast<const std::uint8_t*>(tensor.const_data_ptr());
     entries.push_back({.name = item.key(),
         .type = *type,

@@ -38,6 +38,17 @@ typedef std::uint8_t Bytes __attribute__((vector_size(kLanes)));
 
 using BFloat16 = std::uint16_t;
 
+constexpr std::int64_t kLineFloats = 16;  // of a cache line
+
+// Not std::min: it has external linkage.
+inline std::int64_t least(std::int64_t one, std::int64_t other) {
+  return one < other ? one : other;
+}
+
+inline std::int64_t parts_of(std::int64_t count, std::int64_t most) {
+  return (count + most - 1) / most;
+}
+
 // Subtracting zero changes nothing, -0 included, so it is free; adding it would cost an addition.
 inline Floats all(float value) { return value - Floats{}; }
 

@@ -12,6 +12,7 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/_make_dual.h>
+#include <ATen/ops/_neg_view.h>
 #include <ATen/ops/_unpack_dual.h>
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/isfinite.h>
@@ -298,7 +299,7 @@ TEST(BatchNormLayer, UpdatesALayerAsItsForwardDoes) {
   }
 }
 
-// Evaluation, rows of channels, and doubles are LibTorch's, bit for bit.
+// Evaluation, rows of channels, negated views and doubles are LibTorch's, bit for bit.
 TEST(BatchNormLayer, LeavesTheRestToLibTorch) {
   const KernelScope own(Kernels::kOwn);
   torch::manual_seed(9);
@@ -310,6 +311,10 @@ TEST(BatchNormLayer, LeavesTheRestToLibTorch) {
   layer.norm->train();
   const auto rows = given.input.contiguous(), addend = given.addend.contiguous();
   EXPECT_TRUE(batch_norm_relu(layer.norm, rows, addend).equal(layer.plain(rows, addend)));
+  NormLayer negated(6);
+  negated.norm->weight = at::_neg_view(negated.norm->weight.detach());
+  EXPECT_TRUE(batch_norm_relu(negated.norm, given.input, given.addend)
+                  .equal(negated.plain(given.input, given.addend)));
   layer.norm->to(at::kDouble);
   const auto wide = given.input.to(at::kDouble);
   EXPECT_TRUE(batch_norm_relu(layer.norm, wide).equal(layer.plain(wide, {})));

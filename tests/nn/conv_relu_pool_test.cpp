@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/_neg_view.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/max_pool2d.h>
@@ -241,6 +242,7 @@ TEST(ConvReluPool, LeavesEverythingElseToAten) {
       {"double", at::randn({2, 1, 6, 6}, f64), Layer(3, 1, f64)},
       {"bfloat16 weights", at::randn({2, 1, 6, 6}, at::kBFloat16), Layer(3, 1, at::kBFloat16)},
       {"no images", at::zeros({0, 1, 6, 6}, f32), Layer(3)},
+      {"negated", at::_neg_view(at::randn({2, 1, 6, 6})), Layer(3)},
   };
   for (const auto& [what, images, layer] : cases) {
     EXPECT_FALSE(is_conv_relu_pool_fused(images, layer.weight, layer.bias)) << what;

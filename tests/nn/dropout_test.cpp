@@ -76,6 +76,22 @@ TEST(Dropout, BackwardDropsTheSamePlacesHoweverTheGradientLies) {
       << "whether it is differentiated again or not";
 }
 
+// Programs take views of its output, and layers behind it want channels-last images.
+TEST(Dropout, KeepsTheOrderOfMemory) {
+  const KernelScope scope(Kernels::kOwn);
+  const auto rows = (at::randn({4, 5, 6, 7}) + 10).requires_grad_();
+  const auto images = (at::randn({4, 5, 6, 7}) + 10).contiguous(at::MemoryFormat::ChannelsLast);
+  for (const at::Tensor& given : {rows.transpose(0, 2), images.detach().requires_grad_()}) {
+    const auto output = at::dropout(given, kShare, true);
+    EXPECT_EQ(output.strides(), given.strides());
+    const auto gradient =
+        torch::autograd::grad({output}, {given}, {at::ones({1}).expand_as(given)})[0];
+    EXPECT_TRUE(at::equal(gradient.ne(0), output.ne(0)));
+  }
+  const auto gaps = at::randn({8, 6}).slice(1, 0, 3);
+  EXPECT_FALSE(is_dropout_own(gaps, kShare));
+}
+
 // Rules for operators and snapshots know generators.
 TEST(Dropout, FollowsTheGenerator) {
   const KernelScope scope(Kernels::kAuto);

@@ -274,6 +274,42 @@ TEST(Attention, PassesOnWhatIsNoNumber) {
   }
 }
 
+// Programs take views of them.
+TEST(Attention, HasOutputsThatLieAsLibTorchs) {
+  const Tensor heads = at::randn({2, 4, 40, 16}), tokens = at::randn({2, 40, 4, 16});
+  for (const Tensor& given : {heads, tokens.transpose(1, 2)}) {
+    const Tensor output = attention_by(attention_kernels().back())({given, given, given});
+    EXPECT_EQ(output.strides(), given.strides());
+    EXPECT_EQ(output.strides(), attention_of_libtorch()({given, given, given}).strides());
+  }
+}
+
+// The largest score has all the weight, also where scores differ by more than a float holds.
+TEST(Attention, OfLargeScoresIsTheValueOfTheLargest) {
+  torch::manual_seed(15);
+  for (const double size : {1e4, 1e9, 1e12}) {
+    const Tensors heads{
+        at::randn({1, 2, 40, 16}) * size, at::randn({1, 2, 40, 16}), at::randn({1, 2, 40, 16})};
+    Tensors exact;
+    for (const Tensor& each : heads) exact.push_back(each.to(at::kDouble));
+    for (const AttentionKernels& kernels : attention_kernels()) {
+      const Tensor error =
+          attention_by(kernels, false)(heads) - attention_of_libtorch(false)(exact);
+      EXPECT_LE(error.abs().max().item<double>(), 0.05) << kernels.softmax.name << " " << size;
+    }
+  }
+}
+
+TEST(Attention, OfScoresThatAreAllMinusInfinityIsZero) {
+  const Tensor ones = at::ones({1, 1, 3, 8});
+  const Tensors heads{ones, ones * -std::numeric_limits<float>::infinity(), ones};
+  for (const AttentionKernels& kernels : attention_kernels()) {
+    EXPECT_TRUE(attention_by(kernels, false)(heads).eq(0).all().item<bool>())
+        << kernels.softmax.name;
+    EXPECT_TRUE(attention_of_libtorch(false)(heads).eq(0).all().item<bool>());
+  }
+}
+
 TEST(Attention, HasTheSameBitsForAnyNumberOfThreadsAndOfOneInputAlone) {
   const Tensor keys = at::randn({2, 2, 100, 24});
   const Tensors heads{at::randn({2, 6, 100, 24}), keys, at::randn(keys.sizes())};

@@ -23,6 +23,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/nn/models/language/language_layers.h"
 #include "lockstep/nn/models/language/llama.h"
+#include "lockstep/nn/models/language/token_loss.h"
 #include "lockstep/nn/models/model.h"
 #include "lockstep/nn/named_state.h"
 
@@ -182,6 +183,14 @@ TEST_P(LanguageModel, CloneComputesTheSameWithItsOwnWeights) {
   for (Tensor& parameter : copy->parameters()) parameter.zero_();
   EXPECT_TRUE(scores(copy).eq(0).all().item<bool>());
   EXPECT_TRUE(scores(model).equal(expected));
+}
+
+TEST_P(LanguageModel, OfNoSequencesHasNoScoresAndNoLosses) {
+  Model model = make_model(GetParam(), kWords);
+  model->eval();
+  const Tensor none = at::zeros({0, kLength}, torch::kLong);
+  EXPECT_EQ(model(none).sizes(), at::IntArrayRef({0, kLength, kWords}));
+  EXPECT_EQ(model(with_next_tokens(none, none)).sizes(), none.sizes());
 }
 
 TEST_P(LanguageModel, RefusesWhatAreNoTokensOfIts) {

@@ -245,6 +245,16 @@ TEST(Lstm, ComputesWhatIsWantedOfTheGradients) {
   }
 }
 
+// Who scales one must not scale the other.
+TEST(Lstm, HasGradientsOfItsBiasesInMemoryOfTheirOwn) {
+  const auto own = LstmOperands::drawn(kUsual);
+  const auto all =
+      torch::autograd::grad({own.of_kernels(lstm_kernels().back())[0].square().sum()}, own.all);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      EXPECT_NE(all[i].const_data_ptr(), all[j].const_data_ptr()) << i << " and " << j;
+}
+
 // By differences of the loss, along a direction drawn.
 TEST(Lstm, HasTheSlopeOfItsOutputs) {
   torch::manual_seed(12);

@@ -10,6 +10,7 @@
 #include "tests/support/message_of.h"
 #include "tests/support/places.h"
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_neg_view.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty_like.h>
@@ -102,6 +103,38 @@ void expect_skips(const Options& options) {
   EXPECT_TRUE(unused.equal(at::ones({2}, at::kDouble)));
   EXPECT_EQ(optimizer.state().size(), 1U);
   EXPECT_EQ(optimizer.state().count(used.unsafeGetTensorImpl()), 1U);
+}
+
+// Whether autograd sees that the parameter has changed.
+template <typename Optimizer, typename Options>
+bool refuses_an_old_graph(const Options& options) {
+  const auto parameter = parameter_of_ones({3});
+  Optimizer optimizer(std::vector<at::Tensor>{parameter}, options);
+  const auto loss = parameter.square().sum();
+  loss.backward({}, /*keep_graph=*/true);
+  optimizer.step();
+  try {
+    loss.backward();
+    return false;
+  } catch (const c10::Error&) {
+    return true;
+  }
+}
+
+TEST(Optimizer, RefusesABackwardThroughOldParametersAsLibTorchsDoes) {
+  EXPECT_TRUE(refuses_an_old_graph<torch::optim::Adam>(AdamOptions(0.1)));
+  EXPECT_TRUE(refuses_an_old_graph<Adam>(AdamOptions(0.1)));
+  EXPECT_TRUE(refuses_an_old_graph<torch::optim::AdamW>(AdamWOptions(0.1)));
+  EXPECT_TRUE(refuses_an_old_graph<AdamW>(AdamWOptions(0.1)));
+  EXPECT_FALSE(refuses_an_old_graph<torch::optim::SGD>(SGDOptions(0.1)));
+  EXPECT_FALSE(refuses_an_old_graph<SGD>(SGDOptions(0.1)));
+}
+
+TEST(Optimizer, LeavesNegatedGradientsToLibTorch) {
+  const auto parameter = parameter_of_ones({3});
+  parameter.mutable_grad() = at::_neg_view(at::ones({3}, at::kDouble));
+  SGD(std::vector<at::Tensor>{parameter}, SGDOptions(1.0)).step();
+  EXPECT_TRUE(parameter.equal(at::full({3}, 2.0, at::kDouble)));
 }
 
 TEST(Optimizer, SkipsParametersWithoutGradientAndKeepsNoStateForThem) {

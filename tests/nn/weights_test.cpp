@@ -13,6 +13,8 @@
 #include "tests/nn/model_inputs.h"
 #include "tests/support/message_of.h"
 #include "tests/support/temporary_folder.h"
+#include <ATen/ops/complex.h>
+#include <ATen/ops/conj.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -290,6 +292,17 @@ TEST_F(Weights, ThatAreNotFiniteAreLoadedAndReported) {
   const auto report = load_weights(*model, written(state));
   EXPECT_EQ(remarks_text(report), "  NaN or Inf in net1.weight\n  NaN or Inf in net2.bias\n");
   EXPECT_TRUE(std::isnan(named_state(*model)["net1.weight"][3][4].item<double>()));
+}
+
+TEST_F(Weights, OfComplexNumbersAreFiniteInBothParts) {
+  const auto number = [](double real, double imaginary) {
+    return at::complex(at::full({2}, real), at::full({2}, imaginary));
+  };
+  EXPECT_TRUE(is_finite(number(1, 2)));
+  EXPECT_FALSE(is_finite(number(1, std::nan(""))));
+  EXPECT_FALSE(is_finite(at::conj(number(INFINITY, 2))));
+  EXPECT_FALSE(overflows_of({number(1, 2)}).at(0).item<bool>());
+  EXPECT_TRUE(overflows_of({number(1, INFINITY)}).at(0).item<bool>());
 }
 
 TEST_F(Weights, ThatOverflowByTheirConversionAreReported) {

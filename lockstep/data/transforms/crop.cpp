@@ -20,9 +20,10 @@ double as_double(std::int64_t count) { return static_cast<double>(count); }
 // The largest part in the centre whose ratio is allowed.
 Box allowed_centre(ImageSize size, const RandomArea& area) {
   const double ratio = as_double(size.width) / as_double(size.height);
+  const auto side = [](double exact) { return std::max<std::int64_t>(1, rounded(exact)); };
   ImageSize part = size;
-  if (ratio < area.least_ratio) part.height = rounded(as_double(size.width) / area.least_ratio);
-  if (ratio > area.most_ratio) part.width = rounded(as_double(size.height) * area.most_ratio);
+  if (ratio < area.least_ratio) part.height = side(as_double(size.width) / area.least_ratio);
+  if (ratio > area.most_ratio) part.width = side(as_double(size.height) * area.most_ratio);
   return {(size.width - part.width) / 2, (size.height - part.height) / 2, part.width, part.height};
 }
 

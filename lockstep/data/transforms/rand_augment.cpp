@@ -161,7 +161,8 @@ double augment_argument(AugmentOp op, double magnitude, bool increasing, bool ne
     case AugmentOp::kRotate:
       return sign * (level * 30);
     case AugmentOp::kPosterize:
-      return increasing ? 4 - std::trunc(level * 4) : std::trunc(level * 4);
+      // Beyond the greatest magnitude no bit is left, and the image is black.
+      return increasing ? std::max(0., 4 - std::trunc(level * 4)) : std::trunc(level * 4);
     case AugmentOp::kSolarize: {
       const double threshold = std::min(256., std::trunc(level * 256));
       return increasing ? 256 - threshold : threshold;

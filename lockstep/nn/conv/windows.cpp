@@ -255,10 +255,12 @@ struct WindowProducts {
 
 class WindowConvolution : public torch::autograd::Function<WindowConvolution> {
  public:
-  static Tensor forward(AutogradContext* context, const Tensor& images, const Tensor& weight,
+  static Tensor forward(AutogradContext* context, const Tensor& images, const Tensor& given_weight,
       const std::optional<Tensor>& bias, const std::vector<std::int64_t>& stride,
       const std::vector<std::int64_t>& padding, const linear::GemmKernel* kernel) {
-    context->save_for_backward({images, weight});
+    const auto weight = given_weight.contiguous(at::MemoryFormat::ChannelsLast);
+    // The given one, too, so that a backward after it was changed is refused.
+    context->save_for_backward({images, weight, given_weight});
     context->saved_data["stride"] = stride;
     context->saved_data["padding"] = padding;
     context->saved_data["has_bias"] = bias.has_value();
@@ -275,7 +277,7 @@ class WindowConvolution : public torch::autograd::Function<WindowConvolution> {
     const Tensor &images = saved[0], &weight = saved[1];
     if (at::GradMode::is_enabled()) {
       const auto [of_images, of_weight, of_bias] =
-          differentiable_gradients(gradients[0], images, weight, has_bias, stride, padding);
+          differentiable_gradients(gradients[0], images, saved[2], has_bias, stride, padding);
       return {of_images, of_weight, of_bias, {}, {}, {}};
     }
     const WindowProducts products{
@@ -303,8 +305,7 @@ Tensor window_conv2d(const ConvolutionCall& call, const linear::GemmKernel& kern
   // An undefined tensor is none for autograd only where it is optional.
   const auto bias = call.bias.defined() ? std::optional(call.bias.contiguous()) : std::nullopt;
   return WindowConvolution::apply(call.images.contiguous(at::MemoryFormat::ChannelsLast),
-      call.weight.contiguous(at::MemoryFormat::ChannelsLast), bias, pair_of(call.stride),
-      pair_of(call.padding), &kernel);
+      call.weight, bias, pair_of(call.stride), pair_of(call.padding), &kernel);
 }
 
 }  // namespace lockstep::nn::conv

@@ -16,6 +16,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -201,10 +202,10 @@ void each_block(const Inputs& inputs, const Place& of_keys, const Body& body) {
           head == 0 && number == last);
 }
 
-// Results lie as [N, T, heads, size], as linear layers take them.
+// As LibTorch's do: results lie as what they belong to, [N, heads, T, size] or [N, T, heads, size].
 at::Tensor results_like(const at::Tensor& all) {
-  return at::empty({all.size(0), all.size(2), all.size(1), all.size(3)}, all.options())
-      .transpose(1, 2);
+  auto results = at::empty_like(all);
+  return results.stride(3) == 1 ? results : at::empty(all.sizes(), all.options());
 }
 
 at::Tensor outputs_of(const AttentionKernels& kernels, const Inputs& inputs) {

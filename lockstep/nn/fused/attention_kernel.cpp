@@ -1,5 +1,7 @@
 #include "lockstep/nn/fused/attention_kernel.h"
 
+#include <limits>
+
 #include "lockstep/nn/fused/rows_in_fours.h"
 #include "lockstep/simd/exponential.h"
 #include "lockstep/simd/lanes.h"
@@ -48,6 +50,11 @@ inline void hide_others(const AttentionBlock& block, const SeenKeys<kRows>& seen
     simd::fill_zero(rows + row * block.stride + end, block.keys - end);
 }
 
+// A row of scores that are all -infinity has weights of zero, as LibTorch's: none is the largest.
+inline float finite(float most) {
+  return most == -std::numeric_limits<float>::infinity() ? 0 : most;
+}
+
 // Rows in fours: the longest wait is that for the largest of a row, and for its sum.
 template <int kRows>
 inline void softmax_rows(const AttentionBlock& block, std::int64_t first) {
@@ -62,18 +69,20 @@ inline void softmax_rows(const AttentionBlock& block, std::int64_t first) {
       most[row] = found > most[row] ? found : most[row];
     }
   });
-  for (int row = 0; row < kRows; ++row)
-    most[row] = simd::all(simd::maximum(most[row]) * block.scale);
+  for (int row = 0; row < kRows; ++row) most[row] = simd::all(finite(simd::maximum(most[row])));
   seen.each_vector([&]<bool kIsWhole>(std::int64_t place) {
     for (int row = 0; row < kRows; ++row) {
       float* const scores = rows + row * block.stride + place;
-      const Floats power = simd::exponential(load(scores) * block.scale - most[row]);
+      const Floats power = simd::exponential((load(scores) - most[row]) * block.scale);
       const Floats shown = seen.template of_row<kIsWhole>(row, place, power, Floats{});
       sums[row] += shown;
       store(scores, shown);
     }
   });
-  for (int row = 0; row < kRows; ++row) sums[row] = simd::all(1 / simd::sum(sums[row]));
+  for (int row = 0; row < kRows; ++row) {
+    const float sum = simd::sum(sums[row]);
+    sums[row] = simd::all(sum == 0 ? 0 : 1 / sum);
+  }
   seen.each_vector([&]<bool kIsWhole>(std::int64_t place) {
     for (int row = 0; row < kRows; ++row) {
       float* const powers = rows + row * block.stride + place;

@@ -122,16 +122,14 @@ struct BatchNormPasses {
 
 bool is_layer_value(const at::Tensor& tensor) {
   const auto type = tensor.scalar_type();
-  return tensor.is_cpu() && tensor.layout() == at::kStrided && tensor.dim() == 4 &&
+  return is_readable(tensor) && tensor.dim() == 4 &&
          (type == at::kFloat || type == at::kBFloat16) && tensor.numel() > tensor.size(1) &&
-         tensor.is_contiguous(at::MemoryFormat::ChannelsLast) && !tensor.is_neg() &&
-         !tensor._is_zerotensor() && !tensor._fw_grad(0).defined();
+         tensor.is_contiguous(at::MemoryFormat::ChannelsLast);
 }
 
 bool is_value_a_channel(const at::Tensor& tensor, std::int64_t channels) {
-  return tensor.defined() && tensor.is_cpu() && tensor.scalar_type() == at::kFloat &&
-         tensor.dim() == 1 && tensor.size(0) == channels && tensor.is_contiguous() &&
-         !tensor._fw_grad(0).defined();
+  return tensor.defined() && is_readable(tensor) && tensor.scalar_type() == at::kFloat &&
+         tensor.dim() == 1 && tensor.size(0) == channels && tensor.is_contiguous();
 }
 
 // The gradient in front of the activation. The slopes of some depend on the input.

@@ -159,8 +159,8 @@ bool are_types_covered(const at::Tensor& images) {
 }
 
 bool is_parameter(const at::Tensor& tensor, at::IntArrayRef sizes) {
-  return tensor.defined() && tensor.is_cpu() && tensor.scalar_type() == at::kFloat &&
-         tensor.sizes() == sizes && !tensor._fw_grad(0).defined();
+  return tensor.defined() && is_readable(tensor) && tensor.scalar_type() == at::kFloat &&
+         tensor.sizes() == sizes;
 }
 
 // With one channel LibTorch takes NHWC for NCHW, which is slower; these strides make it clear.
@@ -185,12 +185,11 @@ bool is_conv_relu_pool_fused(
     const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias) {
   if (!weight.defined() || weight.dim() != 4) return false;
   const std::int64_t channels = weight.size(0);
-  const bool is_image = images.is_cpu() && images.dim() == 4 && images.size(0) > 0 &&
+  const bool is_image = is_readable(images) && images.dim() == 4 && images.size(0) > 0 &&
                         images.size(1) == 1 && images.size(2) >= 2 && images.size(3) >= 2;
   const bool wants_input_gradient = images.requires_grad() && at::GradMode::is_enabled();
-  return is_image && !wants_input_gradient && !images._fw_grad(0).defined() &&
-         are_types_covered(images) && channels > 0 && is_parameter(weight, {channels, 1, 3, 3}) &&
-         is_parameter(bias, {channels});
+  return is_image && !wants_input_gradient && are_types_covered(images) && channels > 0 &&
+         is_parameter(weight, {channels, 1, 3, 3}) && is_parameter(bias, {channels});
 }
 
 at::Tensor conv_relu_pool(

@@ -44,15 +44,10 @@ using namespace simd;
 
 constexpr std::int64_t kTaps = 9;
 constexpr std::int64_t kSums = kTaps + 1;
-constexpr std::int64_t kLineFloats = 16;  // of a cache line
 constexpr std::int64_t kPlanes = 8, kPatchVectors = 16;
 
-inline std::int64_t least(std::int64_t one, std::int64_t other) {
-  return one < other ? one : other;
-}
-
 inline std::int64_t whole(std::int64_t count, std::int64_t unit) {
-  return (count + unit - 1) / unit * unit;
+  return parts_of(count, unit) * unit;
 }
 
 inline std::int64_t pooled_height(const ConvReluPoolShape& shape) { return shape.height / 2; }

@@ -8,6 +8,7 @@
 #include <ATen/ops/dropout_native.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty_strided.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/device/host_tensor.h"
@@ -24,8 +25,7 @@ std::uint32_t drop_below(double p) {
 }
 
 at::Tensor dropped(
-    const DropoutKernel& kernel, const at::Tensor& given, double p, std::uint64_t seed) {
-  const auto input = given.contiguous();
+    const DropoutKernel& kernel, const at::Tensor& input, double p, std::uint64_t seed) {
   auto output = at::empty_like(input);
   const DropoutJob job{.seed = seed,
       .drop_below = drop_below(p),
@@ -38,7 +38,13 @@ at::Tensor dropped(
   return output;
 }
 
-// Its backward is the same dropout, of the gradients.
+at::Tensor with_strides(const at::Tensor& values, at::IntArrayRef strides) {
+  if (values.strides() == strides) return values;
+  return at::empty_strided(values.sizes(), strides, values.options()).copy_(values);
+}
+
+// Values lie in one piece and are numbered by their places in memory. Its backward is the same
+// dropout, of gradients that lie alike.
 class OwnDropout : public torch::autograd::Function<OwnDropout> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
@@ -46,6 +52,7 @@ class OwnDropout : public torch::autograd::Function<OwnDropout> {
     context->saved_data["p"] = p;
     context->saved_data["seed"] = seed;
     context->saved_data["kernel"] = reinterpret_cast<std::intptr_t>(kernel);
+    context->saved_data["strides"] = input.strides().vec();
     return dropped(*kernel, input, p, static_cast<std::uint64_t>(seed));
   }
 
@@ -55,8 +62,9 @@ class OwnDropout : public torch::autograd::Function<OwnDropout> {
     const auto seed = static_cast<std::uint64_t>(context->saved_data["seed"].toInt());
     const auto& kernel =
         *reinterpret_cast<const DropoutKernel*>(context->saved_data["kernel"].toInt());
-    const auto gradient = at::GradMode::is_enabled() ? own_dropout(kernel, gradients[0], p, seed)
-                                                     : dropped(kernel, gradients[0], p, seed);
+    const auto given = with_strides(gradients[0], context->saved_data["strides"].toIntVector());
+    const auto gradient = at::GradMode::is_enabled() ? own_dropout(kernel, given, p, seed)
+                                                     : dropped(kernel, given, p, seed);
     return {gradient, {}, {}, {}};
   }
 };
@@ -77,7 +85,7 @@ std::span<const DropoutKernel* const> dropout_kernels() {
 
 bool is_dropout_own(const at::Tensor& input, double p) {
   return p > 0 && p < 1 && input.scalar_type() == at::kFloat && input.numel() > 0 &&
-         is_readable(input);
+         is_readable(input) && input.is_non_overlapping_and_dense();
 }
 
 at::Tensor own_dropout(

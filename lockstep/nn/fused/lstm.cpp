@@ -301,7 +301,8 @@ class OwnLstmLayer : public torch::autograd::Function<OwnLstmLayer> {
       results.push_back(wants(first + 1) ? found.state_weight(direction) : Tensor());
       if (each == 2) continue;
       const auto bias = wants(first + 2) || wants(first + 3) ? found.bias(direction) : Tensor();
-      results.insert(results.end(), {bias, bias});
+      // Two tensors: who scales one of the gradients must not scale the other.
+      results.insert(results.end(), {bias, wants(first + 3) ? bias.clone() : Tensor()});
     }
     return results;
   }

@@ -28,7 +28,10 @@ namespace {
 using simd::all;
 using simd::Floats;
 using simd::kLanes;
+using simd::kLineFloats;
+using simd::least;
 using simd::load;
+using simd::parts_of;
 using simd::store;
 
 constexpr std::int64_t kPanel = 2 * kLanes, kMostInner = 512, kMostRows = 1024;
@@ -36,16 +39,7 @@ static_assert(kMostSkippingDepth <= kMostInner);  // else the order of sums woul
 constexpr int kStrip = kLanes == 16 ? 14 : kLanes == 8 ? 6 : 4;
 static_assert(kStrip <= kLanes);  // copy_strip() transposes them at once
 constexpr std::int64_t kPanelFloats = kMostInner * kPanel;
-constexpr std::int64_t kLine = 16;  // floats of a line of the caches
 constexpr std::int64_t kColumnsAhead = 24;
-
-inline std::int64_t least(std::int64_t one, std::int64_t other) {
-  return one < other ? one : other;
-}
-
-inline std::int64_t parts_of(std::int64_t count, std::int64_t most) {
-  return (count + most - 1) / most;
-}
 
 // Parts differ by one at most.
 inline Range part_of(std::int64_t count, std::int64_t parts, std::int64_t part) {
@@ -120,7 +114,7 @@ inline void copy_strip(const Gemm& gemm, Range rows, Range depths, float* to) {
   if (gemm.left.column_stride != 1) {
     const std::int64_t room = gemm.rows - rows.begin, next = gemm.left.column_stride;
     for (std::int64_t i = 0; i < inner; ++i) {
-      __builtin_prefetch(from + i * next + kLine);
+      __builtin_prefetch(from + i * next + kLineFloats);
       store(to + i * count, room >= kLanes ? load(from + i * next) : load(from + i * next, room));
     }
     return;
@@ -199,8 +193,8 @@ template <int kRows, bool kAlongDepth>
   for (std::int64_t i = 0; i < inner; ++i) {
     if constexpr (!kAlongDepth) {
       if (i % Ahead::kSteps == 0) ahead.fetch();
-      if (stride > kLine) __builtin_prefetch(left + (i + kColumnsAhead) * stride);
-    } else if (i % kLine == 0) {
+      if (stride > kLineFloats) __builtin_prefetch(left + (i + kColumnsAhead) * stride);
+    } else if (i % kLineFloats == 0) {
 #pragma GCC unroll 16
       for (int row = 0; row < kRows; ++row) __builtin_prefetch(left + (kRows + row) * stride + i);
     }

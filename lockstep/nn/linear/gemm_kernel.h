@@ -45,8 +45,7 @@ struct GemmKernel {
 
   /// Returns the build that is faster where the left matrix has many zeros, Note [Products that
   /// skip zeros]: for right matrices of contiguous rows, without bias or `adds`. Of a depth up to
-  /// kMostSkippingDepth its products are the same bits, but that zero times infinity or NaN is
-  /// zero. Null in such a build.
+  /// kMostSkippingDepth its products are the same bits. Null in such a build.
   const GemmKernel& (*skipping_zeros)();
 };
 

@@ -54,16 +54,6 @@ bool is_shared_out(const GemmKernel& skipping, const GemmKernel& dense, const Ge
   return skipping.tasks(gemm) >= std::min<std::int64_t>(at::get_num_threads(), dense.tasks(gemm));
 }
 
-// `left` is the left matrix of the product, or transposed.
-const GemmKernel& kernel_for(const GemmKernel& kernel, const Gemm& gemm, const at::Tensor& left) {
-  constexpr std::int64_t kFewestColumns = 128;
-  const bool fits = gemm.right.column_stride == 1 && gemm.inner <= kMostSkippingDepth &&
-                    gemm.columns >= kFewestColumns;
-  const bool skips =
-      fits && is_shared_out(kernel.skipping_zeros(), kernel, gemm) && has_many_zeros(left);
-  return skips ? kernel.skipping_zeros() : kernel;
-}
-
 // Without a kernel, this and the gradients are LibTorch's products.
 at::Tensor outputs_of(const GemmKernel* kernel, const at::Tensor& input, const at::Tensor& weight,
     const std::optional<at::Tensor>& bias) {
@@ -207,6 +197,15 @@ void multiply(const GemmKernel& kernel, const Gemm& gemm) {
     auto scratch = at::empty({kernel.scratch_floats(gemm)}, on_host(at::kFloat));
     kernel.multiply(gemm, tasks, scratch.mutable_data_ptr<float>());
   });
+}
+
+const GemmKernel& kernel_for(const GemmKernel& kernel, const Gemm& gemm, const at::Tensor& left) {
+  constexpr std::int64_t kFewestColumns = 128;
+  const bool fits = gemm.right.column_stride == 1 && gemm.inner <= kMostSkippingDepth &&
+                    gemm.columns >= kFewestColumns;
+  const bool skips =
+      fits && is_shared_out(kernel.skipping_zeros(), kernel, gemm) && has_many_zeros(left);
+  return skips ? kernel.skipping_zeros() : kernel;
 }
 
 std::span<const GemmKernel* const> gemm_kernels() {

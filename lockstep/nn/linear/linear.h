@@ -17,6 +17,11 @@ MatrixView view_of(const at::Tensor& matrix);
 
 MatrixView transposed(const MatrixView& view);
 
+/// Returns the build that is faster for this left matrix of a product, or its transpose: the one
+/// that skips zeros where there are many, and work for LibTorch's threads. The product is the same
+/// to the bit.
+const GemmKernel& kernel_for(const GemmKernel& kernel, const Gemm& gemm, const at::Tensor& left);
+
 /// Computes a product on LibTorch's threads, with the same bits for any number of them.
 void multiply(const GemmKernel& kernel, const Gemm& gemm);
 

@@ -9,6 +9,8 @@
 //
 //     left row  0 a 0 0 b c 0      terms  a, b, c      sums += a * panel[1]; += b * panel[4]; ...
 //
+// Where a panel has an infinity or NaN, zeros are terms, too.
+//
 // A term loads a vector for each product, so it costs a sixth more than in a dense product (Note
 // [Matrix products]). The sums are added up in the order of the depth and are the same bits.
 
@@ -18,27 +20,21 @@ namespace {
 using simd::all;
 using simd::Floats;
 using simd::kLanes;
+using simd::kLineFloats;
+using simd::least;
 using simd::load;
+using simd::parts_of;
 using simd::store;
 
 constexpr int kSums = 8;
 constexpr std::int64_t kColumns = kSums * kLanes, kMostRows = 1024;
 constexpr std::int64_t kPanelFloats = 4096, kDepth = kPanelFloats / kColumns;
-constexpr std::int64_t kLine = 16;  // floats of a cache line
 
 /// An element of the left matrix, and where its row of the panel begins.
 struct Term {
   float factor;
   std::int32_t place;
 };
-
-inline std::int64_t least(std::int64_t one, std::int64_t other) {
-  return one < other ? one : other;
-}
-
-inline std::int64_t parts_of(std::int64_t count, std::int64_t most) {
-  return (count + most - 1) / most;
-}
 
 inline std::int64_t panels_of(const Gemm& gemm) { return parts_of(gemm.columns, kColumns); }
 
@@ -51,7 +47,9 @@ class TermLists {
         counts_(reinterpret_cast<std::int32_t*>(scratch)),
         terms_(reinterpret_cast<Term*>(scratch + lists(gemm))) {
     for (std::int64_t step = 0; step < steps(gemm); ++step)
-      for (std::int64_t row = rows.begin; row < rows.end; ++row) list(step, row);
+      for (std::int64_t row = rows.begin; row < rows.end; ++row)
+        counts_[index(step, row)] =
+            list(step, row, /*with_zeros=*/false, terms_ + index(step, row) * kDepth);
   }
 
   static std::int64_t steps(const Gemm& gemm) { return parts_of(gemm.inner, kDepth); }
@@ -68,6 +66,11 @@ class TermLists {
     return counts_[index(step, row)];
   }
 
+  /// Lists all terms of a row, zeros too, in `to`; returns how many.
+  std::int64_t list_all(std::int64_t step, std::int64_t row, Term* to) const {
+    return list(step, row, /*with_zeros=*/true, to);
+  }
+
  private:
   static std::int64_t lists(const Gemm& gemm) { return steps(gemm) * least(gemm.rows, kMostRows); }
 
@@ -76,18 +79,17 @@ class TermLists {
   }
 
   // Each element is written, and kept if it is not zero: without a branch, which is hard to guess.
-  void list(std::int64_t step, std::int64_t row) {
+  std::int32_t list(std::int64_t step, std::int64_t row, bool with_zeros, Term* to) const {
     const std::int64_t first = step * kDepth, count = least(kDepth, gemm_.inner - first);
     const float* const from =
         gemm_.left.data + row * gemm_.left.row_stride + first * gemm_.left.column_stride;
-    Term* const to = terms_ + index(step, row) * kDepth;
     std::int32_t kept = 0;
     for (std::int64_t depth = 0; depth < count; ++depth) {
       const float factor = from[depth * gemm_.left.column_stride];
       to[kept] = {factor, static_cast<std::int32_t>(depth * kColumns)};
-      kept += factor != 0 ? 1 : 0;
+      kept += with_zeros || factor != 0 ? 1 : 0;
     }
-    counts_[index(step, row)] = kept;
+    return kept;
   }
 
   const Gemm& gemm_;
@@ -102,17 +104,25 @@ inline Floats load_some(const float* from, std::int64_t room) {
   return room > 0 ? load(from, room) : Floats{};
 }
 
+// Returns whether all of the panel is finite: an infinity or NaN times zero is NaN, and so is then
+// the sum of those products.
 template <bool kWhole>
-inline void copy_panel(
+inline bool copy_panel(
     const Gemm& gemm, std::int64_t first, std::int64_t column, float* __restrict panel) {
   const std::int64_t count = least(kDepth, gemm.inner - first), room = gemm.columns - column;
+  Floats times_zero[kSums] = {};
   for (std::int64_t depth = 0; depth < count; ++depth) {
     const float* const from = gemm.right.data + (first + depth) * gemm.right.row_stride + column;
 #pragma GCC unroll 8
-    for (int i = 0; i < kSums; ++i)
-      store(panel + depth * kColumns + i * kLanes,
-          load_some<kWhole>(from + i * kLanes, room - i * kLanes));
+    for (int i = 0; i < kSums; ++i) {
+      const Floats numbers = load_some<kWhole>(from + i * kLanes, room - i * kLanes);
+      times_zero[i] += numbers * all(0);
+      store(panel + depth * kColumns + i * kLanes, numbers);
+    }
   }
+  Floats total = {};
+  for (const Floats& some : times_zero) total += some;
+  return simd::sum(total) == 0;
 }
 
 // Asks for the memory of the row behind this one, which a processor does not expect so far away.
@@ -121,7 +131,8 @@ template <bool kWhole>
 [[gnu::noinline]] void add_terms(const Term* terms, std::int64_t count, const float* panel,
     bool is_first, std::int64_t room, float* products, std::int64_t stride) {
 #pragma GCC unroll 8
-  for (std::int64_t i = 0; i < kColumns; i += kLine) __builtin_prefetch(products + stride + i, 1);
+  for (std::int64_t i = 0; i < kColumns; i += kLineFloats)
+    __builtin_prefetch(products + stride + i, 1);
   Floats sums[kSums];
 #pragma GCC unroll 8
   for (int i = 0; i < kSums; ++i)
@@ -145,10 +156,12 @@ template <bool kWhole>
 inline void multiply_panel(
     const Gemm& gemm, const TermLists& lists, Range rows, std::int64_t column, float* panel) {
   for (std::int64_t step = 0; step < TermLists::steps(gemm); ++step) {
-    copy_panel<kWhole>(gemm, step * kDepth, column, panel);
+    const bool is_finite = copy_panel<kWhole>(gemm, step * kDepth, column, panel);
+    Term all_terms[kDepth];
     for (std::int64_t row = rows.begin; row < rows.end; ++row)
-      add_terms<kWhole>(lists.terms(step, row), lists.count(step, row), panel, step == 0,
-          gemm.columns - column, gemm.products + row * gemm.product_stride + column,
+      add_terms<kWhole>(is_finite ? lists.terms(step, row) : all_terms,
+          is_finite ? lists.count(step, row) : lists.list_all(step, row, all_terms), panel,
+          step == 0, gemm.columns - column, gemm.products + row * gemm.product_stride + column,
           gemm.product_stride);
   }
 }

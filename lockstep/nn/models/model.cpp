@@ -210,7 +210,7 @@ std::shared_ptr<ModelImpl> made(
   auto names = model_names();
   for (const PluginModel& model : plugin_models()) names.push_back(model.name);
   throw InvalidArgument(concat("make_model: there is no such net: ", name, "; there are ",
-      joined(names), ", and files *.pt2 of torch.export"));
+      joined(names), ", and files *.pt2 of torch.export", did_you_mean(name, names)));
 }
 
 }  // namespace

@@ -63,6 +63,8 @@ TEST(RandomAreaBox, HasPixelsEvenInTinyImages) {
     auto stream = crop_stream(index);
     const Box box = random_area_box({1, 2}, {}, stream);
     EXPECT_GE(box.width * box.height, 1);
+    EXPECT_EQ(random_area_box({1, 1}, {1, 1, 3, 4}, stream), (Box{0, 0, 1, 1}));
+    EXPECT_EQ(random_area_box({1, 1}, {1, 1, 1. / 4, 1. / 3}, stream), (Box{0, 0, 1, 1}));
   }
 }
 

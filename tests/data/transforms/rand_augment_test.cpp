@@ -82,6 +82,12 @@ TEST(RandAugment, GivesOperationsTheArgumentsOfTimm) {
   EXPECT_EQ(lines, 528);
 }
 
+// A greatest magnitude above timm's usual one: its Pillow makes the image black.
+TEST(RandAugment, KeepsNoBitsBeyondTheGreatestMagnitude) {
+  for (const double magnitude : {12.5, 15., 1000.})
+    EXPECT_EQ(augment_argument(AugmentOp::kPosterize, magnitude, /*increasing=*/true, false), 0);
+}
+
 RandomStream colour_stream(std::int64_t index) { return {{1, 2, index}, Draw::kColour}; }
 
 TEST(RandAugment, DrawsAsManyStepsAsLayersIfSure) {

@@ -153,6 +153,16 @@ TEST(WindowProducts, TakeOtherOrdersOfTheWeight) {
   EXPECT_TRUE(torch::equal(gradient(own), gradient(other)));
 }
 
+TEST(WindowProducts, RefuseABackwardAfterAnyWeightHasChanged) {
+  for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
+    auto own = StridedOperands::drawn(kShortcut);
+    own.all[1] = own.all[1].detach().contiguous(format).requires_grad_();
+    const auto loss = own.products(kShortcut, *linear::gemm_kernels().back()).sum();
+    own.all[1].detach().add_(1);
+    EXPECT_THROW(loss.backward(), c10::Error);
+  }
+}
+
 TEST(WindowProducts, HaveASecondDerivative) {
   torch::manual_seed(9);
   constexpr Strided kFewPixels{2, 7, 9, {6, 5}, {3, 3}, {2, 2}, {1, 1}};

@@ -223,16 +223,20 @@ TEST(Linear, OfFewRowsHasItsGradientInThePlaceOfferedForIt) {
   }
 }
 
+Gemm gemm_of(const at::Tensor& left, const at::Tensor& right, const at::Tensor& products) {
+  return {.left = view_of(left),
+      .right = view_of(right),
+      .rows = left.size(0),
+      .columns = right.size(1),
+      .inner = left.size(1),
+      .bias = nullptr,
+      .products = products.mutable_data_ptr<float>(),
+      .product_stride = right.size(1)};
+}
+
 at::Tensor product_of(const GemmKernel& kernel, const at::Tensor& left, const at::Tensor& right) {
   auto products = at::empty({left.size(0), right.size(1)});
-  multiply(kernel, {.left = view_of(left),
-                       .right = view_of(right),
-                       .rows = left.size(0),
-                       .columns = right.size(1),
-                       .inner = left.size(1),
-                       .bias = nullptr,
-                       .products = products.mutable_data_ptr<float>(),
-                       .product_stride = right.size(1)});
+  multiply(kernel, gemm_of(left, right, products));
   return products;
 }
 
@@ -241,11 +245,21 @@ at::Tensor drawn_with_zeros(std::int64_t rows, std::int64_t columns, double zero
   return at::randint(-3, 4, {rows, columns}, at::kFloat).mul_(at::rand({rows, columns}).gt(zeros));
 }
 
+// One infinity or NaN in some place, or none.
+void add_what_is_not_finite(at::Tensor matrix, std::mt19937& generator) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kAll[] = {0, kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN()};
+  const float drawn = kAll[between(generator, 0, 3)];
+  if (drawn != 0)
+    matrix[between(generator, 0, matrix.size(0) - 1)][between(generator, 0, matrix.size(1) - 1)] =
+        drawn;
+}
+
 TEST(Linear, HasTheSameProductsWhereZerosAreSkipped) {
   torch::manual_seed(11);
   std::mt19937 generator(6);
   for (const GemmKernel* const kernel : gemm_kernels()) {
-    for (int round = 0; round < 40; ++round) {
+    for (int round = 0; round < 60; ++round) {
       const auto rows = between(generator, 1, round % 10 == 0 ? 1100 : 40);
       const auto inner = between(generator, 1, kMostSkippingDepth);
       const auto columns = between(generator, 1, 300);
@@ -253,29 +267,47 @@ TEST(Linear, HasTheSameProductsWhereZerosAreSkipped) {
       const auto left = between(generator, 0, 1) == 1 ? drawn_with_zeros(rows, inner, zeros)
                                                       : drawn_with_zeros(inner, rows, zeros).t();
       const auto right = drawn_with_zeros(inner, columns, 0);
-      EXPECT_TRUE(at::equal(
-          product_of(kernel->skipping_zeros(), left, right), product_of(*kernel, left, right)))
+      add_what_is_not_finite(right, generator);
+      EXPECT_TRUE(at::allclose(product_of(kernel->skipping_zeros(), left, right),
+          product_of(*kernel, left, right), 0, 0, /*equal_nan=*/true))
           << kernel->name << " " << left.sizes() << left.strides() << " x " << right.sizes();
     }
   }
 }
 
-// What a weight is matters only where there is a gradient.
-TEST(Linear, SkipsZerosOfAGradientBehindReLU) {
+TEST(Linear, SkipsZerosWhereThereAreManyAndWorkForAllThreads) {
+  const int before = at::get_num_threads();
+  const auto some = at::ones({32, 48}), many = at::randn({32, 48}).relu(),
+             right = at::ones({48, 130});
+  const auto products = at::empty({32, 130});
+  const auto skips = [&](const at::Tensor& left, int threads) {
+    at::set_num_threads(threads);
+    const GemmKernel& dense = gemm_plain();
+    return &kernel_for(dense, gemm_of(left, right, products), left) == &dense.skipping_zeros();
+  };
+  EXPECT_TRUE(skips(many, 1));
+  EXPECT_FALSE(skips(some, 1));
+  EXPECT_FALSE(skips(many, 64)) << "the dense product has more tasks";
+  at::set_num_threads(before);
+}
+
+// A weight that is not finite makes all gradients of its inputs NaN, as in LibTorch.
+TEST(Linear, PassesInfinityBackBehindReLU) {
   torch::manual_seed(12);
   const int before = at::get_num_threads();
-  at::set_num_threads(1);  // many threads take the dense product, which has more tasks
   constexpr std::int64_t kDead = 5;
   for (const GemmKernel* const kernel : gemm_kernels()) {
-    const auto own = Operands::drawn({.sizes = {32}, .inputs = 130, .outputs = 48});
-    const auto gradient = at::randn({32, 48}).relu_();
-    gradient.select(1, kDead).zero_();
-    const auto exact = own.as(at::kDouble);
-    const auto wanted = results_of(exact, exact.of_libtorch(), gradient.to(at::kDouble));
-    own.all[1].detach()[kDead].fill_(std::numeric_limits<float>::infinity());
-    auto results = results_of(own, own_linear(*kernel, own.call()), gradient);
-    results.back() = wanted.back();  // the output is infinite
-    expect_close(results, wanted);
+    for (const int threads : {1, 8}) {
+      at::set_num_threads(threads);
+      const auto own = Operands::drawn({.sizes = {32}, .inputs = 130, .outputs = 48});
+      const auto gradient = at::randn({32, 48}).relu_();
+      gradient.select(1, kDead).zero_();
+      own.all[1].detach()[kDead].fill_(std::numeric_limits<float>::infinity());
+      const auto output = own_linear(*kernel, own.call());
+      EXPECT_TRUE(
+          torch::autograd::grad({output}, {own.all[0]}, {gradient})[0].isnan().all().item<bool>())
+          << kernel->name << ", " << threads;
+    }
   }
   at::set_num_threads(before);
 }

@@ -28,7 +28,7 @@ bool has_next_tokens(const torch::Tensor& given) { return given.dim() == 3 && gi
 
 // On a device it would wait for it, and the kernel there checks.
 void check_below(const torch::Tensor& tokens, std::int64_t vocabulary, const char* net) {
-  if (!tokens.is_cpu()) return;
+  if (!tokens.is_cpu() || tokens.numel() == 0) return;
   const auto [least, most] = at::aminmax(tokens);
   check(least.item<std::int64_t>() >= 0 && most.item<std::int64_t>() < vocabulary, net,
       ": has a vocabulary of ", vocabulary, ", and was given tokens from ",

@@ -196,6 +196,7 @@ Tensor token_losses(const ScoreFactors& scores, const Tensor& tokens) {
     losses.push_back(at::cross_entropy_loss(
         chunk.to(summed), labels.slice(0, first, first + step), {}, at::Reduction::None));
   }
+  if (losses.empty()) return at::empty(tokens.sizes(), rows.options().dtype(summed));
   return at::cat(losses).view(tokens.sizes());
 }
 
