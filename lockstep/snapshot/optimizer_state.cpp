@@ -304,6 +304,7 @@ std::string options_text(const Optimizer& optimizer, const std::vector<Parameter
 struct SavedOptions {
   std::string kind;
   std::map<std::string, json> by_parameter;
+  std::vector<json> of_groups;  ///< those of each part of a snapshot, one part after the other
 };
 
 SavedOptions read_saved_options(const std::string& text) {
@@ -312,6 +313,7 @@ SavedOptions read_saved_options(const std::string& text) {
   try {
     saved.kind = read.at("kind").get<std::string>();
     for (const json& group : read.at("groups")) {
+      saved.of_groups.push_back(group.at("options"));
       for (const json& name : group.at("parameters")) {
         const auto [place, is_new] =
             saved.by_parameter.emplace(name.get<std::string>(), group.at("options"));
@@ -373,6 +375,19 @@ class Restoring {
                         " had different options, and are one param group now\n";
       }
     }
+    for (std::size_t group = 0; group < options_.size(); ++group)
+      if (firsts[group] == nullptr) read_options_in_place_of(group);
+  }
+
+  // A group may have no parameter on this rank, and ranks must not differ in a learning rate. Each
+  // part of a snapshot lists all groups.
+  void read_options_in_place_of(std::size_t group) {
+    const std::size_t groups = options_.size();
+    if (saved_.of_groups.empty() || saved_.of_groups.size() % groups != 0) return;
+    const json& found = saved_.of_groups[group];
+    for (std::size_t other = group; other < saved_.of_groups.size(); other += groups)
+      if (saved_.of_groups[other] != found) return;
+    options_[group] = Kind::read_options(found);
   }
 
   // The last slash ends the parameter's name: names of values have none.

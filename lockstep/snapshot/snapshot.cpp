@@ -169,8 +169,9 @@ SnapshotPart part_of(const nn::NamedTensors& named, const TensorRanges& ranges,
   if (!names.model.empty()) part.files[names.model] = own({.tensors = named});
   if (moment.ema && !names.model_ema.empty())
     part.files[names.model_ema] = own({.tensors = named_averages(*moment.ema, named)});
-  if (!names.optimizer.empty())
-    part.files[names.optimizer] = own(content_of(optimizer_state(optimizer, named)));
+  // On all ranks: what cannot be saved is an error on all, or the others would wait for this one.
+  SnapshotContent of_optimizer = content_of(optimizer_state(optimizer, named));
+  if (!names.optimizer.empty()) part.files[names.optimizer] = own(std::move(of_optimizer));
   part.files[names.rank] = {.tensors = random_state(devices_of(named))};
   part.best = moment.best;
   return part;
@@ -253,7 +254,8 @@ void Snapshot::save(const nn::NamedTensors& state, const TensorRanges& ranges,
   SnapshotRole role = role_in(world_, ranges);
   role.sharded_optimizer = is_sharded(optimizer);
   SnapshotPart part = part_of(state, ranges, optimizer, moment, role);
-  if (world_.rank() == 0) part.state = state_text(moment, step, world_.size());
+  std::string text = state_text(moment, step, world_.size());  // on all ranks, likewise
+  if (world_.rank() == 0) part.state = std::move(text);
   saver_.save(step, part);
   last_step_ = step;
   say_warnings();

@@ -103,9 +103,9 @@ SnapshotPart run_part(TrainRun& run, const SnapshotRole& role, bool looks_later)
   if (!names.model.empty()) part.files[names.model] = share({.tensors = what_stays(run, state)});
   if (run.ema && !names.model_ema.empty())
     part.files[names.model_ema] = share({.tensors = named_averages(*run.ema, state)});
-  if (!names.optimizer.empty())
-    part.files[names.optimizer] =
-        share(content_of(optimizer_state(run.replica->optimizer(), state)));
+  // On all ranks: what cannot be saved is an error on all, or the others would wait for this one.
+  SnapshotContent of_optimizer = content_of(optimizer_state(run.replica->optimizer(), state));
+  if (!names.optimizer.empty()) part.files[names.optimizer] = share(std::move(of_optimizer));
   nn::NamedTensors own = random_state(run.devices);
   own.insert("meter", looks_later ? run.meter.packed_part() : packed(run.meter.part()));
   part.files[names.rank].tensors = own;

@@ -192,6 +192,28 @@ TEST(CommHook, AnErrorOfAHookReachesTheCallerOfBackward) {
       std::domain_error);
 }
 
+// The others have made a step that this rank lacks, even if its caller goes on.
+TEST(CommHook, AnErrorOfALaterStepIsToldAtTheNextForward) {
+  for (const Options& options : {Options(), one_each(), Options().find_unused_parameters(true)}) {
+    testing::run_ranks(2, [&](ProcessGroup group) {
+      auto net = wide_layers(2);
+      const auto hook = [&](const GradientBucket& bucket) -> CommStep {
+        return {bucket.group.all_reduce(bucket.memory, ReduceOp::kMean), [&]() -> CommStep {
+                  if (group.rank() == 1) throw std::domain_error("hook");
+                  return {};
+                }};
+      };
+      DistributedDataParallel model(net, group, Options(options).comm_hook(hook));
+      const auto train = [&] { model(torch::ones({1, 50})).sum().backward(); };
+      if (group.rank() == 1) EXPECT_THROW(train(), std::domain_error);
+      EXPECT_THAT(message_of<std::exception>([&] {
+        for (int step = 0; step < 2; ++step) train();
+      }),
+          HasSubstr("an earlier backward of rank 1 ended with an exception"));
+    });
+  }
+}
+
 // The steps of several buckets interleave; on all ranks alike, or the collectives would not meet.
 TEST(CommHook, StepsOfAllBucketsComeInOneOrder) {
   testing::run_ranks(3, [](ProcessGroup group) {

@@ -91,6 +91,15 @@ TEST(DistributedDataParallel, T7GradientsCanBeZeroedInPlace) {
   });
 }
 
+TEST(DistributedDataParallel, RefusesABufferOfRepeatedElementsOnAllRanks) {
+  testing::run_ranks(2, [](ProcessGroup group) {
+    Linear net(4, 4);
+    net->register_buffer("mask", torch::ones({1}).expand({4}));
+    EXPECT_THAT(message_of<InvalidArgument>([&] { DistributedDataParallel(net, group); }),
+        HasSubstr("mask has elements that lie in the same memory"));
+  });
+}
+
 TEST(DistributedDataParallel, D3EveryRankTakesRankZerosParametersAndBuffers) {
   testing::run_ranks(3, [](ProcessGroup group) {
     torch::nn::Sequential net(Linear(4, 4), torch::nn::BatchNorm1d(4));

@@ -266,6 +266,27 @@ TEST(OptimizerState, OfATiedParameterIsSavedOnce) {
   expect_same_bits(optimizer_state(other, named).tensors, state.tensors);
 }
 
+// As with FSDP, where a rank may have a part of no parameter: its learning rate must not differ.
+TEST(OptimizerState, AGroupWithoutParametersTakesTheOptionsInItsPlace) {
+  using torch::optim::AdamOptions;
+  const auto group_of = [](std::vector<torch::Tensor> parameters, double rate) {
+    return torch::optim::OptimizerParamGroup(
+        std::move(parameters), std::make_unique<AdamOptions>(rate));
+  };
+  SmallNet net;
+  const auto named = nn::named_state(*net);
+  const auto made = [&](std::vector<torch::Tensor> second, double rate) {
+    std::vector groups{group_of(net->conv->parameters(), rate), group_of(std::move(second), rate)};
+    return torch::optim::Adam(groups, AdamOptions(rate));
+  };
+  auto saved = made(net->fc->parameters(), 0.25), empty = made({}, 0.5);
+  saved.param_groups()[1].options().set_lr(0.125);
+  const auto state = optimizer_state(saved, named);
+  restore_optimizer(empty, named, joined({state, {.options = state.options}}));
+  EXPECT_EQ(empty.param_groups()[0].options().get_lr(), 0.25);
+  EXPECT_EQ(empty.param_groups()[1].options().get_lr(), 0.125);
+}
+
 TEST(OptimizerState, JoinsPartsAndRefusesTwoOfAName) {
   Adam adam;
   train_steps(adam.net, adam.optimizer, 0, 1);

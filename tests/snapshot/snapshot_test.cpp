@@ -288,6 +288,24 @@ TEST(Snapshot, ARankTakesOnlyTheShareThatItOwns) {
   });
 }
 
+// One that refused alone would leave the others waiting for it.
+TEST(Snapshot, WhatCannotBeSavedIsRefusedOnAllRanks) {
+  const TemporaryFolder run;
+  auto nets = nets_for(2);
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
+    SmallNet& net = nets[static_cast<std::size_t>(world.rank())];
+    net->to(testing::this_device());
+    nn::Adam adam(net->parameters(), AdamOptions(0.01));
+    torch::optim::LBFGS unknown(net->parameters());
+    Snapshot snapshot(run.path(), world);
+    (void)snapshot.load(*net, adam);
+    EXPECT_THROW(snapshot.save(*net, unknown, {.step = 1}), InvalidArgument);
+    EXPECT_THROW(
+        snapshot.save(*net, adam, {.step = 1, .values = {{"key", "\xff\xfe"}}}), InvalidArgument);
+    snapshot.save(*net, adam, {.step = 1});
+  });
+}
+
 // Who has the folder of a Snapshot.
 
 // What a save leaves that has not ended.

@@ -169,6 +169,7 @@ Engine::Engine(std::shared_ptr<SharedRegion> region, std::unique_ptr<AddressSpac
       post_(*region_, rank) {}
 
 Engine::~Engine() {
+  if (::getpid() != process_) return;  // the end of a process that was forked is not the rank's
   if (!jobs_.empty() || !post_.idle()) {
     fail(std::make_exception_ptr(
         CommError(concat(region_->title(rank_), " left the group with unfinished work"))));

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include "lockstep/comm/host/collective.h"
@@ -214,6 +215,7 @@ class Engine : public std::enable_shared_from_this<Engine> {
   std::unique_ptr<AddressSpace> space_;
   std::unique_ptr<PeerWatch> watch_;
   std::shared_ptr<RankEngines> rank_engines_;
+  const int process_ = ::getpid();
   int rank_;
   bool is_crowded_;  ///< more ranks than cores
   std::atomic<std::chrono::milliseconds> timeout_ =

@@ -421,11 +421,11 @@ void Reducer::report_reduction() {
 
 void Reducer::finish_pass() {
   const torch::NoGradGuard no_grad;
-  in_pass_ = false;
   if (!shadowing_) complete_missing();
   launch_full_buckets();
   agree_on_used();
   finish_steps();
+  in_pass_ = false;  // not if a hook has thrown: the other ranks go on with a step that this lacks
   if (pass_ == Pass::kBackward) order_known_ = true;
   if (shadowing_) return;
   if (!buckets_.empty()) report_reduction();

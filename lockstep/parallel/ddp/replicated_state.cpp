@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include <ATen/MemoryOverlap.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/nn/modules/embedding.h>
 
@@ -141,9 +142,13 @@ void check_same_on_all_ranks(
         " (", lines_of(texts[static_cast<std::size_t>(rank)]).size(),
         " in all); build the same model on every rank");
   }
-  for (const auto& [name, tensor] : tensors)
+  for (const auto& [name, tensor] : tensors) {
     check(!tensor.is_complex(), what, ": ", name, " is of ", tensor.scalar_type(),
         ", which ranks cannot add up; keep torch::view_as_real() of it");
+    check(at::has_internal_overlap(tensor) != at::MemOverlap::Yes, what, ": ", name,
+        " has elements that lie in the same memory, as after expand(), and cannot be given the "
+        "values of rank 0; keep a clone() of it");
+  }
 }
 
 void broadcast_all(const std::vector<torch::Tensor>& tensors, int root, const ProcessGroup& group) {

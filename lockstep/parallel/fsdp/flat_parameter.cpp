@@ -207,6 +207,10 @@ void FlatParameter::make_parts() {
   for (Member& member : members_) {
     const Stretch here = common(own, {member.offset, member.parameter.numel()});
     member.part = {member.name, member.sizes, member.strides, here.begin - member.offset, {}};
+    if (member.parameter.numel() == 0 && group_.rank() == 0) {  // so that snapshots have its name
+      member.part.begin = 0;
+      member.part.tensor = at::empty(member.sizes, options_).set_requires_grad(is_trained());
+    }
     if (here.count == 0) continue;
     member.part_offset = here.begin - own.begin;
     const torch::Tensor seen = shard_.narrow(0, member.part_offset, here.count)

@@ -184,12 +184,20 @@ void ShardedUnits::make_flats(const torch::nn::Module& module, const Units& unit
   const std::set<const void*> read = read_as_they_are(module, options_);
   std::map<FlatKey, NamedTensors> members;
   std::map<const void*, std::size_t> places;  // of the parameters in the module
+  std::map<std::pair<const void*, std::int64_t>, std::string> memory;
   for (const auto& parameter : module.named_parameters()) {
     const torch::Tensor& tensor = parameter.value();
     const void* const own = tensor.unsafeGetTensorImpl();
     if (!places.emplace(own, places.size()).second) continue;
     check(users.contains(own), "FullyShardedDataParallel: the parameter ", parameter.key(),
         " belongs to no layer of the chain");
+    const auto [first, is_new] =
+        memory.emplace(std::pair(tensor.storage().unsafeGetStorageImpl(), tensor.storage_offset()),
+            parameter.key());
+    check(is_new || tensor.numel() == 0, "FullyShardedDataParallel: the parameters ", first->second,
+        " and ", parameter.key(),
+        " are two tensors in one memory, which would be sharded apart; register one tensor under "
+        "both names");
     const FlatKey key{
         users[own], tensor.scalar_type(), tensor.requires_grad(), !read.contains(own)};
     members[key].emplace_back(parameter.key(), tensor);

@@ -34,10 +34,11 @@ std::int64_t elements_for(const Tensor& parameter) {
   return (parameter.numel() + of_line - 1) / of_line * of_line;
 }
 
+// A view of it, or a parameter that is tied to it by memory, would keep the old values.
 bool has_memory_of_its_own(const Tensor& parameter) {
   return parameter.layout() == at::kStrided && parameter.numel() > 0 &&
          parameter.is_non_overlapping_and_dense() &&
-         parameter.storage().nbytes() == parameter.nbytes();
+         parameter.storage().nbytes() == parameter.nbytes() && parameter.storage().use_count() == 1;
 }
 
 // Calls the body with each parameter and where it lies, in elements.

@@ -112,8 +112,10 @@ void check_places(ScheduleKind kind, int ranks, int stages) {
   check(stages >= ranks, name_of(kind), ": ", ranks, " places but only ", stages,
       " stages: cut the model into ", ranks, " stages or take ", stages, " places");
   check(stages == ranks || takes_several_stages(kind), name_of(kind),
-      ": fewer places than stages: ", ranks, " < ", stages, "; take ", stages,
-      " places, cut the model into ", ranks, " stages, or take the schedule interleaved");
+      ": fewer places than stages: ", ranks, " < ", stages, "; take ", stages, " places",
+      stages % ranks == 0
+          ? concat(", cut the model into ", ranks, " stages, or take the schedule interleaved")
+          : concat(", or cut the model into ", ranks, " stages"));
   check(stages % ranks == 0, name_of(kind),
       ": the number of stages must be a multiple of the places: ", stages, " stages, ", ranks,
       " places; cut the model into ", stages - stages % ranks, " or ",

@@ -862,6 +862,43 @@ TEST(FullySharded, TakesAModuleThatIsNoChain) {
   });
 }
 
+struct WithEmptyImpl : torch::nn::Module {
+  WithEmptyImpl() {
+    layer = register_module("layer", Linear(4, 3));
+    none = register_parameter("none", torch::zeros({0, 4}));
+    to(torch::kDouble);
+  }
+  torch::Tensor forward(const torch::Tensor& input) { return layer(input) + none.sum(); }
+  Linear layer{nullptr};
+  torch::Tensor none;
+};
+TORCH_MODULE(WithEmpty);
+
+// A snapshot is of the parts that are there.
+TEST(FullySharded, HasAPartOfAParameterWithoutElements) {
+  testing::run_ranks(2, [&](const ProcessGroup& group) {
+    WithEmpty net;
+    testing::bring_here(*net);
+    FullyShardedDataParallel model(net, group);
+    const auto optimizer = adam(model.parameters());
+    model(testing::here(torch::ones({2, 4}, torch::kDouble))).sum().backward();
+    optimizer->step();
+    const auto parts = model.parts();
+    const auto found = std::ranges::count(parts, "none", &ParameterPart::name);
+    EXPECT_EQ(found, group.rank() == 0 ? 1 : 0);
+  });
+}
+
+TEST(FullySharded, RefusesTwoParametersInOneMemory) {
+  testing::run_ranks(2, [](const ProcessGroup& group) {
+    Branches net;
+    testing::bring_here(*net);
+    net->right->weight.set_data(net->left->weight.detach());
+    EXPECT_THAT(message_of<InvalidArgument>([&] { FullyShardedDataParallel(net, group); }),
+        HasSubstr("left.weight and right.weight are two tensors in one memory"));
+  });
+}
+
 TEST(FullySharded, RefusesToLeaveAGradientOut) {
   testing::run_ranks(2, [](const ProcessGroup& group) {
     Branches net;

@@ -374,6 +374,33 @@ TEST(ShardedParity, WhatSharesItsMemoryOrHasGapsStaysWhereItIs) {
   });
 }
 
+// Two parameters that are tied by their memory stay so, and a view follows.
+TEST(ShardedParity, WhatIsSeenByOthersStaysWhereItIs) {
+  const auto make = [] {
+    const Tensor first = wave({10}, 1), second = first.detach();
+    return std::vector<Tensor>{first.requires_grad_(), second.requires_grad_(),
+        wave({6}, 3).requires_grad_(), wave({8}, 4).requires_grad_()};
+  };
+  testing::run_ranks(2, [&](const ProcessGroup& world) {
+    const auto plain = make(), sharded = make();
+    torch::optim::SGD reference(plain, SGDOptions(0.1));
+    ShardedOptimizer optimizer(
+        std::make_unique<torch::optim::SGD>(sharded, SGDOptions(0.1)), world);
+    const Tensor view = sharded[2].detach();
+    const void* const before = sharded[3].const_data_ptr();
+    for (int step = 0; step < 3; ++step) {
+      set_gradients(plain, step);
+      set_gradients(sharded, step);
+      reference.step();
+      optimizer.step();
+      EXPECT_TRUE(sharded[0].is_alias_of(sharded[1]));
+      expect_equal({view}, {plain[2].detach()});
+      expect_equal({sharded[3]}, {plain[3]});
+    }
+    EXPECT_NE(sharded[3].const_data_ptr(), before);
+  });
+}
+
 TEST(ShardedParity, WhatSharesItsMemoryOnOneRankStaysOnAll) {
   testing::run_ranks(3, [](const ProcessGroup& world) {
     Twin twin(world, making<torch::optim::Adam>(AdamOptions(0.1)));
