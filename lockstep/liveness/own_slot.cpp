@@ -21,12 +21,18 @@
 namespace lockstep {
 namespace {
 
+// A program that a rank starts has the rank's variables, and is not the rank.
+bool is_free(const ProgressSlot& slot) {
+  const pid_t holder = slot.process.load(std::memory_order_acquire);
+  return holder == 0 || holder == ::getpid() || (::kill(holder, 0) != 0 && errno == ESRCH);
+}
+
 // Never unmapped: threads may write to it until the process has ended.
 ProgressSlot* attach_for_life() {
   const auto path = environment("LOCKSTEP_PROGRESS");
   if (!path) return nullptr;
   auto mapped = map_slot(*path, environment_count("LOCAL_RANK").value_or(0));
-  if (!mapped) return nullptr;
+  if (!mapped || !is_free(*mapped->slot)) return nullptr;
   static_cast<void>(mapped->memory.release());
   ProgressSlot* const slot = mapped->slot;
   if (answer_for_stack(*slot, *path))

@@ -20,3 +20,7 @@ def __getattr__(name):
     if name in NEED_TORCH:
         return getattr(importlib.import_module(NEED_TORCH[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), *NEED_TORCH})

@@ -20,7 +20,7 @@ RATE = 1e12  # FLOP/s
 def counted(model, given, sizes, units, optimizer, precision, say):
     """Returns the fields of a profile of a model on the meta device; nothing of it needs memory."""
     model, cpu = copy.deepcopy(model), torch.device("cpu")
-    with FakeTensorMode():
+    with FakeTensorMode(allow_non_fake_inputs=True):  # such as the weights of a loss
         _become_fake(model)
         modules = units_of(model, units)
         sample = given.as_zeros()

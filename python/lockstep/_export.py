@@ -1,12 +1,11 @@
 """Models of Python as programs that train without it."""
 
-import copy
 import inspect
-import os
 from types import SimpleNamespace
 
 import torch
 
+from lockstep._file import whole_file
 from lockstep._given import count_of, pair_of, tensors_of_side
 
 WHO = "lockstep.export"
@@ -23,23 +22,31 @@ def export(model, sample, path, *, loss=None):
         sample: a batch as `forward` takes it, a tensor or a tuple of tensors. The first dimension counts the samples: training
             may have any number of them, and keeps all other sizes. With `loss`, a pair of inputs and targets, each a tensor
             or a tuple of tensors, as a DataLoader gives it.
-        path: the file to write, by custom NAME.pt2.
+        path: the file to write, NAME.pt2. It is there whole or, after an error, as it was.
         loss: a function or module of what `forward` returns and of each target, for `--task program`. It returns the loss, a
             mean over the batch, or a dict with it as "loss" and other numbers, which are reported. Without, the targets in
             the data decide what is learned.
 
     Raises:
         TypeError: model, sample or loss is something else; the message says what was given.
-        ValueError: the tensors of the sample do not begin with one number of samples.
+        ValueError: the tensors of the sample do not begin with one number of samples, or the path does not end in .pt2.
+        OSError: the file cannot be written.
         RuntimeError: torch.export cannot make a program of the model; the cause is its error.
     """
     model = getattr(model, "_orig_mod", model)
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"lockstep.export: the model is a {type(model).__name__}, not a torch.nn.Module")
+    if not str(path).endswith(".pt2"):
+        raise ValueError(f"lockstep.export: {path} must end in .pt2, by which lockstep train knows such a file")
     inputs, targets = (sample, ()) if loss is None else pair_of(WHO, sample)
     inputs, targets = tensors_of_side(WHO, "input", inputs), tensors_of_side(WHO, "target", targets)
     batch = _two_samples(inputs + targets)
     module = model if loss is None else _with_loss(model, loss, len(inputs), len(targets))
+    with whole_file(WHO, path) as file:
+        _write(file, _programs(module, batch))
+
+
+def _programs(module, batch):
     modes = {part: part.training for part in module.modules()}
     try:
         if not module.training:
@@ -50,17 +57,17 @@ def export(model, sample, path, *, loss=None):
     finally:
         for part, mode in modes.items():
             part.training = mode
-    _write(path, programs)
+    return programs
 
 
-def _write(path, programs):
+def _write(file, programs):
     """Writes programs of one model as torch's package_pt2() does, but once what they share of its tensors."""
     from torch.export.pt2_archive import _package as pt2  # takes a second, which `import lockstep` need not wait
 
     kinds = (("state_dict", pt2._package_state_dict, pt2.WEIGHTS_CONFIG_FILENAME_FORMAT),
              ("constants", pt2._package_constants, pt2.CONSTANTS_CONFIG_FILENAME_FORMAT))
     written = {kind: {} for kind, *_ in kinds}
-    with pt2.PT2ArchiveWriter(os.fspath(path)) as archive:
+    with pt2.PT2ArchiveWriter(file) as archive:
         for name, program in programs.items():
             for kind, package, list_name in kinds:
                 tensors, known = getattr(program, kind), written[kind]
@@ -87,6 +94,11 @@ def _with_loss(model, loss, inputs, targets):
     if model._forward_pre_hooks or model._forward_hooks or "forward" in vars(model):
         raise TypeError("lockstep.export: with a loss, hooks and a replaced forward of the model itself would see the targets, too; "
                         "export a module that calls the model")
+    own = {id(parameter) for parameter in model.parameters()}
+    trained = [name for name, parameter in _parameters_of(loss) if parameter.requires_grad and id(parameter) not in own]
+    if trained:
+        raise TypeError(f"lockstep.export: the loss has parameters to train, {', '.join(trained)}, which a program would keep as they are; "
+                        "make it a part of the model")
 
     class WithLoss(type(model)):
         def forward(self, *tensors):
@@ -97,20 +109,29 @@ def _with_loss(model, loss, inputs, targets):
             return result
 
     # Training compares these names with those of the data.
-    names = [*_names(model.forward, 0, inputs, "input"), *_names(getattr(loss, "forward", loss), 1, targets, "target")]
-    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in dict.fromkeys(["self", *names])]
+    names = ["self", *_names(model.forward, 0, inputs, "input", {"self"})]
+    names += _names(getattr(loss, "forward", loss), 1, targets, "target", set(names))
+    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     WithLoss.forward.__signature__ = inspect.Signature(parameters)
     WithLoss.__name__ = type(model).__name__
-    module = copy.copy(model)
-    module.__class__ = WithLoss
+    module = WithLoss.__new__(WithLoss)  # not copy.copy(), which parametrized modules refuse
+    vars(module).update(vars(model))
     return module
 
 
-def _names(function, skipped, count, otherwise):
-    """Returns the names of `count` parameters of the function, or numbered ones if it does not name that many."""
-    named = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+def _parameters_of(loss):
+    return loss.named_parameters() if isinstance(loss, torch.nn.Module) else ()
+
+
+def _names(function, skipped, count, otherwise, taken):
+    """Returns the names of `count` parameters of the function; numbers where it does not name that many, or one that is taken."""
+    try:
+        named = [p.name for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    except ValueError:  # a builtin
+        named = []
     names = named[skipped:skipped + count]
-    return names if len(names) == count else [f"{otherwise}_{index}" for index in range(count)]
+    numbered = [f"{otherwise}_{index}" for index in range(count)]
+    return [number if name in taken else name for name, number in zip(names, numbered)] if len(names) == count else numbered
 
 
 def _program(module, batch, mode):

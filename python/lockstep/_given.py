@@ -16,7 +16,8 @@ def tensors_of_side(who, kind, given):
     tensors = list(given) if isinstance(given, (tuple, list)) else [given]
     for index, tensor in enumerate(tensors):
         if not isinstance(tensor, torch.Tensor):
-            raise TypeError(f"{who}: {kind} {index} of the sample is a {type(tensor).__name__}, not a tensor")
+            advice = "; give its tensors in the order of forward's parameters" if isinstance(tensor, dict) else ""
+            raise TypeError(f"{who}: {kind} {index} of the sample is a {type(tensor).__name__}, not a tensor{advice}")
     return tensors
 
 

@@ -8,6 +8,7 @@ import atexit
 import faulthandler
 import fcntl
 import mmap
+import operator
 import os
 import signal
 import stat
@@ -88,11 +89,25 @@ def _map(path, rank):
         return False
     try:
         page = _page(file, rank)
-        return page is not None and _Slot(page, rank)
+        return page is not None and _is_free(page, rank) and _Slot(page, rank)
     except OSError:  # no file of memory, which has seals
         return False
     finally:
         os.close(file)
+
+
+def _is_free(page, rank):
+    """Returns whether no other process has the slot: a program that a rank starts has the rank's variables, and is not the rank."""
+    holder, = struct.unpack_from("=i", page, _HEADER_BYTES + rank * _SLOT_BYTES + 4 * _PROCESS)
+    if holder in (0, os.getpid()):
+        return True
+    try:
+        os.kill(holder, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False
 
 
 def _page(file, rank):
@@ -117,7 +132,14 @@ def report_step(step):
 
     Args:
         step: the number of steps. One that is not above the last changes nothing.
+
+    Raises:
+        TypeError: the step is no whole number.
+        ValueError: the step is negative, or has more than 63 bits.
     """
+    step = operator.index(step)
+    if not 0 <= step < 2**63:
+        raise ValueError(f"lockstep.report_step: no number of steps: {step}")
     if slot := _attached():
         slot.report(step)
 

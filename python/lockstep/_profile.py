@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import torch
@@ -51,6 +52,8 @@ def profile(model, sample, *, loss=None, batches=None, path="model.profile.json"
     own = _device_of(model)
     if precision not in ("32", "bf16-mixed"):
         raise ValueError(f"lockstep.profile: the precision is 32 or bf16-mixed, not {precision}")
+    if not Path(path).absolute().parent.is_dir():
+        raise FileNotFoundError(f"lockstep.profile: there is no folder {Path(path).absolute().parent} for {path}")
     given = Sample(sample, loss)
     sizes, may_leave_out = _sizes(batches, given.count)
     about = {"model": name or type(model).__name__, "precision": _precision_of(model, precision)}
@@ -60,6 +63,8 @@ def profile(model, sample, *, loss=None, batches=None, path="model.profile.json"
         fields = counted(model, given, sizes, units, optimizer, precision, _say)
     else:
         device = own if device is None else torch.device(device)
+        if device.type == "meta":
+            raise ValueError("lockstep.profile: nothing is measured on the meta device; a model that is made there is counted")
         with unchanged(model, device):
             measuring = Measuring(model, whole, given.on(device), units, optimizer, precision, device, _say)
             fields = measuring.run(sizes, seconds, may_leave_out)
@@ -89,10 +94,10 @@ def _sizes(batches, given):
     if batches is None:
         most = max(given, 4)
         return [most // 4, most // 2, most], True
-    sizes = sorted(batches)
-    if not sizes or len(set(sizes)) < len(sizes) or any(not isinstance(size, int) or size < 1 for size in sizes):
-        raise ValueError(f"lockstep.profile: batches are different whole numbers from 1: {batches}")
-    return sizes, False
+    are_numbers = isinstance(batches, Collection) and all(type(size) is int and size > 0 for size in batches)
+    if not are_numbers or not batches or len(set(batches)) < len(batches):
+        raise ValueError(f"lockstep.profile: batches are different whole numbers from 1, such as [8, 16]: {batches}")
+    return sorted(batches), False
 
 
 def _say(line):

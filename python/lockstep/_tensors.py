@@ -26,11 +26,13 @@ def unchanged(model, device):
         yield
     finally:
         model.zero_grad()
-        model.to(own)
         with torch.no_grad():
             for store, name, tensor, value in tensors:
                 store[name] = tensor
-                tensor.copy_(value)
+                if tensor.device == own:
+                    tensor.copy_(value)
+                else:  # also where it could not be moved back, as from the meta device
+                    tensor.data = value.to(own)
         for parameter, gradient in gradients:
             parameter.grad = gradient
         for part, mode in modes.items():

@@ -186,19 +186,24 @@ class C10dBackend::Thread {
   const std::shared_ptr<std::atomic<int>>& unfinished() { return unfinished_; }
   WorkQueue& queue() { return queue_; }
 
+  /// Returns whether this is the group's process, not one that was forked, which has the group's
+  /// memory but not its threads.
+  bool is_here() const { return ::getpid() == process_; }
+
   /// Ends the other ranks' calls if this one leaves work unfinished.
   void abandon() {
-    if (is_here() && *unfinished_ > 0)
+    if (*unfinished_ > 0)
       backend_->abort(concat("rank ", backend_->rank(), " left the group with unfinished work"));
   }
   /// Abandons what is unfinished, and waits until all tensors have been let go.
   void close() {
     abandon();
-    if (is_here()) queue_.close();
+    queue_.close();
   }
 
   /// Closes those of all groups of this process.
   static void close_all() {
+    if (all().process != ::getpid()) return;
     std::vector<std::weak_ptr<Thread>> threads;
     {
       const std::lock_guard lock(all().mutex);
@@ -210,6 +215,7 @@ class C10dBackend::Thread {
 
  private:
   struct All {
+    const pid_t process = ::getpid();
     std::mutex mutex;
     std::vector<std::weak_ptr<Thread>> threads;
   };
@@ -217,9 +223,6 @@ class C10dBackend::Thread {
     static All all;
     return all;
   }
-
-  // A process that was forked has the group's memory, but not its threads: its end tells nothing.
-  bool is_here() const { return ::getpid() == process_; }
 
   const pid_t process_ = ::getpid();
   std::shared_ptr<lockstep::Backend> backend_;
@@ -243,11 +246,12 @@ C10dBackend::C10dBackend(std::shared_ptr<lockstep::Backend> backend, Millisecond
       backend_(std::move(backend)),
       memory_(dynamic_cast<host::HostBackend*>(backend_.get())),
       options_(c10::make_intrusive<Options>("lockstep", timeout)),
-      messages_([this, pause = kFirstPause]() mutable -> ProgressThread::Pause {
-        if (has_new_message_.exchange(false)) pause = kFirstPause;
-        if (!memory_->advance_messages()) return std::nullopt;
-        return std::exchange(pause, std::min(2 * pause, kLongestPause));
-      }),
+      messages_(std::make_unique<ProgressThread>(
+          [this, pause = kFirstPause]() mutable -> ProgressThread::Pause {
+            if (has_new_message_.exchange(false)) pause = kFirstPause;
+            if (!memory_->advance_messages()) return std::nullopt;
+            return std::exchange(pause, std::min(2 * pause, kLongestPause));
+          })),
       thread_(Thread::start(backend_)) {
   backend_->set_timeout(timeout);
   init();
@@ -310,8 +314,15 @@ thread_local const C10dBackend* of_this_thread = nullptr;
 
 }  // namespace
 
-// A callback may be the last to let the group go: its thread cannot wait for its own end.
+// A callback may be the last to let the group go: its thread cannot wait for its own end. In a
+// process that was forked there are no threads, and what they wait by cannot be destroyed.
 C10dBackend::~C10dBackend() {
+  if (!thread_->is_here()) {
+    new std::shared_ptr(backend_);
+    new std::shared_ptr(thread_);
+    static_cast<void>(messages_.release());
+    return;
+  }
   thread_->abandon();
   if (of_this_thread == this) std::thread([thread = std::move(thread_)] {}).detach();
 }
@@ -537,7 +548,7 @@ C10dBackend::WorkPtr C10dBackend::start_message(
   }
   if (memory_ != nullptr) {
     has_new_message_ = true;
-    messages_.wake();
+    messages_->wake();
   }
   return c10::make_intrusive<MessageWork>(rank_, type, what, std::move(work), tensors);
 }

@@ -107,7 +107,7 @@ class C10dBackend final : public c10d::Backend {
   std::atomic<std::uint64_t> number_ = 0;
   std::atomic<bool> has_new_message_ = false;
   /// Moves messages while this rank does something else.
-  ProgressThread messages_;
+  std::unique_ptr<ProgressThread> messages_;
   std::shared_ptr<Thread> thread_;  ///< ends first
 };
 

@@ -22,6 +22,9 @@ from torch.nn.parallel import DistributedDataParallel
 signal.signal(signal.SIGTERM, signal.SIG_IGN)  # to see what is noticed
 act, rank, is_first = sys.argv[1], int(os.environ["RANK"]), os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
 dist.init_process_group("lockstep")
+if act == "child" and rank == 1:  # a program that a rank starts has its variables
+    import subprocess
+    subprocess.run([sys.executable, "-c", "import lockstep; lockstep.report_step(3)"], check=True)
 torch.manual_seed(1)
 model = DistributedDataParallel(torch.nn.Linear(4, 4))
 
@@ -29,7 +32,7 @@ model = DistributedDataParallel(torch.nn.Linear(4, 4))
 def disturb():
     if act == "kill" and rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-    while act == "hang" and rank == 1:
+    while act in ("hang", "child") and rank == 1:
         pass
     for _ in range(10 if act == "evaluate" else 0):  # without a step, for longer than the timeout
         dist.barrier()
@@ -47,6 +50,17 @@ for step in range(1, 9):
         disturb()
 dist.barrier()
 print("rank", rank, "is done, of", os.environ["WORLD_SIZE"], flush=True)
+if act in ("fork", "fork after thread"):
+    if act != "fork":
+        dist.all_reduce(torch.ones(2), async_op=True).wait()
+    try:
+        child = os.fork()
+        if child == 0:
+            sys.exit()  # destroys its copy of the group
+        os.waitpid(child, 0)
+        dist.barrier()
+    finally:
+        dist.destroy_process_group()
 if act == "leave":
     time.sleep(rank)  # the other's callback is there before there is anything to call it for
     future = dist.all_reduce(torch.ones(2), async_op=True).get_future()
@@ -78,6 +92,13 @@ class Launch(unittest.TestCase):
                                  r"all_reduce \d+ \(80 bytes\); no progress for [0-9.]+ s, after step 5\n")
         self.assertRegex(errors, r"rank 0 waits in all_reduce \d+ \(80 bytes\)\n")
         self.assertRegex(errors, r'\n  [|] File "[^"]*program.py", line \d+ in disturb\n')
+
+    def test_a_program_that_a_rank_starts_is_not_the_rank(self):
+        self.assertRegex(self.run_ranks("child"), r"restart 1 of 1: rank 1 of 2 \(host [^)]*\) hangs")
+
+    def test_a_process_that_is_forked_does_not_end_the_group(self):
+        for act in ("fork", "fork after thread"):
+            self.assertEqual(self.run_ranks(act), "")
 
     def test_a_rank_that_is_killed_is_started_again(self):
         errors = self.run_ranks("kill")

@@ -21,6 +21,7 @@ import torch.distributed as dist
 from torch import multiprocessing, nn
 
 import lockstep
+from lockstep._tensors import unchanged
 
 OWN = Path(lockstep.cmake_prefix_path) / "bin/lockstep"
 PROGRAM = OWN if OWN.exists() else Path(os.environ["LOCKSTEP_BINARY_DIR"]) / "lockstep"
@@ -218,6 +219,23 @@ class ProfileTest(unittest.TestCase):
         self.assertEqual({parameter.device.type for parameter in net.parameters()}, {"meta"})
         self.assertEqual(self.plan("--device", "A100", "--places", "1,4")["device"], "A100")
 
+    def test_a_counted_loss_may_have_weights(self):
+        with torch.device("meta"):
+            net = small_net()
+        sample = torch.randn(4, 8), torch.randint(4, (4,))
+        profile = self.profile(net, sample, loss=nn.CrossEntropyLoss(weight=torch.ones(4)), batches=(2, 4))
+        self.assertFalse(profile["measured"])
+
+    def test_a_model_that_cannot_be_moved_stays_as_it_was(self):
+        net = small_net()
+        before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+        with self.assertRaisesRegex(ValueError, "nothing is measured on the meta device"):
+            self.profile(net, small_sample(), loss=nn.MSELoss(), device="meta")
+        with self.assertRaises(NotImplementedError), unchanged(net, torch.device("meta")):
+            raise NotImplementedError
+        for name, tensor in net.state_dict().items():
+            self.assertTrue(torch.equal(tensor, before[name]), name)
+
     def test_autocast_keeps_half_and_copies_of_the_weights_are_not_of_a_sample(self):
         profile = self.small(precision="bf16-mixed")
         self.assertEqual(profile["precision"], "bf16-mixed")
@@ -335,6 +353,8 @@ class ProfileTest(unittest.TestCase):
                 (ValueError, "the unit body.embedding is within the unit body", LanguageModel(), (x, y), nested),
                 (ValueError, "different whole numbers from 1", small_net(), (x, y), {**mse, "batches": (2, 2)}),
                 (ValueError, "different whole numbers from 1", small_net(), (x, y), {**mse, "batches": ()}),
+                (ValueError, "different whole numbers from 1, such as", small_net(), (x, y), {**mse, "batches": 4}),
+                (ValueError, "different whole numbers from 1", small_net(), (x, y), {**mse, "batches": (True, 3)}),
                 (ValueError, "the precision is 32 or bf16-mixed, not fp8", small_net(), (x, y), {**mse, "precision": "fp8"}),
                 (RuntimeError, "TwoRows makes no step with 4 samples, made of the 2 of the sample by", TwoRows(), (x[:2], y[:2]), mse),
                 (RuntimeError, "other units from step to step", Whims(), (x, x), mse)):

@@ -1,6 +1,8 @@
 """lockstep.export() writes programs that `lockstep train` trains by every task, and says what it cannot export."""
 
 import json
+import resource
+import signal
 import sys
 import tempfile
 import unittest
@@ -17,6 +19,22 @@ from programs import lockstep
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "python"))
 from lockstep import export  # noqa: E402
+
+
+class FewBytes:
+    """Within it no file may be larger, as on a full disk."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def __enter__(self):
+        self.signal = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        self.limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (self.size, self.limits[1]))
+
+    def __exit__(self, *_):
+        resource.setrlimit(resource.RLIMIT_FSIZE, self.limits)
+        signal.signal(signal.SIGXFSZ, self.signal)
 
 
 class Net(nn.Module):
@@ -146,6 +164,27 @@ class ExportRoundTrip(unittest.TestCase):
             program = self.programs(Shift(), pair, loss=loss)["train"]
             self.assertEqual(program.graph_signature.user_inputs, ("first", "second", target))
         self.assertEqual(program.module()(self.x, self.x, self.x), {"loss": self.x.abs().mean()})
+        program = self.programs(Shift(), pair, loss=lambda y, second: (y - second).mean())["train"]
+        self.assertEqual(program.graph_signature.user_inputs, ("first", "second", "target_0"), "a name for each")
+        program = self.programs(Shift(), pair, loss=torch.dist)["train"]
+        self.assertEqual(program.graph_signature.user_inputs, ("first", "second", "target_0"), "of a builtin")
+
+    def test_parametrized_modules_may_have_a_loss(self):
+        net = nn.utils.parametrizations.weight_norm(nn.Linear(8, 1))
+        program = self.programs(net, (self.x, self.price), loss=nn.MSELoss())["eval"].module()
+        self.assertEqual(program(self.x, self.price)["loss"], nn.functional.mse_loss(net(self.x), self.price))
+
+    def test_a_file_that_cannot_be_written_stays_as_it_was(self):
+        path = self.folder / "net.pt2"
+        export(Net(), self.x, path)
+        before = path.read_bytes()
+        with FewBytes(4096), self.assertRaisesRegex(OSError, f"cannot write {path}.*File too large"):
+            export(Net(), self.x, path)
+        self.assertEqual(path.read_bytes(), before)
+        self.assertEqual([file.name for file in self.folder.iterdir() if file.name.startswith("net")], ["net.pt2"])
+        with self.assertRaises(FileNotFoundError) as caught:
+            export(Net(), self.x, self.folder / "none" / "net.pt2")
+        self.assertEqual(caught.exception.filename, str(self.folder / "none" / "net.pt2"))
 
     def test_modes_stay_and_what_is_frozen_is_so_in_the_program(self):
         net = Net()
@@ -177,11 +216,15 @@ class ExportRoundTrip(unittest.TestCase):
                 (TypeError, "a pair of inputs and targets, not 3 things", Net(), (x, x, x), {"loss": mean}),
                 (TypeError, "the loss is a str", Net(), (x, x), {"loss": "mse"}),
                 (RuntimeError, "in training.*\n.*neither a tensor without dimensions", Net(), (x, x), {"loss": lambda y, t: y - t}),
+                (TypeError, "the loss has parameters to train, weight, bias", Net(), (x, x), {"loss": nn.Bilinear(1, 8, 1)}),
+                (TypeError, "input 0 of the sample is a dict, .*in the order of forward's parameters", Net(), {"x": x}, {}),
                 (TypeError, "hooks", hooked, (x, x), {"loss": mean}),
                 (RuntimeError, "TwoRows in training for any number of samples:\n.*samples", TwoRows(), x, {})):
             with self.assertRaisesRegex(error, "^lockstep.export: .*" + text):
                 export(model, sample, self.folder / "net.pt2", **options)
             self.assertFalse((self.folder / "net.pt2").exists())
+        with self.assertRaisesRegex(ValueError, "net.onnx must end in .pt2"):
+            export(Net(), x, self.folder / "net.onnx")
 
 
 if __name__ == "__main__":
