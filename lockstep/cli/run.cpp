@@ -261,7 +261,8 @@ constexpr const char* kRunExamples = R"(Examples:
 Notes:
   Each rank finds its number and its peers in RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR,
   MASTER_PORT and the other names that torchrun sets; a program written for torchrun runs unchanged.
-  Rank 0 serves the store. A script NAME.py, or a module, is run by PYTHON_EXEC, else by python3.
+  Rank 0 serves the store. A script NAME.py, or a module, is run by PYTHON_EXEC, else by the Python
+  beside a wheel's lockstep, else by python3.
   The first rank to fail ends the run within a second. Its exit code is returned (128+n for signal
   n) and its last output is shown. Processes that ranks have left behind are ended with the run.
   With --max-restarts N all ranks are ended and restarted, up to N times in all: with

@@ -161,10 +161,15 @@ std::string best_of_equals(const Choice& picked, const std::vector<const Choice*
   std::erase_if(rivals, [&](const Choice* other) { return other->machine.all_places() > places; });
   if (rivals.empty()) return "the one with the fewest places";
   const char* const among = rivals.size() < others.size() ? " of those with the fewest places" : "";
-  const bool is_fastest = std::ranges::any_of(rivals, [&](const Choice* rival) {
+  const bool is_faster = std::ranges::any_of(rivals, [&](const Choice* rival) {
     return effort_of(*rival) == effort && rival->rate() < picked.rate();
   });
-  return concat("the ", is_fastest ? "fastest" : "simplest", among);
+  const bool is_fastest = std::ranges::none_of(
+      rivals, [&](const Choice* rival) { return rival->rate() > picked.rate(); });
+  const char* const kind = !is_faster   ? "simplest"
+                           : is_fastest ? "fastest"
+                                        : "fastest of the simplest";
+  return concat("the ", kind, among);
 }
 
 std::string about_equals(const Answer& answer) {

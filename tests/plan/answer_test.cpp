@@ -143,7 +143,9 @@ TEST(Answer, TakesTheFastestOfEquallySimpleWays) {
   EXPECT_EQ(with_trained(found, {{ddp, 20}, {dp, 20.4}, {pp, 19.9}}).pick, ddp);
   const Answer other = with_trained(found, {{ddp, 20.4}, {dp, 20}, {pp, 19.9}});
   EXPECT_EQ(other.pick, dp);
-  EXPECT_THAT(verdict_of(other), HasSubstr("; the pick is the fastest."));
+  EXPECT_THAT(verdict_of(other), HasSubstr("; the pick is the fastest of the simplest."));
+  EXPECT_THAT(verdict_of(with_trained(found, {{ddp, 20.4}, {dp, 20}, {pp, 20.2}})),
+      HasSubstr("; the pick is the fastest."));
   EXPECT_THAT(verdict_of(with_trained(found, {{ddp, 20}, {pp, 19.9}})),
       HasSubstr("; the pick is the simplest."));
 }
