@@ -29,6 +29,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Options = DistributedDataParallelOptions;
+using testing::complaint_of;
 using testing::constant;
 using testing::expect_same_gradients;
 using testing::expect_same_on_all_ranks;
@@ -205,10 +206,12 @@ TEST(CommHook, AnErrorOfALaterStepIsToldAtTheNextForward) {
       };
       DistributedDataParallel model(net, group, Options(options).comm_hook(hook));
       const auto train = [&] { model(torch::ones({1, 50})).sum().backward(); };
-      if (group.rank() == 1) EXPECT_THROW(train(), std::domain_error);
-      EXPECT_THAT(message_of<std::exception>([&] {
-        for (int step = 0; step < 2; ++step) train();
-      }),
+      if (group.rank() == 0) {
+        (void)complaint_of<std::exception>(train);  // it may be told before it is through
+        return;
+      }
+      EXPECT_THROW(train(), std::domain_error);
+      EXPECT_THAT(message_of<InvalidArgument>(train),
           HasSubstr("an earlier backward of rank 1 ended with an exception"));
     });
   }

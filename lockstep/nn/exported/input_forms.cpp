@@ -124,7 +124,9 @@ void InputForms::refuse_size(
   const std::string advice =
       size.symbol ? concat("; ", size.text, " is one size in all inputs, ",
                         text_of_range(ranges_[*size.symbol]))
-                  : concat("; give other inputs, or export it with dynamic_shapes={\"",
+                  : concat(
+                        "; give other inputs, or export it by torch.export.export() with "
+                        "dynamic_shapes={\"",
                         names_[input], "\": {", dimension, ": torch.export.Dim(\"",
                         dimension == 0 ? "batch" : "size", "\", min=1)}} to let that size vary");
   throw InvalidArgument(concat("exported model: the input ", names_[input], " is ", tensor.sizes(),

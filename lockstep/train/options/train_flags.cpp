@@ -747,7 +747,8 @@ const FlagTable<TrainOptions>& train_flags() {
   static const FlagTable<TrainOptions> kTable(
       {.verb = "train",
           .usage = "lockstep train [flags]",
-          .description = "Trains a model on labelled images, on one rank or on several.\n",
+          .description =
+              "Trains a model on images, texts, tokens or tensors, on one rank or on several.\n",
           .footer = kExamples},
       {model_group(), image_group(), spreading_group(), stages_group(), launch_group(),
           optimizer_group(), rate_group(), average_group(), limit_group(), snapshot_group(),
