@@ -155,9 +155,9 @@ TEST(WindowProducts, TakeOtherOrdersOfTheWeight) {
 
 TEST(WindowProducts, RefuseABackwardAfterAnyWeightHasChanged) {
   for (const auto format : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
-    auto own = StridedOperands::drawn(kShortcut);
+    auto own = StridedOperands::drawn(kStem);
     own.all[1] = own.all[1].detach().contiguous(format).requires_grad_();
-    const auto loss = own.products(kShortcut, *linear::gemm_kernels().back()).sum();
+    const auto loss = own.products(kStem, *linear::gemm_kernels().back()).sum();
     own.all[1].detach().add_(1);
     EXPECT_THROW(loss.backward(), c10::Error);
   }
