@@ -19,6 +19,7 @@
 #include <torch/nn/modules/rnn.h>
 #include <torch/types.h>
 
+#include "lockstep/nn/autocast.h"
 #include "lockstep/nn/kernels.h"
 #include "lockstep/simd/instructions.h"
 
@@ -392,6 +393,21 @@ TEST(Lstm, IsLibTorchsUnderAutocast) {
   at::autocast::set_autocast_enabled(at::kCPU, true);
   EXPECT_FALSE(usual.with_call(is_lstm_for_own));
   at::autocast::set_autocast_enabled(at::kCPU, false);
+}
+
+// LibTorch's fails where oneDNN has none, as in bf16 without AVX-512.
+TEST(Lstm, UnderAutocastRunsOnAnyProcessor) {
+  const KernelScope scope(Kernels::kOwn);
+  auto lstm = drawn_lstm(0);
+  const Tensor input = at::randn({6, 5, 10});
+  const auto exact = std::get<0>(lstm->forward(input));
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    Autocast autocast(at::kCPU, type);
+    const auto output = std::get<0>(lstm->forward(input));
+    EXPECT_EQ(output.scalar_type(), type);
+    EXPECT_TRUE(output.requires_grad());
+    expect_lstm_close({output}, {exact.to(at::kDouble)}, 0.03);
+  }
 }
 
 }  // namespace

@@ -15,10 +15,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/lstm.h>
 #include <ATen/ops/lstm_native.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/device/gradient_places.h"
@@ -388,6 +390,29 @@ bool is_lstm_faster(const LstmCall& call) {
          count_in(call).sequences * directions_of(call) >= kFewestSequences * at::get_num_threads();
 }
 
+// What LibTorch's lstm takes in fp32 it passes to oneDNN, and only there autocast narrows it.
+// oneDNN has LSTMs in half types for these processors alone, and fails on others.
+bool is_narrowed_in_vain(const Tensor& input) {
+  if (!at::autocast::is_autocast_enabled(at::kCPU) || input.scalar_type() != at::kFloat)
+    return false;
+  const bool is_bf16 = at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16;
+  return !simd::has_feature(simd::processor_features(), is_bf16 ? "avx512bw" : "avx512_fp16");
+}
+
+LstmResults lstm_in_fp32(const LstmCall& call) {
+  const auto in_fp32 = [](at::TensorList tensors) {
+    variable_list results;
+    for (const Tensor& tensor : tensors) results.push_back(tensor.to(at::kFloat));
+    return results;
+  };
+  const auto type = at::autocast::get_autocast_dtype(at::kCPU);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+  const auto [values, states, cells] =
+      at::lstm(call.input, in_fp32(call.states), in_fp32(call.parameters), call.has_biases,
+          call.layers, call.dropout, call.is_training, call.is_bidirectional, call.batch_first);
+  return {values.to(type), states.to(type), cells.to(type)};
+}
+
 }  // namespace
 
 std::span<const LstmKernels> lstm_kernels() {
@@ -452,6 +477,8 @@ LstmResults dispatched_lstm(const Tensor& input, at::TensorList states, at::Tens
       .is_bidirectional = is_bidirectional,
       .batch_first = batch_first};
   if (is_lstm_for_own(call)) return own_lstm(lstm_kernels().back(), call);
+  if (kernels_in_use() != Kernels::kLibTorch && is_narrowed_in_vain(input))
+    return lstm_in_fp32(call);
   return at::native::lstm(input, states, parameters, has_biases, layers, dropout, is_training,
       is_bidirectional, batch_first);
 }

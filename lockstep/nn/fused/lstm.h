@@ -49,7 +49,8 @@ LstmResults own_lstm(const LstmKernels& kernels, const LstmCall& call);
 /// Returns whether kernels_in_use() says that the kernels compute it, and not autocast.
 bool is_lstm_for_own(const LstmCall& call);
 
-/// LibTorch's lstm on the CPU, by the kernels where kernels_in_use() says so.
+/// LibTorch's lstm on the CPU, by the kernels where kernels_in_use() says so; under autocast in
+/// fp32 where LibTorch's fails on this processor.
 LstmResults dispatched_lstm(const at::Tensor& input, at::TensorList states,
     at::TensorList parameters, bool has_biases, std::int64_t layers, double dropout,
     bool is_training, bool is_bidirectional, bool batch_first);

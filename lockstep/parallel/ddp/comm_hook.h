@@ -18,7 +18,9 @@ namespace lockstep {
 struct GradientBucket {
   std::size_t index = 0;  ///< in the order in which buckets are reduced; may differ after a rebuild
   bool is_last = false;   ///< in this backward pass
-  torch::Tensor memory;   ///< all gradients one behind the other, one-dimensional
+  /// All gradients one behind the other, one-dimensional. Each begins at a multiple of 64 bytes,
+  /// see Note [Alignment]; between them are zeros.
+  torch::Tensor memory;
   std::vector<torch::Tensor> gradients;   ///< views of the memory, each in its parameter's shape
   std::vector<torch::Tensor> parameters;  ///< in the same order
   ProcessGroup group;

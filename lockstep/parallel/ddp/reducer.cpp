@@ -17,6 +17,7 @@
 #include "lockstep/core/spans.h"
 #include "lockstep/core/stopwatch.h"
 #include "lockstep/core/text.h"
+#include "lockstep/device/alignment.h"
 #include "lockstep/device/gradient_places.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/liveness/own_slot.h"
@@ -97,21 +98,24 @@ void Reducer::build(const std::vector<std::size_t>& order) {
   for (const BucketPlan& plan : plans_) give_memory(plan);
 }
 
-// A sparse gradient makes a separate bucket and stays where it is.
+// A sparse gradient makes a separate bucket and stays where it is. Between dense ones are zeros:
+// see Note [Alignment].
 void Reducer::give_memory(const BucketPlan& plan) {
   Bucket bucket{.parameters = plan.parameters};
   for (const std::size_t index : plan.parameters) slots_[index].bucket = buckets_.size();
   if (!slots_[plan.parameters.front()].sparse) {
     std::int64_t elements = 0;
-    for (const std::size_t index : plan.parameters) elements += slots_[index].parameter.numel();
+    for (const std::size_t index : plan.parameters)
+      elements += aligned_elements(slots_[index].parameter);
     bucket.memory = group_.empty(
         elements, slots_[plan.parameters.front()].parameter.options().requires_grad(false));
+    bucket.memory.zero_();
     std::int64_t offset = 0;
     for (const std::size_t index : plan.parameters) {
       Slot& slot = slots_[index];
       slot.place = {bucket.memory, offset, slot.parameter.sizes(), slot.strides};
       slot.place.offer_to(slot.parameter);
-      offset += slot.parameter.numel();
+      offset += aligned_elements(slot.parameter);
     }
   }
   buckets_.push_back(std::move(bucket));

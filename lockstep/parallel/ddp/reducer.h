@@ -24,7 +24,7 @@ namespace lockstep {
 struct ReducerReport {
   std::int64_t passes = 0;       ///< backward passes that were synchronised
   std::size_t buckets = 0;       ///< a pass
-  std::size_t bytes = 0;         ///< of dense gradients in the buckets, a pass
+  std::size_t bytes = 0;         ///< of the buckets of dense gradients, a pass
   bool rebuilt = false;          ///< the buckets were cut anew, in the order of arrival
   bool graph_is_static = false;  ///< every pass, two at least, used the same parameters as often
   double communication_seconds = 0;  ///< from the first bucket's launch to the last one's end

@@ -9,15 +9,10 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include "lockstep/core/error.h"
+#include "lockstep/device/alignment.h"
 
 namespace lockstep {
 namespace {
-
-constexpr std::int64_t kAlignment = 64;  // bytes: LibTorch's of memory on the host
-
-std::int64_t rounded_up(std::int64_t number, std::int64_t unit) {
-  return (number + unit - 1) / unit * unit;
-}
 
 std::vector<std::int64_t> strides_without_holes(const torch::Tensor& parameter) {
   const torch::Tensor values = parameter.detach();
@@ -160,7 +155,7 @@ FlatParameter::FlatParameter(const NamedTensors& parameters, const ShardingGroup
   const auto shortest = types.gathers_casts || types.gradients
                             ? 2
                             : static_cast<std::int64_t>(options_.dtype().itemsize());
-  const auto unit = kAlignment / shortest;
+  const auto unit = kTensorAlignment / shortest;
   const FlatLayout layout(elements, unit, group_.size());
   shard_elements_ = layout.shard;
   lay_out(parameters, layout);

@@ -13,6 +13,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include "lockstep/comm/reduce_op.h"
+#include "lockstep/device/alignment.h"
 #include "lockstep/device/host_tensor.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
 
@@ -25,13 +26,6 @@ using Kind = std::tuple<at::ScalarType, at::DeviceType, at::DeviceIndex>;
 
 Kind kind_of(const Tensor& tensor) {
   return {tensor.scalar_type(), tensor.device().type(), tensor.device().index()};
-}
-
-// Each begins on a line of its own.
-std::int64_t elements_for(const Tensor& parameter) {
-  constexpr std::int64_t kLineBytes = 64;
-  const auto of_line = kLineBytes / static_cast<std::int64_t>(parameter.element_size());
-  return (parameter.numel() + of_line - 1) / of_line * of_line;
 }
 
 // A view of it, or a parameter that is tied to it by memory, would keep the old values.
@@ -47,7 +41,7 @@ void for_each_place(const std::vector<Tensor>& parameters, Body body) {
   std::int64_t place = 0;
   for (const Tensor& parameter : parameters) {
     body(parameter, place);
-    place += elements_for(parameter);
+    place += aligned_elements(parameter);
   }
 }
 
@@ -114,7 +108,7 @@ void FlatShares::place(int owner, const std::vector<Tensor>& share) {
   for (const Tensor& parameter : share) kinds[kind_of(parameter)].push_back(parameter);
   for (const auto& [kind, parameters] : kinds) {
     std::int64_t elements = 0;
-    for (const Tensor& parameter : parameters) elements += elements_for(parameter);
+    for (const Tensor& parameter : parameters) elements += aligned_elements(parameter);
     const Tensor memory = group_.empty(elements, parameters.front().options().requires_grad(false));
     memory.zero_();  // what lies between two parameters is passed on, too
     move_there(memory, parameters);
