@@ -37,6 +37,7 @@ std::string cost_label(const plan::Answer& answer) {
 }
 
 constexpr const char* kAllWays = "plan-ways";
+constexpr const char* kPicked = " *";
 
 std::string way_of(const Choice& choice) { return describe(choice.prediction.way); }
 
@@ -153,7 +154,9 @@ struct ConfirmedRow {
 
 TableOf<Choice> named_ways(const plan::Answer& answer, const char* id, std::string title) {
   TableOf<Choice> table(id, std::move(title));
-  table.name("way", way_of);
+  table.name("way", [pick = picked(answer)](const Choice& choice) {
+    return &choice == pick ? way_of(choice) + kPicked : way_of(choice);
+  });
   if (has_devices(answer))
     table.name("device", [](const Choice& choice) { return choice.machine.device; });
   return table.number("nodes", [](const Choice& choice) { return choice.machine.nodes; })
@@ -194,7 +197,8 @@ page::Table shown_table(const plan::Answer& answer) {
                       ? "; predicted where there is \"9 of 10\", else trained here; nine of ten"
                       : "; predicted, not measured; nine of ten",
                   " trainings are expected within \"9 of "
-                  "10\"; speed-up is over one place of the same kind, in samples a second"),
+                  "10\"; speed-up is over one place of the same kind, in samples a second",
+                  answer.pick ? "; * is the one to take" : ""),
           shown.size() == all ? "" : "the page of --output and --json have all ways"})
       .of(shown);
 }
@@ -221,7 +225,8 @@ page::Table choices_table(const plan::Answer& answer) {
   return table
       .notes({concat(has_trained(answer) ? "predicted where there is \"9 of 10\", else trained here"
                                          : "predicted, not measured",
-          "; waiting, exchange and optimizer are shares of the busiest place's step")})
+          "; waiting, exchange and optimizer are shares of the busiest place's step",
+          answer.pick ? "; * is the one to take" : "")})
       .of(answer.choices);
 }
 

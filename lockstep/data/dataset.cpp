@@ -95,7 +95,8 @@ InMemoryImages read_cifar_set(const fs::path& directory, bool train, bool hundre
   const Version& version = version_of(hundred);
   const auto paths = cifar_files(directory, train, hundred);
   for (const fs::path& path : paths) {
-    if (!is_there(path)) refuse_at(path.string(), 0, "no such file; ", advice(directory, version));
+    if (!is_there(path))
+      throw DataError(concat(path.string(), ": no such file; ", advice(directory, version)));
   }
   CifarImages images = read_cifar(paths, version.variant);
   return InMemoryImages({.name = version.name,
@@ -111,7 +112,7 @@ fs::path find_file(const fs::path& directory, const std::string& name, const std
   for (const auto& path : {directory / name, directory / (name + ".gz")}) {
     if (is_there(path)) return path;
   }
-  refuse_at((directory / name).string() + "[.gz]", 0, "no such file; ", advice);
+  throw DataError(concat((directory / name).string(), "[.gz]: no such file; ", advice));
 }
 
 InMemoryImages read_mnist_set(

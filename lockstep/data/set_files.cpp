@@ -122,8 +122,9 @@ SetFiles list_set_files(const std::string& set, const std::string& paths,
   OtherFiles others;
   std::set<fs::path> seen;
   for (const fs::path path : split(paths, ',')) {
-    check(fs::exists(path), set, ": there is no ", printable_path(path.string()),
-        "; name files or folders, with commas between them");
+    if (!fs::exists(path))
+      throw DataError(concat(set, ": there is no ", printable_path(path.string()),
+          "; name files or folders, with commas between them"));
     const bool is_folder = fs::is_directory(path);
     const auto files = is_folder ? files_of_folder(path, endings, others) : std::vector{path};
     for (const fs::path& file : files) {

@@ -51,8 +51,8 @@ struct SetFiles {
 /// Lists files and folders with commas between them. A folder stands for those of its files that
 /// have one of the endings, sorted by name; hidden ones are left out.
 ///
-/// Throws InvalidArgument, which names the set, for a path that is not there; DataError for a
-/// folder without such files.
+/// Throws DataError, which names the set, for a path that is not there, and for a folder without
+/// such files; InvalidArgument for no path at all.
 SetFiles list_set_files(
     const std::string& set, const std::string& paths, const std::vector<std::string_view>& endings);
 

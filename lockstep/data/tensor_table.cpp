@@ -237,33 +237,43 @@ void check_same_columns(const TensorTable& train, const TensorTable& other, SetP
   check_each(train.targets, other.targets);
 }
 
-// Returns how many classes a column has, 0 if all are ignored; nothing if its numbers are no
-// classes.
-std::optional<std::int64_t> classes_of(const TensorColumn& column) {
+/// The numbers of a column that may be classes.
+struct Labels {
+  std::int64_t least = 0, most = -1;  // but for those that are ignored
+  bool are_classes() const { return least >= 0 && most < kMostCountedClasses; }
+};
+
+// Returns nothing for a column of fractions, or of several numbers a sample.
+std::optional<Labels> labels_of(const TensorColumn& column) {
   if (column.taken_as != SampleType::kInt64 || !column.sizes.empty()) return {};
-  std::int64_t classes = 0;
+  Labels all;
   std::vector<std::int64_t> labels;
   for (const ColumnPiece& piece : column.pieces) {
     labels.resize(static_cast<std::size_t>(piece.rows));
     copy_numbers<std::int64_t>(column.type, piece.bytes, labels);
     for (const std::int64_t label : labels) {
-      const bool is_ignored = label == kIgnoredTarget;
-      if ((label < 0 && !is_ignored) || label >= kMostCountedClasses) return {};
-      if (!is_ignored) classes = std::max(classes, label + 1);
+      if (label == kIgnoredTarget) continue;
+      all.least = std::min(all.least, label);
+      all.most = std::max(all.most, label);
     }
   }
-  return classes;
+  return all;
 }
 
-std::int64_t classes_of(const TensorTables& tables) {
+// Of the one target of all parts; a negative number is told of, for it may be a mistake.
+void count_classes(TensorTables& tables) {
   std::int64_t classes = 0;
   for (const TensorTable* const part : parts_of(tables)) {
-    if (part->targets.size() != 1) return 0;
-    const auto own = classes_of(part->targets.front());
-    if (!own) return 0;
-    classes = std::max(classes, *own);
+    if (part->targets.size() != 1) return;
+    const TensorColumn& target = part->targets.front();
+    const auto labels = labels_of(target);
+    if (labels && labels->least < 0)
+      tables.remarks.push_back(concat(printable(target.name), " has the number ", labels->least,
+          ", and so no classes, which begin at 0; what is not to count is ", kIgnoredTarget));
+    if (!labels || !labels->are_classes()) return;
+    classes = std::max(classes, labels->most + 1);
   }
-  return classes;
+  tables.classes = classes;
 }
 
 void remark_on_tensors(TensorTables& tables, const ColumnNames& names) {
@@ -448,7 +458,7 @@ TensorTables open_tensors(const std::string& paths, const TensorChoice& choice) 
     return table_of(found, names, part);
   };
   TensorTables tables = make_tables(kTensors, paths, parts, make);
-  tables.classes = classes_of(tables);
+  count_classes(tables);
   if (!files.remark.empty()) tables.remarks.push_back(files.remark);
   remark_on_tensors(tables, names);
   return tables;

@@ -33,8 +33,8 @@ namespace {
 [[noreturn]] void throw_not_opened(const std::string& name) {
   const int code = errno;
   if (code == ENOENT || code == ENOTDIR || code == ELOOP || code == ENAMETOOLONG || code == ENXIO) {
-    refuse_at(
-        name, 0, "cannot be opened: ", std::generic_category().message(code), "; check the path");
+    throw DataError(concat(
+        name, ": cannot be opened: ", std::generic_category().message(code), "; check the path"));
   }
   throw_errno("open", name);
 }

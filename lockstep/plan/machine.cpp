@@ -117,8 +117,8 @@ LevelsTime in_levels(double bytes, const Ranks& ranks, const Machine& machine) {
 
 }  // namespace
 
-Link parse_link(const std::string& text) {
-  Link link;
+Link parse_link(const std::string& text, double usual_latency) {
+  Link link{.latency = usual_latency};
   bool has_rate = false, has_latency = false;
   for (const std::string& part : split(text, ',')) {
     const auto rate = amount_of(part, kRates);

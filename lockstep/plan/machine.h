@@ -7,8 +7,9 @@
 namespace lockstep::plan {
 
 /// Reads `25Gbit,50us`: a rate in bit/s (kbit, Mbit, Gbit) or byte/s (MB, GB), and a latency (us,
-/// ms, s), in any order; the latency may be left out. Throws InvalidArgument that shows the forms.
-Link parse_link(const std::string& text);
+/// ms, s), in any order; without a latency it has the usual one, in seconds. Throws InvalidArgument
+/// that shows the forms.
+Link parse_link(const std::string& text, double usual_latency = 0);
 
 /// Returns the link with another latency; each message of a measured one takes as much more, or
 /// less.

@@ -66,6 +66,11 @@ data::SamplesPointer samples_of_part(
   return data.validation;
 }
 
+// What --val-split holds out is no test, though a set without one is tested on it.
+Split part_shown(const Datasets& data, Split asked) {
+  return asked == Split::kTest && data.test == data.validation ? Split::kVal : asked;
+}
+
 // Returns what the caller may not expect of the weights.
 std::string load_into(const Replica& replica, const std::string& file) {
   try {
@@ -182,7 +187,7 @@ EvaluationResult evaluate_weights(const EvaluationRequest& request, const Place&
         sample_picture(*samples, each.index, data.normalization)});
   return {.model = options.model,
       .data = options.data.name,
-      .split = name_of(request.split),
+      .split = name_of(part_shown(data, request.split)),
       .precision = name_of(options.precision),
       .loss = loss_name(options, kind),
       .loss_plugin = loss_plugin(options),

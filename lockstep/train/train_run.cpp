@@ -203,7 +203,8 @@ void TrainRun::check_weights() const {
 
 std::string TrainRun::divergence(const std::string& what) const {
   return concat("train: ", what, " in epoch ", state.position.epoch, ", up to step ", state.step,
-      "; try a smaller --lr than ", options.optimizer.lr);
+      "; try a smaller --lr than ", options.optimizer.lr,
+      ", or look for NaN in the data by lockstep data check");
 }
 
 void TrainRun::diverged(const std::string& what) const { throw DivergedError(divergence(what)); }

@@ -77,7 +77,7 @@ TEST(ListSetFiles, RefusesWhatIsNotThere) {
   const lockstep::testing::TemporaryFolder folder;
   EXPECT_THAT(message_of<InvalidArgument>([] { list_set_files("text", "", {".txt"}); }),
       HasSubstr("text: name files or a folder: text:PATH"));
-  EXPECT_THAT(message_of<InvalidArgument>([] { list_set_files("text", "/no/file", {".txt"}); }),
+  EXPECT_THAT(message_of<DataError>([] { list_set_files("text", "/no/file", {".txt"}); }),
       HasSubstr("text: there is no /no/file"));
   EXPECT_THAT(message_of<DataError>([&] { list_set_files("text", folder.str(), {".txt"}); }),
       HasSubstr("no file there ends with one of .txt"));

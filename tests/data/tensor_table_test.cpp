@@ -224,6 +224,10 @@ TEST(OpenTensors, CountsClassesWhereTheOneTargetHasThem) {
   };
   EXPECT_EQ(classes_of({integers("y", {3, -100})}), 4);
   EXPECT_EQ(classes_of({integers("y", {3, -1})}), 0);
+  EXPECT_THAT(open_tensors(path).remarks,
+      ElementsAre(
+          "\"y\" has the number -1, and so no classes, which begin at 0; what is not to count "
+          "is -100"));
   EXPECT_EQ(classes_of({integers("y", {3, 1 << 20})}), 0) << "numbers";
   EXPECT_EQ(classes_of({integers("y", {3, 0}), integers("label.other", {1, 0})}), 0);
   EXPECT_EQ(classes_of({counted_floats("y", {2})}), 0);

@@ -68,7 +68,7 @@ TEST(InputFile, RefusesWhatIsMissing) {
   const testing::TemporaryFolder directory;
   const auto path = directory.path() / "absent";
   EXPECT_EQ(opening_refusal(path),
-      path.string() + ": offset 0: cannot be opened: No such file or directory; check the path");
+      path.string() + ": cannot be opened: No such file or directory; check the path");
   const auto file = directory.write("file", Bytes{1});
   EXPECT_THAT(opening_refusal(file / "below"), HasSubstr("Not a directory"));
 }

@@ -5,10 +5,11 @@
 
 #include "lockstep/parallel/distributed_data_parallel.h"
 
-#include <algorithm>
 #include <functional>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <iterator>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,7 @@
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/core/error.h"
+#include "lockstep/device/alignment.h"
 #include "lockstep/parallel/ddp/comm_hook.h"
 #include "lockstep/parallel/ddp/replicated_state.h"
 
@@ -67,16 +69,13 @@ TEST(DistributedDataParallel, D2GradientsLieInTheirBucketAfterEveryStep) {
     for (int step = 0; step < 3; ++step) {
       net->zero_grad();
       model(torch::ones({2, 7})).sum().backward();
-      std::int64_t elements = 0;
-      std::vector<const float*> first, end;
-      for (const auto& parameter : net->parameters()) {
-        elements += parameter.numel();
-        first.push_back(parameter.grad().data_ptr<float>());
-        end.push_back(first.back() + parameter.numel());
-      }
-      EXPECT_EQ(
-          *std::max_element(end.begin(), end.end()) - *std::min_element(first.begin(), first.end()),
-          elements);
+      std::map<const float*, std::int64_t> elements;  // of each gradient, up to the next
+      for (const auto& parameter : net->parameters())
+        elements[parameter.grad().data_ptr<float>()] = aligned_elements(parameter);
+      ASSERT_EQ(elements.size(), 4u);
+      for (auto one = elements.begin(), next = std::next(one); next != elements.end();
+           ++one, ++next)
+        EXPECT_EQ(next->first - one->first, one->second);
     }
   });
 }

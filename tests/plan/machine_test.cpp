@@ -23,6 +23,8 @@ TEST(Link, IsReadAsPeopleWriteIt) {
   expect_link("25Gbit,50us", 50e-6, 25e9 / 8);
   expect_link("1ms,100Mbit", 1e-3, 12.5e6);
   expect_link("12GB", 0, 12e9);
+  EXPECT_EQ(parse_link("12GB", 50e-6).latency, 50e-6);
+  EXPECT_EQ(parse_link("12GB,0us", 50e-6).latency, 0);
   expect_link(text_of(parse_link("2.5Gbit,7us")), 7e-6, 2.5e9 / 8);
 }
 

@@ -70,8 +70,8 @@ std::vector<int> counts(const FlagSpec& flag, const std::string& text) {
   return numbers;
 }
 
-plan::Link link_between_nodes(const std::string& text) {
-  if (!text.ends_with(".jsonl")) return plan::parse_link(text);
+plan::Link link_between_nodes(const std::string& text, double usual_latency) {
+  if (!text.ends_with(".jsonl")) return plan::parse_link(text, usual_latency);
   return bench::link_of_sweep(bench::read_sweep(text), text);
 }
 
@@ -192,9 +192,12 @@ FlagGroup<C> machines_group() {
               "--places", "numbers of places a node", "1,2",
               [](C & command) -> auto& { return command.question.places; }),
           flag_by<C>("--link", "RATE,LATENCY|FILE",
-              "between nodes: 25Gbit,50us, or the file of lockstep collectives between them",
+              "between nodes: 25Gbit,50us, or the file of lockstep collectives between them; a "
+              "rate "
+              "alone leaves the latency",
               [](C& command, const FlagSpec&, const std::string& text) {
-                command.question.machine.between = link_between_nodes(text);
+                plan::Link& between = command.question.machine.between;
+                between = link_between_nodes(text, between.latency);
               })
               .usually("10Gbit,50us"),
           flag_by<C>("--within", "RATE,LATENCY", "between places of a node",

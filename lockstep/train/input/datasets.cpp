@@ -320,6 +320,11 @@ void check_model_fits(const TrainOptions& options, const data::Samples& set, std
   check(!set.inputs().empty() || std::min(images.height, images.width) >= needs.least_side,
       "train: ", options.model, " halves images until nothing is left of ", images.height, " x ",
       images.width, " pixels; give --image-size ", needs.least_side, " or more");
+  if (const auto inputs = set.inputs(); inputs.size() == 1 && needs.features > 0)
+    check((inputs.front().type == torch::kFloat) == (needs.context == 0), "train: ", options.model,
+        needs.context == 0 ? " takes float32" : " takes tokens", ", and the input of --data ",
+        options.data.name, " is ", inputs.front().text(), "; store it as ",
+        needs.context == 0 ? "float32, such as pixels / 255" : "int64");
   const bool in_colour = needs.channels == 3;
   check(!set.inputs().empty() || needs.channels == 0 || images.channels == needs.channels,
       "train: ", options.model, " takes ",

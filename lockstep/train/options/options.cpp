@@ -146,10 +146,10 @@ std::string default_output(const TrainOptions& options, std::int64_t unix_time) 
   gmtime_r(&time, &utc);
   char text[32];
   std::strftime(text, sizeof text, "%Y%m%dT%H%M%SZ", &utc);
-  const std::string model = nn::is_exported(options.model)
-                                ? std::filesystem::path(options.model).stem().string()
-                                : options.model;
-  return concat("runs/", text, "-", model, "-", name_of(options.parallel));
+  const std::filesystem::path model = options.model;
+  const std::filesystem::path name =
+      nn::is_exported(options.model) ? model.stem() : model.filename();
+  return concat("runs/", text, "-", name.string(), "-", name_of(options.parallel));
 }
 
 }  // namespace lockstep

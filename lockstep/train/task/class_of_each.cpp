@@ -78,7 +78,9 @@ torch::Tensor Tokens::losses_of_elements(
 torch::Tensor Tokens::by_class(const torch::Tensor& scores, const torch::Tensor& target) const {
   check_shapes(scores.dim() == target.dim() + 1 &&
                    scores.sizes().slice(0, target.sizes().size()) == target.sizes(),
-      scores, target, "scores [N, length, vocabulary] for tokens [N, length]");
+      scores, target,
+      "scores [N, length, vocabulary] for tokens [N, length]; for one class a sample, let the "
+      "target be [N]");
   return at_least_float(scores).movedim(-1, 1);
 }
 

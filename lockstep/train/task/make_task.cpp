@@ -152,7 +152,8 @@ std::int64_t task_outputs(const TrainOptions& options, const data::Samples& set)
     return options.classes.value_or(std::max<std::int64_t>(set.classes(), 1));
   if (!has_classes(kind)) {
     check(!options.classes, "train: --num-classes is for classes, and the task ", name_of(kind),
-        " has none");
+        " has none; classes are whole numbers, one a sample, and the targets are ",
+        text_of_all(targets));
     if (kind == TaskKind::kProgram) return 1;
     if (kind != TaskKind::kReconstruction) return targets.front().elements();
     return inputs.empty() ? set.shape().elements() : inputs.front().elements();

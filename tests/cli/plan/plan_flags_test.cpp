@@ -67,6 +67,9 @@ TEST(PlanFlags, SayForWhichMachines) {
   EXPECT_DOUBLE_EQ(command->question.samples, 50000);
   EXPECT_TRUE(command->has_within);
   EXPECT_TRUE(command->question.machine.is_one_machine);
+  const plan::Link link = parse_plan({"--link", "1Gbit"})->question.machine.between;
+  EXPECT_DOUBLE_EQ(link.bytes_per_second, 1e9 / 8);
+  EXPECT_DOUBLE_EQ(link.latency, 50e-6) << "the usual one";
 }
 
 TEST(PlanFlags, SayWhatFailsAndHowGradientsGo) {

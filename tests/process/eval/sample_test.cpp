@@ -49,6 +49,8 @@ TEST_F(Sample, GoesOnWithWhatARunHasLearned) {
   EXPECT_EQ(ended.out, "cdefghabcdefghabcdefgha\n");
   const Words drawn{"--prompt", "a", "--temperature", "5", "--seed", "1"};
   EXPECT_EQ(sampled(drawn).out, sampled(drawn).out);
+  EXPECT_THAT(run_command({"eval", "--run", run()}).out, ::testing::HasSubstr("on text, val: "))
+      << "there is no part to test on";
 }
 
 TEST_F(Sample, RefusesWhatItCannotGoOnWith) {

@@ -285,6 +285,39 @@ class Shaped final : public data::Samples {
   data::ImageShape shape_;
 };
 
+// Samples with an input of this type.
+class Typed final : public data::Samples {
+ public:
+  explicit Typed(torch::ScalarType type) : type_(type) {}
+  std::int64_t size() const override { return 8; }
+  std::int64_t classes() const override { return 10; }
+  data::ImageShape shape() const override { return {}; }
+  std::vector<data::TensorForm> inputs() const override { return {{"x", {10}, type_}}; }
+  std::string name(std::int64_t) const override { return ""; }
+  void read(std::span<const data::SampleKey>, const Batch&) const override {}
+
+ private:
+  torch::ScalarType type_;
+};
+
+TEST(ModelClasses, InputsOfATypeThatOurNetsDoNotTakeAreRefused) {
+  TrainOptions options;
+  options.data = {"tensors", "x.npz"};
+  const auto check_with = [&](const char* model, torch::ScalarType type) {
+    options.model = model;
+    check_model_fits(options, Typed(type), 10, 16'000'000'000);
+  };
+  EXPECT_NO_THROW(check_with("toy", torch::kFloat));
+  EXPECT_NO_THROW(check_with("gpt2-nano", torch::kLong));
+  EXPECT_NO_THROW(check_with("net.pt2", torch::kByte)) << "it says itself what it takes";
+  EXPECT_EQ(testing::message_of<InvalidArgument>([&] { check_with("toy", torch::kByte); }),
+      "train: toy takes float32, and the input of --data tensors is x [10] uint8; store it as "
+      "float32, such as pixels / 255");
+  EXPECT_EQ(testing::message_of<InvalidArgument>([&] { check_with("gpt2-nano", torch::kFloat); }),
+      "train: gpt2-nano takes tokens, and the input of --data tensors is x [10] float; store it as "
+      "int64");
+}
+
 TEST(ModelClasses, L1WhatVanishesOrHasNoRoomIsRefused) {
   TrainOptions options;
   options.model = "vgg11";

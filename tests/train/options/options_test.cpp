@@ -55,6 +55,8 @@ TEST(Options, DefaultFolderNamesTimeModelAndWay) {
   EXPECT_EQ(default_output(options, 1767225600), "runs/20260101T000000Z-mnist-small-ddp");
   options.model = "../nets/net.pt2";
   EXPECT_EQ(default_output(options, 1767225600), "runs/20260101T000000Z-net-ddp");
+  options.model = "./resnet18";
+  EXPECT_EQ(default_output(options, 1767225600), "runs/20260101T000000Z-resnet18-ddp");
 }
 
 TEST(Options, ThePrecisionSaysWhoChoseIt) {

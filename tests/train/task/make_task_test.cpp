@@ -108,7 +108,8 @@ TEST(TaskOutputs, NeedANumberOfClassesThatFits) {
       message_of<InvalidArgument>([] { task_outputs({.classes = 6}, Formed({kTokens}, 7)); }),
       HasSubstr("--num-classes 6 is less than the 7 classes"));
   EXPECT_THAT(message_of<InvalidArgument>([] { task_outputs({.classes = 3}, Formed({kPrice})); }),
-      HasSubstr("--num-classes is for classes, and the task regression has none"));
+      HasSubstr("--num-classes is for classes, and the task regression has none; classes are whole "
+                "numbers, one a sample, and the targets are price [3] float"));
 }
 
 TaskPointer asked_task(const TrainOptions& options, const Targets& targets) {
