@@ -182,6 +182,9 @@ TEST(Model, ListsTheNamesWhenThereIsNoSuchNet) {
       "resnet18, resnet18-cifar, resnet34, resnet50, vgg11, vgg11-bn, vgg13, vgg13-bn, vgg16, "
       "vgg16-bn, vgg19, vgg19-bn, gpt2-nano, gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-260k, "
       "llama-15m, llama-110m, and files *.pt2 of torch.export; did you mean mnist-small?");
+  EXPECT_THAT(message_of<InvalidArgument>([] { make_model("net.pth", 10); }),
+      ::testing::EndsWith("; weights alone are no net: Python's lockstep.export() writes a module "
+                          "as .pt2, and --pretrained takes weights"));
   EXPECT_THROW(make_model("toy", 0), InvalidArgument);
 }
 

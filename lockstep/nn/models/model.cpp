@@ -190,6 +190,14 @@ std::shared_ptr<ModelImpl> drawn(
   return net;
 }
 
+std::string about_weights(const std::string& name) {
+  const bool are_weights =
+      name.ends_with(".pt") || name.ends_with(".pth") || name.ends_with(".safetensors");
+  return are_weights ? "; weights alone are no net: Python's lockstep.export() writes a module as "
+                       ".pt2, and --pretrained takes weights"
+                     : "";
+}
+
 std::shared_ptr<ModelImpl> made(
     const std::string& name, std::int64_t classes, const NetSettings& settings) {
   if (is_exported(name)) return std::make_shared<ExportedModelImpl>(name, settings.is_filled_later);
@@ -209,8 +217,9 @@ std::shared_ptr<ModelImpl> made(
   if (plugin != plugin_models().end()) return std::make_shared<PluginModelImpl>(*plugin, classes);
   auto names = model_names();
   for (const PluginModel& model : plugin_models()) names.push_back(model.name);
-  throw InvalidArgument(concat("make_model: there is no such net: ", name, "; there are ",
-      joined(names), ", and files *.pt2 of torch.export", did_you_mean(name, names)));
+  throw InvalidArgument(
+      concat("make_model: there is no such net: ", name, "; there are ", joined(names),
+          ", and files *.pt2 of torch.export", about_weights(name), did_you_mean(name, names)));
 }
 
 }  // namespace
