@@ -193,8 +193,7 @@ FlagGroup<C> machines_group() {
               [](C & command) -> auto& { return command.question.places; }),
           flag_by<C>("--link", "RATE,LATENCY|FILE",
               "between nodes: 25Gbit,50us, or the file of lockstep collectives between them; a "
-              "rate "
-              "alone leaves the latency",
+              "rate alone leaves the latency",
               [](C& command, const FlagSpec&, const std::string& text) {
                 plan::Link& between = command.question.machine.between;
                 between = link_between_nodes(text, between.latency);
