@@ -400,13 +400,17 @@ TEST(Lstm, UnderAutocastRunsOnAnyProcessor) {
   const KernelScope scope(Kernels::kOwn);
   auto lstm = drawn_lstm(0);
   const Tensor input = at::randn({6, 5, 10});
+  const auto slope_of = [&](const Tensor& output) {
+    return torch::autograd::grad({output.to(at::kFloat).sin().sum()}, lstm->parameters());
+  };
   const auto exact = std::get<0>(lstm->forward(input));
+  const auto slope = all_in_double(slope_of(exact));
   for (const auto type : {at::kBFloat16, at::kHalf}) {
     Autocast autocast(at::kCPU, type);
     const auto output = std::get<0>(lstm->forward(input));
     EXPECT_EQ(output.scalar_type(), type);
-    EXPECT_TRUE(output.requires_grad());
     expect_lstm_close({output}, {exact.to(at::kDouble)}, 0.03);
+    expect_lstm_close(slope_of(output), slope, 0.05);
   }
 }
 

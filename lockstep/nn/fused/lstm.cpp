@@ -391,12 +391,14 @@ bool is_lstm_faster(const LstmCall& call) {
 }
 
 // What LibTorch's lstm takes in fp32 it passes to oneDNN, and only there autocast narrows it.
-// oneDNN has LSTMs in half types for these processors alone, and fails on others.
+// oneDNN has those in bfloat16 with AVX-512 alone, those in float16 on few processors, and fails on
+// others.
 bool is_narrowed_in_vain(const Tensor& input) {
-  if (!at::autocast::is_autocast_enabled(at::kCPU) || input.scalar_type() != at::kFloat)
-    return false;
-  const bool is_bf16 = at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16;
-  return !simd::has_feature(simd::processor_features(), is_bf16 ? "avx512bw" : "avx512_fp16");
+  static const bool kHasBfloat16 = simd::has_feature(simd::processor_features(), "avx512bw");
+  const bool is_narrowed =
+      at::autocast::is_autocast_enabled(at::kCPU) && input.scalar_type() == at::kFloat;
+  return is_narrowed &&
+         !(kHasBfloat16 && at::autocast::get_autocast_dtype(at::kCPU) == at::kBFloat16);
 }
 
 LstmResults lstm_in_fp32(const LstmCall& call) {
