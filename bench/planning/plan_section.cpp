@@ -38,6 +38,7 @@ std::string cost_label(const plan::Answer& answer) {
 
 constexpr const char* kAllWays = "plan-ways";
 constexpr const char* kPicked = " *";
+constexpr const char* kOfPicked = "; * is the one to take";
 
 std::string way_of(const Choice& choice) { return describe(choice.prediction.way); }
 
@@ -198,7 +199,7 @@ page::Table shown_table(const plan::Answer& answer) {
                       : "; predicted, not measured; nine of ten",
                   " trainings are expected within \"9 of "
                   "10\"; speed-up is over one place of the same kind, in samples a second",
-                  answer.pick ? "; * is the one to take" : ""),
+                  answer.pick ? kOfPicked : ""),
           shown.size() == all ? "" : "the page of --output and --json have all ways"})
       .of(shown);
 }
@@ -226,7 +227,7 @@ page::Table choices_table(const plan::Answer& answer) {
       .notes({concat(has_trained(answer) ? "predicted where there is \"9 of 10\", else trained here"
                                          : "predicted, not measured",
           "; waiting, exchange and optimizer are shares of the busiest place's step",
-          answer.pick ? "; * is the one to take" : "")})
+          answer.pick ? kOfPicked : "")})
       .of(answer.choices);
 }
 

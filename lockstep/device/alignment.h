@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +17,8 @@ namespace lockstep {
 /// elsewhere than the later ones, needs that to end as one that was never stopped.
 inline constexpr std::int64_t kTensorAlignment = 64;
 
-inline std::int64_t rounded_up(std::int64_t number, std::int64_t unit) {
+template <std::integral Number>
+Number rounded_up(Number number, Number unit) {
   return (number + unit - 1) / unit * unit;
 }
 

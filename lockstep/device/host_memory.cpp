@@ -15,12 +15,12 @@
 
 #include "lockstep/core/best_fit.h"
 #include "lockstep/core/text.h"
+#include "lockstep/device/alignment.h"
 
 namespace lockstep {
 namespace {
 
 constexpr std::size_t kSmallest = 64 * 1024;
-constexpr std::size_t kLine = 64;  // as LibTorch aligns its own
 constexpr std::size_t kHugePage = 2 * 1024 * 1024;
 constexpr std::size_t kWorthAsking = 16 * 1024 * 1024;  // which of a gap's pages are there
 
@@ -31,8 +31,6 @@ constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(me
 #else
 constexpr bool kSanitized = false;
 #endif
-
-std::size_t rounded_up(std::size_t number, std::size_t to) { return (number + to - 1) / to * to; }
 
 /// Addresses without memory behind them: pages come with their first use.
 class AddressRange {
@@ -117,7 +115,7 @@ class HostMemory final : public c10::Allocator {
  private:
   char* take(std::size_t size) {
     const std::lock_guard lock(mutex_);
-    const auto start = parts_.take(rounded_up(size, kLine));
+    const auto start = parts_.take(rounded_up(size, std::size_t{kTensorAlignment}));
     if (parts_.end() > touched_) grow_to(parts_.end());
     return start ? range_.at(*start) : nullptr;
   }

@@ -183,8 +183,8 @@ TEST(Model, ListsTheNamesWhenThereIsNoSuchNet) {
       "vgg16-bn, vgg19, vgg19-bn, gpt2-nano, gpt2, gpt2-medium, gpt2-large, gpt2-xl, llama-260k, "
       "llama-15m, llama-110m, and files *.pt2 of torch.export; did you mean mnist-small?");
   EXPECT_THAT(message_of<InvalidArgument>([] { make_model("net.pth", 10); }),
-      ::testing::EndsWith("; weights alone are no net: Python's lockstep.export() writes a module "
-                          "as .pt2, and --pretrained takes weights"));
+      ::testing::EndsWith("; such a file is taken as weights, by --pretrained; Python's "
+                          "lockstep.export() writes a net as .pt2"));
   EXPECT_THROW(make_model("toy", 0), InvalidArgument);
 }
 

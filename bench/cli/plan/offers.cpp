@@ -32,6 +32,11 @@ plan::ModelProfile at_rate(plan::ModelProfile profile, double batch, double rate
   return profile;
 }
 
+// A rate alone leaves the latency.
+plan::Link link_within(const PlanCommand& command, const plan::Link& usual) {
+  return command.within.empty() ? usual : plan::parse_link(command.within, usual.latency);
+}
+
 Offer offer_of(
     const std::string& name, const plan::ModelProfile& measured, const PlanCommand& command) {
   const plan::Device& device = plan::device_of(name);
@@ -39,7 +44,7 @@ Offer offer_of(
   plan::Machine& machine = offer.question.machine;
   machine.device = device.name;
   if (machine.memory_bytes == 0) machine.memory_bytes = device.memory_bytes;
-  if (!command.has_within) machine.within = device.within;
+  machine.within = link_within(command, device.within);
   if (const auto price = command.device_prices.find(name); price != command.device_prices.end())
     machine.place_price = price->second;
   if (const auto rate = command.device_rates.find(name); rate != command.device_rates.end())
@@ -76,7 +81,7 @@ std::vector<Offer> offers_of(const plan::ModelProfile& profile, const PlanComman
     offers.push_back(offer_of(name, profile, command));
   if (!offers.empty()) return offers;
   offers.push_back({profile, command.question});
-  if (!command.has_within) offers.front().question.machine.within = profile.within;
+  offers.front().question.machine.within = link_within(command, profile.within);
   return offers;
 }
 

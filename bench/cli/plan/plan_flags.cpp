@@ -199,10 +199,11 @@ FlagGroup<C> machines_group() {
                 between = link_between_nodes(text, between.latency);
               })
               .usually("10Gbit,50us"),
-          flag_by<C>("--within", "RATE,LATENCY", "between places of a node",
+          flag_by<C>("--within", "RATE,LATENCY",
+              "between places of a node; a rate alone leaves the latency",
               [](C& command, const FlagSpec&, const std::string& text) {
-                command.question.machine.within = plan::parse_link(text);
-                command.has_within = true;
+                plan::parse_link(text);  // refuses other texts
+                command.within = text;
               })
               .usually("the profile's"),
           flag_by<C>("--memory", "SIZE", "memory of a place: 16G",

@@ -29,7 +29,7 @@ struct PlanCommand {
   double measure_minutes = 0;  ///< about which measuring may take; 0: no limit
   std::vector<std::string> train_flags;
   plan::Question question;
-  bool has_within = false;
+  std::string within;  ///< link between places of a node; empty: the profile's, or the device's
   std::vector<std::string> scenarios;  ///< changes of the question
   bool explains = false;
   std::string beside;                      ///< folder of a run with a profile; empty: none

@@ -193,8 +193,8 @@ std::shared_ptr<ModelImpl> drawn(
 std::string about_weights(const std::string& name) {
   const bool are_weights =
       name.ends_with(".pt") || name.ends_with(".pth") || name.ends_with(".safetensors");
-  return are_weights ? "; weights alone are no net: Python's lockstep.export() writes a module as "
-                       ".pt2, and --pretrained takes weights"
+  return are_weights ? "; such a file is taken as weights, by --pretrained; Python's "
+                       "lockstep.export() writes a net as .pt2"
                      : "";
 }
 

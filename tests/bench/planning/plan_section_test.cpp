@@ -46,6 +46,15 @@ std::size_t rows_of(const page::Section& section, const char* id) {
   return std::ranges::find(section.tables, id, &page::Table::id)->rows.size();
 }
 
+// Returns the rows that are marked as the ones to take.
+std::vector<std::size_t> picks_in(const page::Section& section, const char* id) {
+  const auto& rows = std::ranges::find(section.tables, id, &page::Table::id)->rows;
+  std::vector<std::size_t> picks;
+  for (std::size_t row = 0; row < rows.size(); ++row)
+    if (rows[row].front().ends_with(" *")) picks.push_back(row);
+  return picks;
+}
+
 // Many ways of many machines, as a question about devices has them.
 plan::Answer large_answer() {
   plan::Question question{
@@ -62,6 +71,8 @@ TEST(PlanSection, ShowsOfManyWaysThoseWorthALookAndPutsTheAnswerFirst) {
   EXPECT_THAT(shown, ::testing::Contains(*answer.pick));
   EXPECT_EQ(rows_of(section, "plan-best"), shown.size());
   EXPECT_EQ(rows_of(section, "plan-ways"), answer.choices.size());
+  EXPECT_THAT(picks_in(section, "plan-ways"), ::testing::ElementsAre(*answer.pick));
+  EXPECT_THAT(picks_in(section, "plan-best"), ::testing::SizeIs(1));
   const std::string text = text_of_plan(section);
   EXPECT_THAT(text, ::testing::StartsWith("Plan: uniform\n\nTake "));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("Every way")));

@@ -74,12 +74,16 @@ TEST(Offers, KeepWhatTheQuestionSays) {
   for (const Offer& offer : offers) {
     EXPECT_EQ(offer.question.machine.memory_bytes, 8.0 * (1 << 30));
     EXPECT_EQ(offer.question.machine.within.bytes_per_second, 1e9);
+    EXPECT_DOUBLE_EQ(offer.question.machine.within.latency, 5e-6);
   }
   plan::ModelProfile profile = made_profile();
   profile.within = plan::parse_link("2GB,1us");
   const Offer here = offers_of(profile, command_of({})).at(0);
   EXPECT_EQ(here.question.machine.within.bytes_per_second, 2e9) << "that of the profile";
   EXPECT_EQ(here.question.machine.device, "");
+  const Offer faster = offers_of(profile, command_of({"--within", "4GB"})).at(0);
+  EXPECT_EQ(faster.question.machine.within.bytes_per_second, 4e9);
+  EXPECT_DOUBLE_EQ(faster.question.machine.within.latency, 1e-6) << "that of the profile";
 }
 
 TEST(Precision, OfADeviceIsOneThatItHasARateFor) {

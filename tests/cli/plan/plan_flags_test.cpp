@@ -61,11 +61,10 @@ TEST(PlanFlags, SayForWhichMachines) {
   EXPECT_THAT(command->question.nodes, ElementsAre(1, 2));
   EXPECT_THAT(command->question.places, ElementsAre(4));
   EXPECT_DOUBLE_EQ(command->question.machine.between.bytes_per_second, 25e9 / 8);
-  EXPECT_DOUBLE_EQ(command->question.machine.within.latency, 5e-6);
+  EXPECT_EQ(command->within, "12GB,5us");
   EXPECT_DOUBLE_EQ(command->question.machine.memory_bytes, 16.0 * (1 << 30));
   EXPECT_DOUBLE_EQ(command->question.machine.price, 3.06);
   EXPECT_DOUBLE_EQ(command->question.samples, 50000);
-  EXPECT_TRUE(command->has_within);
   EXPECT_TRUE(command->question.machine.is_one_machine);
   const plan::Link link = parse_plan({"--link", "1Gbit"})->question.machine.between;
   EXPECT_DOUBLE_EQ(link.bytes_per_second, 1e9 / 8);
