@@ -200,6 +200,14 @@ double convolution(const OperatorShapes& shapes) {
   return kOperations * pixels * product(weight);
 }
 
+// [N, C, ...] or [C, ...], with [C, K / groups, ...]: each number of the input meets those of its
+// channel.
+double transposed_convolution(const OperatorShapes& shapes) {
+  const Shape& weight = shapes.tensors[1];
+  return kOperations * product(shapes.tensors[0]) * product(weight) /
+         static_cast<double>(std::max<std::int64_t>(weight.front(), 1));
+}
+
 // [..., I] with [O, I].
 double linear(const OperatorShapes& shapes) {
   return kOperations * product(shapes.tensors[0]) * static_cast<double>(shapes.tensors[1].front());
@@ -248,7 +256,10 @@ struct Counted {
 // That of ours has no name of LibTorch's: its convolution is a 3x3 one with padding 1.
 constexpr Counted kCounted[] = {{"aten::conv1d", convolution}, {"aten::conv2d", convolution},
     {"aten::conv3d", convolution}, {"lockstep::conv_relu_pool", convolution},
-    {"aten::linear", linear}, {"aten::mm", of_two}, {"aten::bmm", of_two}, {"aten::matmul", of_two},
+    {"aten::conv_transpose1d", transposed_convolution},
+    {"aten::conv_transpose2d", transposed_convolution},
+    {"aten::conv_transpose3d", transposed_convolution}, {"aten::linear", linear},
+    {"aten::mm", of_two}, {"aten::bmm", of_two}, {"aten::matmul", of_two},
     {"aten::addmm", after_the_first}, {"aten::baddbmm", after_the_first},
     {"aten::scaled_dot_product_attention", attention},
     {"lockstep::packed_attention", packed_attention, 1}};

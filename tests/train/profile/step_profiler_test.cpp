@@ -260,6 +260,9 @@ TEST(Flops, OfGroupsAreThoseOfTheirChannels) {
 TEST(Flops, OfAConvolutionWithoutBatchOrInOneDimension) {
   EXPECT_EQ(forward_flops("aten::conv2d", {.tensors = {{3, 8, 8}, {4, 3, 1, 1}}}), 2.0 * 64 * 12);
   EXPECT_EQ(forward_flops("aten::conv1d", {.tensors = {{5, 3, 8}, {4, 3, 3}}}), 2.0 * 30 * 36);
+  EXPECT_EQ(forward_flops("aten::conv_transpose2d", {.tensors = {{5, 6, 8, 8}, {6, 2, 4, 4}}}),
+      2.0 * (5 * 6 * 8 * 8) * (2 * 4 * 4))
+      << "three groups of two outputs, or one";
 }
 
 TEST(Flops, OfProductsCountMultiplicationsAndAdditions) {
