@@ -40,6 +40,7 @@ double accuracy(torch::nn::Sequential& net, const lockstep::data::InMemoryImages
 
 int train(int count, char** values) {
   const std::string run = count > 1 ? values[1] : "own-run";
+  lockstep::check(!run.starts_with("-"), "there are no flags, but a folder: own_loop [RUN]");
   auto world = lockstep::init_process_group();
   const bool speaks = world.rank() == 0;
   const auto train_set = lockstep::data::fashion_mnist();

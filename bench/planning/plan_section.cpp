@@ -414,7 +414,7 @@ std::string about_batches(const plan::Answer& answer) {
   return concat("Batches of ", least, least == most ? "" : concat(" to ", most),
       " a place were measured, and time and memory of the ", count,
       count == 1 ? " way that has" : " ways that have",
-      " others are extrapolated: --measure-batches measures them.");
+      " others are extrapolated: a profile measured with --measure-batches has them.");
 }
 
 std::string about_costs(const plan::ModelProfile& profile) {

@@ -101,7 +101,7 @@ void on_question(int, siginfo_t*, void* context) {
   errno = before;
 }
 
-bool is_free(int signal) {
+bool is_unhandled(int signal) {
   struct sigaction present {};
   return ::sigaction(signal, nullptr, &present) == 0 && present.sa_handler == SIG_DFL;
 }
@@ -125,7 +125,7 @@ int stack_signal() { return SIGRTMAX - 6; }
 
 bool answer_for_stack(ProgressSlot& slot, const std::string& page) {
   const std::string folder = page.substr(0, page.rfind('/') + 1);
-  if (!is_free(stack_signal()) || folder.size() >= sizeof(folder_of_files)) return false;
+  if (!is_unhandled(stack_signal()) || folder.size() >= sizeof(folder_of_files)) return false;
   std::strcpy(folder_of_files, folder.c_str());
   answering = &slot;
   warm_up();

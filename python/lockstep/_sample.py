@@ -1,5 +1,6 @@
 """A batch of any size, made of one that was given."""
 
+import inspect
 from collections.abc import Mapping
 
 import torch
@@ -42,6 +43,8 @@ class Sample:
 
     def loss_of(self, model):
         """Runs the model and returns the loss. Raises TypeError where there is none."""
+        if self.loss is None and self.names is None:
+            _check_takes(model, self.inputs)
         result = model(*self.inputs) if self.names is None else model(**dict(zip(self.names, self.inputs)))
         if self.loss is not None:
             result = self.loss(result, *self.targets)
@@ -54,6 +57,15 @@ class Sample:
         moved = [[change(each) if isinstance(each, torch.Tensor) else each for each in side] for side in (self.inputs, self.targets)]
         self.inputs, self.targets = moved
         return self
+
+
+def _check_takes(model, inputs):
+    """Raises TypeError if forward does not take so many tensors: perhaps the last are targets."""
+    try:
+        inspect.signature(model.forward).bind(*inputs)
+    except TypeError as error:
+        raise TypeError(f"lockstep.profile: {type(model).__name__}.forward() cannot take the {len(inputs)} tensors of sample: {error}; if it is "
+                        "(inputs, targets), pass loss=, a function of what the model returns and of the targets") from None
 
 
 def _what_is_wrong(result, found, model, loss):

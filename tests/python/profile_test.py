@@ -338,6 +338,8 @@ class ProfileTest(unittest.TestCase):
         for error, text, model, sample, options in (
                 (TypeError, "the model is a function, not a torch.nn.Module", mean, x, {}),
                 (TypeError, r"Sequential returns a tensor of \[\d, 4\], and no loss: pass loss=", small_net(), x, {}),
+                (TypeError, r"Sequential.forward\(\) cannot take the 2 tensors of sample: too many .*; if it is \(inputs, targets\), pass loss=",
+                 small_net(), (x, y), {}),
                 (TypeError, "LanguageModel returns a dict without .*labels=", LanguageModel(), torch.randint(10, (4, 5)), {}),
                 (TypeError, r"the loss <lambda> returns a tensor of \[\d, 4\]", small_net(), (x, y), {"loss": lambda a, b: a - b}),
                 (TypeError, "what the loss <lambda> returns has no gradient", small_net(), (x, y), {"loss": lambda a, b: a.detach().sum()}),
