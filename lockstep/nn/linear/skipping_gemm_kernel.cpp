@@ -13,6 +13,9 @@
 //
 // A term loads a vector for each product, so it costs a sixth more than in a dense product (Note
 // [Matrix products]). The sums are added up in the order of the depth and are the same bits.
+//
+// The rows of a panel lie far apart, where a processor does not expect them: while one panel is
+// multiplied, the next is fetched.
 
 namespace lockstep::nn::linear {
 namespace {
@@ -125,6 +128,29 @@ inline bool copy_panel(
   return simd::sum(total) == 0;
 }
 
+/// The rows that copy_panel() is to read next, fetched in parts, one for each row that is
+/// multiplied.
+class Ahead {
+ public:
+  Ahead(const Gemm& gemm, std::int64_t first, std::int64_t column, std::int64_t rows)
+      : from_(gemm.right.data + first * gemm.right.row_stride + column),
+        stride_(gemm.right.row_stride),
+        lines_(column < gemm.columns ? least(kDepth, gemm.inner - first) * kLinesOfRow : 0),
+        part_(parts_of(lines_, rows)) {}
+
+  void fetch() {
+    for (const std::int64_t end = least(line_ + part_, lines_); line_ < end; ++line_)
+      __builtin_prefetch(
+          from_ + line_ / kLinesOfRow * stride_ + line_ % kLinesOfRow * kLineFloats, 0, 2);
+  }
+
+ private:
+  static constexpr std::int64_t kLinesOfRow = kColumns / kLineFloats;
+
+  const float* from_;
+  std::int64_t stride_, lines_, part_, line_ = 0;
+};
+
 // Asks for the memory of the row behind this one, which a processor does not expect so far away.
 // Not inlined: the caller's variables would take registers from the sums.
 template <bool kWhole>
@@ -157,12 +183,17 @@ inline void multiply_panel(
     const Gemm& gemm, const TermLists& lists, Range rows, std::int64_t column, float* panel) {
   for (std::int64_t step = 0; step < TermLists::steps(gemm); ++step) {
     const bool is_finite = copy_panel<kWhole>(gemm, step * kDepth, column, panel);
+    const bool is_last = step + 1 == TermLists::steps(gemm);
+    Ahead ahead(gemm, is_last ? 0 : (step + 1) * kDepth, is_last ? column + kColumns : column,
+        rows.end - rows.begin);
     Term all_terms[kDepth];
-    for (std::int64_t row = rows.begin; row < rows.end; ++row)
+    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+      ahead.fetch();
       add_terms<kWhole>(is_finite ? lists.terms(step, row) : all_terms,
           is_finite ? lists.count(step, row) : lists.list_all(step, row, all_terms), panel,
           step == 0, gemm.columns - column, gemm.products + row * gemm.product_stride + column,
           gemm.product_stride);
+    }
   }
 }
 
