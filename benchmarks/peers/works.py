@@ -49,9 +49,9 @@ def gpt2(length, words, **settings):
     return nets().of_transformers("GPT2", "GPT2LMHeadModel", "input_ids", lengths=(length,), vocab=words, n_positions=length, **settings)
 
 
-def gpt_10m():
-    """Returns the net that nanoGPT trains on Shakespeare's letters."""
-    return gpt2(256, 65, n_layer=6, n_head=6, n_embd=384, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+def gpt_10m(dropout=0.0):
+    """Returns the net that nanoGPT trains on Shakespeare's letters, there with a dropout of 0.2."""
+    return gpt2(256, 65, n_layer=6, n_head=6, n_embd=384, resid_pdrop=dropout, embd_pdrop=dropout, attn_pdrop=dropout)
 
 
 def bert():
@@ -88,6 +88,7 @@ MORE = {
     "vgg19-224": of_lockstep("vgg19", 224, 16, 6, classes=20),
     "swin": Work(swin, 16, 30),
     "mixer": Work(lambda: nets().of_timm("mixer_s16_224", img_size=64), 16, 18),
+    "gpt_10m-dropout": Work(lambda: gpt_10m(0.2), 8, 6, 65, "tokens", words=65, optimizer="adamw"),
     "gpt2": Work(lambda: gpt2(64, 4000, n_layer=4, n_head=4, n_embd=256), 16, 24, 4000, "tokens"),
     "bert": Work(bert, 16, 30),
 }

@@ -14,6 +14,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/silu.h>
@@ -24,6 +25,7 @@
 #include "lockstep/core/error.h"
 #include "lockstep/nn/fused/attention.h"
 #include "lockstep/nn/fused/cross_entropy.h"
+#include "lockstep/nn/fused/dropout.h"
 #include "lockstep/nn/fused/rms_norm.h"
 #include "lockstep/nn/fused/rotary.h"
 #include "lockstep/nn/fused/swiglu.h"
@@ -149,13 +151,15 @@ TEST(Rotary, ReadsHeadsThatAreNotInOnePiece) {
       transposed(rotary_of_libtorch(turns)), {at::randn({2, 3, 6, 16})});
 }
 
-Function attention_by(const AttentionKernels& kernels, bool is_causal = true) {
-  return [&kernels, is_causal](const Tensors& all) {
+Function attention_by(
+    const AttentionKernels& kernels, bool is_causal = true, const AttentionDropout& dropout = {}) {
+  return [&kernels, is_causal, dropout](const Tensors& all) {
     return own_attention(kernels, AttentionCall{.queries = all[0],
                                       .keys = all[1],
                                       .values = all[2],
                                       .scale = 0.3,
-                                      .is_causal = is_causal});
+                                      .is_causal = is_causal,
+                                      .dropout = dropout});
   };
 }
 
@@ -163,6 +167,20 @@ Function attention_of_libtorch(bool is_causal = true) {
   return [is_causal](const Tensors& all) {
     return at::scaled_dot_product_attention(
         all[0], all[1], all[2], {}, 0, is_causal, 0.3, /*enable_gqa=*/true);
+  };
+}
+
+// The weights of each query begin in a block of 32 of their own.
+Function attention_of_operators(bool is_causal, const AttentionDropout& dropout) {
+  return [=](const Tensors& all) {
+    const auto weights = std::get<1>(at::_scaled_dot_product_attention_math(
+        all[0], all[1], all[2], {}, 0, is_causal, {}, 0.3, /*enable_gqa=*/true));
+    const std::int64_t keys = weights.size(3);
+    const Tensor ones =
+        at::ones({weights.size(0), weights.size(1), weights.size(2), (keys + 31) / 32 * 32});
+    const Tensor kept = own_dropout(*dropout_kernels().front(), ones, dropout.p, dropout.seed);
+    const Tensor values = all[2].repeat_interleave(all[0].size(1) / all[2].size(1), 1);
+    return (weights * kept.narrow(3, 0, keys)).matmul(values);
   };
 }
 
@@ -187,6 +205,26 @@ TEST(Attention, AgreesWithDoublePrecisionOnDrawnShapes) {
     }
   }
   at::set_num_threads(before);
+}
+
+TEST(Attention, DropsWeightsByTheirPlaces) {
+  torch::manual_seed(15);
+  std::mt19937 generator(5);
+  for (const AttentionKernels& kernels : attention_kernels()) {
+    for (int round = 0; round < 16 && !::testing::Test::HasFailure(); ++round) {
+      const bool is_causal = round % 4 < 2;
+      const std::int64_t length = between(generator, 1, 150);
+      const std::int64_t queries = is_causal ? length : between(generator, 1, 200);
+      const AttentionDropout dropout{.p = round % 3 == 0 ? 0.9 : 0.2, .seed = generator()};
+      const Tensor keys = at::randn({2, 2, length, 9});
+      SCOPED_TRACE(::testing::Message() << kernels.softmax.name << ", " << queries << " by "
+                                        << length << (is_causal ? ", causal" : ""));
+      expect_agrees(attention_by(kernels, is_causal, dropout),
+          attention_of_operators(is_causal, dropout),
+          {at::randn({2, 2 * between(generator, 1, 3), queries, 9}), keys,
+              at::randn(keys.sizes())});
+    }
+  }
 }
 
 // As GPT-2 has them: all in one tensor [N, T, 3, heads, size].
@@ -234,6 +272,10 @@ TEST(Attention, IsDifferentiableTwice) {
     expect_same_twice(of_itself(own), of_itself(of_operators), {heads[0]});
     expect_same_twice(packed_attention_by(kernels, is_causal), of_packed(of_operators),
         {at::randn({1, 5, 3, 2, 4})});
+    const AttentionDropout dropout{.p = 0.4, .seed = 7};
+    const Tensors shared{at::randn({1, 4, 5, 4}), heads[1], heads[2]};
+    expect_same_twice(attention_by(kernels, is_causal, dropout),
+        attention_of_operators(is_causal, dropout), shared);
   }
 }
 
@@ -314,9 +356,11 @@ TEST(Attention, HasTheSameBitsForAnyNumberOfThreadsAndOfOneInputAlone) {
   const Tensor keys = at::randn({2, 2, 100, 24});
   const Tensors heads{at::randn({2, 6, 100, 24}), keys, at::randn(keys.sizes())};
   for (const bool is_causal : {true, false}) {
-    const Function own = attention_by(attention_kernels().back(), is_causal);
-    expect_same_bits_for_any_threads(own, heads);
-    expect_same_of_each_alone(own, heads);
+    for (const double p : {0.0, 0.3}) {
+      const Function own = attention_by(attention_kernels().back(), is_causal, {.p = p, .seed = 3});
+      expect_same_bits_for_any_threads(own, heads);
+      expect_same_of_each_alone(own, heads);
+    }
   }
 }
 
@@ -366,7 +410,7 @@ TEST(Attention, IsFasterOfHeadsThatAreNotSmallAndKeepAllThreadsBusy) {
   at::set_num_threads(before);
 }
 
-TEST(Attention, IsCalledWithinAScopeWhereItHasNoDropout) {
+TEST(Attention, IsCalledWithinAScope) {
   const Tensors inputs = leaves(Tensors(3, at::randn({1, 2, 5, 4})), at::kFloat);
   const auto is_own = [&](Kernels who, double dropout, bool is_causal) {
     const KernelScope scope(who);
@@ -376,8 +420,22 @@ TEST(Attention, IsCalledWithinAScopeWhereItHasNoDropout) {
   };
   EXPECT_TRUE(is_own(Kernels::kOwn, 0, true));
   EXPECT_FALSE(is_own(Kernels::kLibTorch, 0, true));
-  EXPECT_FALSE(is_own(Kernels::kOwn, 0.5, true));
+  EXPECT_TRUE(is_own(Kernels::kOwn, 0.5, true));
+  EXPECT_FALSE(is_own(Kernels::kOwn, 1, true)) << "nothing is left to scale";
   EXPECT_TRUE(is_own(Kernels::kOwn, 0, false));
+}
+
+TEST(Attention, DrawsAnotherDropoutInEachCall) {
+  const Tensor heads = at::randn({1, 2, 40, 8});
+  const KernelScope scope(Kernels::kOwn);
+  const auto drawn = [&] {
+    return at::scaled_dot_product_attention(heads, heads, heads, {}, /*dropout_p=*/0.5);
+  };
+  torch::manual_seed(16);
+  const Tensor first = drawn(), second = drawn();
+  torch::manual_seed(16);
+  EXPECT_TRUE(drawn().equal(first));
+  EXPECT_FALSE(second.equal(first));
 }
 
 Tensor labels_of(std::int64_t rows, std::int64_t classes) {

@@ -132,7 +132,7 @@ class ExportRoundTrip(unittest.TestCase):
                 net = Scores(family)
                 export(net, ids[:1], self.folder / "net.pt2")
                 found = {who: self.kernels_of(net, who) for who in ("own", "libtorch")}
-                self.assertEqual(found["own"]["fused"], {"rms_norm": 5, "swiglu": 2, "rotary": 4, "causal_attention": 2})
+                self.assertEqual(found["own"]["fused"], {"rms_norm": 5, "swiglu": 2, "rotary": 4, "attention": 2})
                 self.assertEqual(found["libtorch"]["fused"], {})
                 for name, weight in found["own"]["weights"].items():
                     torch.testing.assert_close(weight, found["libtorch"]["weights"][name], rtol=1e-4, atol=1e-5)

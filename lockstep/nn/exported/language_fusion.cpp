@@ -469,17 +469,17 @@ class LanguageFusion {
     using Of = AttentionArguments;
     const Operand mask = attention.operands[Of::kMask];
     if (!is_value(mask)) {
-      attention.operands[Of::kHasCausalMask] = {.constant = false};
+      attention.operands[Of::kSeen] = {.constant = static_cast<std::int64_t>(Seen::kOther)};
       return;
     }
     const auto [answer, is_new] =
         answers_.try_emplace(mask.place, static_cast<Place>(graph_.values));
-    attention.operands[Of::kHasCausalMask] = plain_value(answer->second);
+    attention.operands[Of::kSeen] = plain_value(answer->second);
     if (!is_new) return;
     ++graph_.values;
     graph_.bytes.push_back(0);
     graph_.is_number.push_back(true);
-    before_[number].push_back({.function = is_causal_mask,
+    before_[number].push_back({.function = seen_through,
         .operands = {mask},
         .results = {answer->second},
         .text = attention.text,
@@ -492,7 +492,7 @@ class LanguageFusion {
   std::vector<std::vector<std::size_t>> readers_;
   std::vector<bool> is_gone_;
   std::vector<std::vector<Step>> before_;  // new steps before each
-  std::map<Place, Place> answers_;         // whether masks are causal
+  std::map<Place, Place> answers_;         // what masks let queries see
 };
 
 }  // namespace

@@ -72,17 +72,27 @@ bool is_autocast() { return at::autocast::is_autocast_enabled(at::kCPU); }
 
 // One of a single place would be spread over all.
 bool fits(const Tensor& mask, const Tensor& queries, const Tensor& keys) {
-  return queries.dim() == 4 && keys.dim() == 4 && mask.size(-1) == queries.size(2) &&
-         queries.size(2) == keys.size(2);
+  return queries.dim() == 4 && keys.dim() == 4 && mask.size(-2) == queries.size(2) &&
+         mask.size(-1) == keys.size(2);
 }
 
-bool is_causal(const std::vector<IValue>& stack) {
+// What a step's queries see, by its mask or without one.
+Seen seen_by_queries(const std::vector<IValue>& stack) {
   using Of = AttentionArguments;
-  if (stack[Of::kDropout].toDouble() != 0) return false;
-  if (stack[Of::kMask].isNone()) return stack[Of::kIsCausal].toBool();
-  return stack[Of::kHasCausalMask].toBool() &&
-         fits(stack[Of::kMask].toTensor(), stack[Of::kQueries].toTensor(),
-             stack[Of::kKeys].toTensor());
+  if (stack[Of::kMask].isNone())
+    return stack[Of::kIsCausal].toBool() ? Seen::kUpToItself : Seen::kAll;
+  const bool is_whole = fits(
+      stack[Of::kMask].toTensor(), stack[Of::kQueries].toTensor(), stack[Of::kKeys].toTensor());
+  return is_whole ? static_cast<Seen>(stack[Of::kSeen].toInt()) : Seen::kOther;
+}
+
+// Each row is a stretch of ones and zeros that begins one place before that of the row above.
+bool is_causal(const std::uint8_t* rows, std::size_t count, std::size_t size) {
+  std::vector<std::uint8_t> pattern(2 * size, 0);
+  std::fill_n(pattern.begin(), size, std::uint8_t{1});
+  for (std::size_t i = 0; i < count; ++i)
+    if (std::memcmp(rows + i * size, pattern.data() + size - 1 - i % size, size) != 0) return false;
+  return true;
 }
 
 }  // namespace
@@ -137,11 +147,14 @@ bool own_rotary_step(std::vector<IValue>& stack) {
   return true;
 }
 
-// Without a mask LibTorch, too, leaves out what is not seen. Shared heads stay as they are where
-// our kernel takes them: LibTorch repeats them anyway.
+// Without a mask LibTorch, too, leaves out what is not seen, and the mask. Shared heads stay as
+// they are where our kernel takes them: LibTorch repeats them anyway.
 bool own_attention_step(std::vector<IValue>& stack) {
   using Of = AttentionArguments;
-  if (is_for_libtorch() || !is_causal(stack)) return false;
+  const Seen seen = seen_by_queries(stack);
+  if (is_for_libtorch() || seen == Seen::kOther) return false;
+  const bool is_causal = seen == Seen::kUpToItself;
+  const double dropout = stack[Of::kDropout].toDouble();
   const Tensor& queries = stack[Of::kQueries].toTensor();
   const Shared keys{stack[Of::kKeys].toTensor(), stack[Of::kExpandedKeys], stack[Of::kKeyShape]};
   const Shared values{
@@ -157,7 +170,9 @@ bool own_attention_step(std::vector<IValue>& stack) {
     const fused::AttentionCall call{.queries = queries,
         .keys = key_heads,
         .values = value_heads,
-        .scale = scale.value_or(1 / std::sqrt(static_cast<double>(queries.size(3))))};
+        .scale = scale.value_or(1 / std::sqrt(static_cast<double>(queries.size(3)))),
+        .is_causal = is_causal,
+        .dropout = {.p = dropout}};
     shares = !is_autocast() && fused::is_attention_for_own(call);
     if (!shares && stack[Of::kMask].isNone()) return false;
     if (!shares) {
@@ -165,9 +180,9 @@ bool own_attention_step(std::vector<IValue>& stack) {
       value_heads = values.repeated();
     }
   }
-  RECORD_FUNCTION("lockstep::causal_attention", Reported({queries, key_heads, value_heads}));
-  auto result = at::scaled_dot_product_attention(queries, key_heads, value_heads, {},
-      /*dropout_p=*/0, /*is_causal=*/true, scale, shares);
+  RECORD_FUNCTION("lockstep::attention", Reported({queries, key_heads, value_heads}));
+  auto result = at::scaled_dot_product_attention(
+      queries, key_heads, value_heads, {}, dropout, is_causal, scale, shares);
   stack.assign({std::move(result)});
   return true;
 }
@@ -191,23 +206,24 @@ bool own_packed_attention_step(std::vector<IValue>& stack) {
   return true;
 }
 
-// Each row is a stretch of ones and zeros that begins one place before that of the row above.
-IValue is_causal_mask(std::span<const IValue> arguments) {
+IValue seen_through(std::span<const IValue> arguments) {
+  const auto answer = [](Seen seen) { return IValue(static_cast<std::int64_t>(seen)); };
   const Tensor& mask = arguments[0].toTensor();
   if (is_for_libtorch() || mask.scalar_type() != at::kBool || !is_readable(mask) ||
-      mask.dim() < 2 || mask.size(-1) != mask.size(-2) || mask.numel() == 0)
-    return false;
-  const auto size = static_cast<std::size_t>(mask.size(-1));
-  std::vector<std::uint8_t> pattern(2 * size, 0);
-  std::fill_n(pattern.begin(), size, std::uint8_t{1});
+      mask.dim() < 2 || mask.numel() == 0)
+    return answer(Seen::kOther);
   Tensor each = mask;  // but not what is spread over sequences and heads
   for (std::int64_t dim = 0; dim < mask.dim() - 2; ++dim)
     if (mask.stride(dim) == 0) each = each.narrow(dim, 0, 1);
   const Tensor all = each.contiguous().view({-1});
-  const auto* row = static_cast<const std::uint8_t*>(all.const_data_ptr());
-  for (std::size_t i = 0; i < static_cast<std::size_t>(all.numel()) / size; ++i, row += size)
-    if (std::memcmp(row, pattern.data() + size - 1 - i % size, size) != 0) return false;
-  return true;
+  const std::span rows(static_cast<const std::uint8_t*>(all.const_data_ptr()),
+      static_cast<std::size_t>(all.numel()));
+  const auto size = static_cast<std::size_t>(mask.size(-1));
+  if (std::ranges::all_of(rows, [](std::uint8_t place) { return place != 0; }))
+    return answer(Seen::kAll);
+  const bool is_square = mask.size(-1) == mask.size(-2);
+  return answer(is_square && is_causal(rows.data(), rows.size() / size, size) ? Seen::kUpToItself
+                                                                              : Seen::kOther);
 }
 
 }  // namespace lockstep::nn::exported

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -25,7 +26,7 @@ bool own_rotary_step(std::vector<c10::IValue>& stack);
 bool own_layer_scale_step(std::vector<c10::IValue>& stack);
 
 /// The arguments of the step of attention: those of scaled_dot_product_attention, and behind them
-/// whether the mask is_causal_mask(), and, where keys and values are to be repeated, the sizes to
+/// what the mask lets queries see, and, where keys and values are to be repeated, the sizes to
 /// which they are expanded and the shape that they get.
 struct AttentionArguments {
   enum : std::size_t {
@@ -37,7 +38,7 @@ struct AttentionArguments {
     kIsCausal,
     kScale,
     kSharesHeads,
-    kHasCausalMask,
+    kSeen,
     kExpandedKeys,
     kKeyShape,
     kExpandedValues,
@@ -55,8 +56,11 @@ struct PackedAttentionArguments {
 };
 bool own_packed_attention_step(std::vector<c10::IValue>& stack);
 
-/// Returns whether a mask [..., T, T] on the CPU lets each of T queries see the keys up to its own
-/// place and nothing else; false where LibTorch is to compute all.
-c10::IValue is_causal_mask(std::span<const c10::IValue> arguments);
+/// The keys that a mask lets each query see: those up to its own place and no others, or all.
+enum class Seen : std::int64_t { kOther, kUpToItself, kAll };
+
+/// Returns the Seen of a mask [..., T, S] on the CPU, as a number; kOther where LibTorch is to
+/// compute all.
+c10::IValue seen_through(std::span<const c10::IValue> arguments);
 
 }  // namespace lockstep::nn::exported

@@ -2,9 +2,10 @@
 //
 // Of a block of queries all scores are computed at once, [queries, keys up to the last that they
 // see], by the matrix products of linear layers: keys that are not seen cost nothing. The softmax
-// is in one piece then. Backward computes the weights again. A thread takes a head of the keys,
-// with all heads of queries that share it, so nothing is added up by several threads. The last
-// block comes first: it sees all keys, so that their gradients need no zeros.
+// is in one piece then. Backward computes the weights again, and which of them are dropped. A
+// thread takes a head of the keys, with all heads of queries that share it, so nothing is added up
+// by several threads. The last block comes first: it sees all keys, so that their gradients need no
+// zeros.
 
 #include "lockstep/nn/fused/attention.h"
 
@@ -17,10 +18,12 @@
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/device/host_tensor.h"
+#include "lockstep/nn/fused/dropout.h"
 #include "lockstep/nn/fused/gradients_with_graph.h"
 #include "lockstep/nn/in_parallel.h"
 #include "lockstep/nn/kernels.h"
@@ -61,11 +64,17 @@ struct Place {
   }
 };
 
+/// The settings of a call.
+struct Settings {
+  double scale;
+  bool is_causal;
+  AttentionDropout dropout{};
+};
+
 /// Queries, keys and values; the heads of keys are shared out to threads.
 struct Inputs {
   at::Tensor queries, keys, values;
-  float scale;
-  bool is_causal;
+  Settings settings;
 
   std::int64_t size() const { return queries.size(3); }
   std::int64_t key_count() const { return keys.size(2); }
@@ -73,7 +82,7 @@ struct Inputs {
 
   // Behind smaller blocks there are more keys that are not seen.
   std::int64_t blocks() const {
-    const std::int64_t most = is_causal ? 64 : 96;
+    const std::int64_t most = settings.is_causal ? 64 : 96;
     return (queries.size(2) + most - 1) / most;
   }
   std::int64_t largest_block() const { return (queries.size(2) + blocks() - 1) / blocks(); }
@@ -88,13 +97,14 @@ struct Inputs {
   AttentionBlock block(std::int64_t number) const {
     const std::int64_t length = queries.size(2);
     const Range range{length * number / blocks(), length * (number + 1) / blocks()};
-    const std::int64_t seen = is_causal ? range.end : key_count();
+    const std::int64_t seen = settings.is_causal ? range.end : key_count();
     return {.queries = range,
         .keys = seen,
-        .is_causal = is_causal,
-        .scale = scale,
+        .is_causal = settings.is_causal,
+        .scale = static_cast<float>(settings.scale),
         .stride = stride_of(seen),
         .weights = nullptr,
+        .dropped = nullptr,
         .gradients = nullptr};
   }
 };
@@ -104,21 +114,21 @@ class Worker {
  public:
   Worker(const AttentionKernels& kernels, const Inputs& inputs)
       : kernels_(kernels),
-        size_(inputs.size()),
-        numbers_(at::empty({2, inputs.most_numbers()}, on_host(at::kFloat))) {}
+        inputs_(inputs),
+        numbers_(at::empty({3, inputs.most_numbers()}, on_host(at::kFloat))) {}
 
-  /// Computes a block's weights, from all queries and the keys.
-  void compute_weights(AttentionBlock& block, const Head<const float>& queries,
-      const Head<const float>& keys) const {
-    block.weights = numbers_.mutable_data_ptr<float>();
-    by_keys(block, queries, keys, block.weights);
+  /// Computes a block's weights, before and behind the dropout.
+  void compute_weights(AttentionBlock& block, const Place& query, const Place& key) const {
+    block.weights = block.dropped = numbers_.mutable_data_ptr<float>();
+    by_keys(block, query.read(inputs_.queries), key.read(inputs_.keys), block.weights);
     kernels_.softmax.softmax(block);
+    if (inputs_.settings.dropout.p > 0) drop(block, query);
   }
 
   /// Makes the gradients of the scores of those of the outputs and the values.
   void compute_score_gradients(AttentionBlock& block, const Head<const float>& output_gradients,
       const Head<const float>& values) const {
-    block.gradients = block.weights + numbers_.size(1);
+    block.gradients = block.weights + 2 * numbers_.size(1);
     by_keys(block, output_gradients, values, block.gradients);
     kernels_.softmax.backward(block);
   }
@@ -130,7 +140,7 @@ class Worker {
     multiply({.left = {numbers, block.stride, 1},
         .right = vectors.rows(),
         .rows = rows_of(block),
-        .columns = size_,
+        .columns = inputs_.size(),
         .inner = block.keys,
         .bias = nullptr,
         .products = own.data,
@@ -143,7 +153,7 @@ class Worker {
     multiply({.left = {numbers, 1, block.stride},
         .right = vectors.from(block.queries.begin).rows(),
         .rows = block.keys,
-        .columns = size_,
+        .columns = inputs_.size(),
         .inner = rows_of(block),
         .bias = nullptr,
         .products = results.data,
@@ -156,6 +166,28 @@ class Worker {
     return block.queries.end - block.queries.begin;
   }
 
+  // The weights of a query begin in a block of their own, so that they are drawn by their places in
+  // [N, heads, T, keys], whatever the blocks of queries are.
+  void drop(AttentionBlock& block, const Place& query) const {
+    const auto& [p, seed] = inputs_.settings.dropout;
+    const auto blocks_of = [](std::int64_t keys) {
+      return (keys + kDropoutBlock - 1) / kDropoutBlock;
+    };
+    const at::Tensor& queries = inputs_.queries;
+    const std::int64_t head = query.sequence * queries.size(1) + query.head;
+    block.dropped = block.weights + numbers_.size(1);
+    for (std::int64_t row = 0; row < rows_of(block); ++row) {
+      const std::int64_t number = head * queries.size(2) + block.queries.begin + row;
+      const DropoutJob job{.seed = seed,
+          .drop_below = drop_below(p),
+          .scale = static_cast<float>(1 / (1 - p)),
+          .inputs = block.weights + row * block.stride,
+          .outputs = block.dropped + row * block.stride,
+          .blocks_before = number * blocks_of(inputs_.key_count())};
+      kernels_.dropout.drop(job, {0, blocks_of(block.keys)}, block.keys);
+    }
+  }
+
   // Vectors of the queries x vectors of the keys that they see.
   void by_keys(const AttentionBlock& block, const Head<const float>& vectors,
       const Head<const float>& of_keys, float* products) const {
@@ -163,7 +195,7 @@ class Worker {
         .right = of_keys.columns(),
         .rows = rows_of(block),
         .columns = block.keys,
-        .inner = size_,
+        .inner = inputs_.size(),
         .bias = nullptr,
         .products = products,
         .product_stride = block.stride});
@@ -176,8 +208,8 @@ class Worker {
   }
 
   const AttentionKernels& kernels_;
-  std::int64_t size_;
-  at::Tensor numbers_;
+  const Inputs& inputs_;
+  at::Tensor numbers_;  // weights, those behind the dropout, gradients
 };
 
 // Calls body with the place of each head of keys, and a thread's worker.
@@ -212,8 +244,8 @@ at::Tensor outputs_of(const AttentionKernels& kernels, const Inputs& inputs) {
   auto outputs = results_like(inputs.queries);
   each_key_head(inputs, kernels, [&](const Place& place, const Worker& worker) {
     each_block(inputs, place, [&](const Place& query, AttentionBlock block, bool) {
-      worker.compute_weights(block, query.read(inputs.queries), place.read(inputs.keys));
-      worker.to_queries(block, block.weights, place.read(inputs.values), query.write(outputs));
+      worker.compute_weights(block, query, place);
+      worker.to_queries(block, block.dropped, place.read(inputs.values), query.write(outputs));
     });
   });
   return outputs;
@@ -230,9 +262,9 @@ void compute_gradients(const AttentionKernels& kernels, const Inputs& inputs,
     const auto keys = place.read(inputs.keys), values = place.read(inputs.values);
     each_block(inputs, place, [&](const Place& query, AttentionBlock block, bool is_first) {
       const auto of_output = query.read(of_outputs), queries = query.read(inputs.queries);
-      worker.compute_weights(block, queries, keys);
+      worker.compute_weights(block, query, place);
       if (results.values.defined())
-        worker.to_keys(block, block.weights, of_output, place.write(results.values), !is_first);
+        worker.to_keys(block, block.dropped, of_output, place.write(results.values), !is_first);
       if (!results.queries.defined() && !results.keys.defined()) return;
       worker.compute_score_gradients(block, of_output, values);
       if (results.keys.defined())
@@ -247,54 +279,74 @@ at::Tensor with_contiguous_vectors(const at::Tensor& all) {
   return all.stride(3) == 1 ? all : all.contiguous();
 }
 
-void save_kernels(AutogradContext& context, const AttentionKernels& kernels) {
+void save(AutogradContext& context, const Settings& settings, const AttentionKernels& kernels) {
+  context.saved_data["scale"] = settings.scale;
+  context.saved_data["is_causal"] = settings.is_causal;
+  context.saved_data["dropout"] = settings.dropout.p;
+  context.saved_data["seed"] = static_cast<std::int64_t>(settings.dropout.seed);
   context.saved_data["kernels"] = reinterpret_cast<std::intptr_t>(&kernels);
+}
+
+Settings saved_settings(const AutogradContext& context) {
+  const auto& data = context.saved_data;
+  return {.scale = data.at("scale").toDouble(),
+      .is_causal = data.at("is_causal").toBool(),
+      .dropout = {.p = data.at("dropout").toDouble(),
+          .seed = static_cast<std::uint64_t>(data.at("seed").toInt())}};
 }
 
 const AttentionKernels& saved_kernels(const AutogradContext& context) {
   return *reinterpret_cast<const AttentionKernels*>(context.saved_data.at("kernels").toInt());
 }
 
+// By what each weight of [N, heads, T, keys] is multiplied.
+at::Tensor dropout_factors(const at::Tensor& weights, const AttentionDropout& dropout) {
+  auto sizes = weights.sizes().vec();
+  sizes.back() = (sizes.back() + kDropoutBlock - 1) / kDropoutBlock * kDropoutBlock;
+  const auto ones = at::ones(sizes, weights.options());
+  return own_dropout(*dropout_kernels().back(), ones, dropout.p, dropout.seed)
+      .narrow(3, 0, weights.size(3));
+}
+
 // So that it can be differentiated again.
 at::Tensor attention_of_operators(const at::Tensor& queries, const at::Tensor& keys,
-    const at::Tensor& values, double scale, bool is_causal) {
-  return std::get<0>(at::_scaled_dot_product_attention_math(queries, keys, values,
-      /*attn_mask=*/{}, /*dropout_p=*/0, is_causal, /*dropout_mask=*/{}, scale,
-      /*enable_gqa=*/true));
+    const at::Tensor& values, const Settings& settings) {
+  const auto [outputs, weights] = at::_scaled_dot_product_attention_math(queries, keys, values,
+      /*attn_mask=*/{}, /*dropout_p=*/0, settings.is_causal, /*dropout_mask=*/{}, settings.scale,
+      /*enable_gqa=*/true);
+  if (settings.dropout.p == 0) return outputs;
+  const auto kept = weights.mul(dropout_factors(weights, settings.dropout));
+  return kept.matmul(values.repeat_interleave(queries.size(1) / values.size(1), 1));
 }
 
 class OwnAttention : public torch::autograd::Function<OwnAttention> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& queries,
-      const at::Tensor& keys, const at::Tensor& values, double scale, bool is_causal,
+      const at::Tensor& keys, const at::Tensor& values, const Settings& settings,
       const AttentionKernels* kernels) {
     context->save_for_backward({queries, keys, values});
-    context->saved_data["scale"] = scale;
-    context->saved_data["is_causal"] = is_causal;
-    save_kernels(*context, *kernels);
-    return outputs_of(*kernels, {queries, keys, values, static_cast<float>(scale), is_causal});
+    save(*context, settings, *kernels);
+    return outputs_of(*kernels, {queries, keys, values, settings});
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
-    const double scale = context->saved_data["scale"].toDouble();
-    const bool is_causal = context->saved_data["is_causal"].toBool();
+    const Settings settings = saved_settings(*context);
     if (at::GradMode::is_enabled()) {
       const auto output = [&](const variable_list& all) {
-        return attention_of_operators(all[0], all[1], all[2], scale, is_causal);
+        return attention_of_operators(all[0], all[1], all[2], settings);
       };
       auto results = gradients_with_graph(*context, saved, output, gradients[0]);
-      results.resize(6);
+      results.resize(5);
       return results;
     }
     Gradients results;
     if (context->needs_input_grad(0)) results.queries = results_like(saved[0]);
     if (context->needs_input_grad(1)) results.keys = results_like(saved[1]);
     if (context->needs_input_grad(2)) results.values = results_like(saved[2]);
-    compute_gradients(saved_kernels(*context),
-        {saved[0], saved[1], saved[2], static_cast<float>(scale), is_causal},
+    compute_gradients(saved_kernels(*context), {saved[0], saved[1], saved[2], settings},
         with_contiguous_vectors(gradients[0]), results);
-    return {results.queries, results.keys, results.values, {}, {}, {}};
+    return {results.queries, results.keys, results.values, {}, {}};
   }
 };
 
@@ -305,39 +357,35 @@ at::Tensor unpacked(const at::Tensor& packed, std::int64_t which) {
 
 class OwnPackedAttention : public torch::autograd::Function<OwnPackedAttention> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& packed, double scale,
-      bool is_causal, const AttentionKernels* kernels) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& packed,
+      const Settings& settings, const AttentionKernels* kernels) {
     context->save_for_backward({packed});
-    context->saved_data["scale"] = scale;
-    context->saved_data["is_causal"] = is_causal;
-    save_kernels(*context, *kernels);
-    return outputs_of(*kernels, inputs_of(packed, scale, is_causal));
+    save(*context, settings, *kernels);
+    return outputs_of(*kernels, inputs_of(packed, settings));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto packed = context->get_saved_variables().front();
-    const double scale = context->saved_data["scale"].toDouble();
-    const bool is_causal = context->saved_data["is_causal"].toBool();
+    const Settings settings = saved_settings(*context);
     if (at::GradMode::is_enabled()) {
       const auto output = [&](const variable_list& all) {
         return attention_of_operators(
-            unpacked(all[0], 0), unpacked(all[0], 1), unpacked(all[0], 2), scale, is_causal);
+            unpacked(all[0], 0), unpacked(all[0], 1), unpacked(all[0], 2), settings);
       };
       auto results = gradients_with_graph(*context, {packed}, output, gradients[0]);
-      results.resize(4);
+      results.resize(3);
       return results;
     }
     const auto result = at::empty(packed.sizes(), packed.options());
-    compute_gradients(saved_kernels(*context), inputs_of(packed, scale, is_causal),
+    compute_gradients(saved_kernels(*context), inputs_of(packed, settings),
         with_contiguous_vectors(gradients[0]),
         {unpacked(result, 0), unpacked(result, 1), unpacked(result, 2)});
-    return {result, {}, {}, {}};
+    return {result, {}, {}};
   }
 
  private:
-  static Inputs inputs_of(const at::Tensor& packed, double scale, bool is_causal) {
-    return {unpacked(packed, 0), unpacked(packed, 1), unpacked(packed, 2),
-        static_cast<float>(scale), is_causal};
+  static Inputs inputs_of(const at::Tensor& packed, const Settings& settings) {
+    return {unpacked(packed, 0), unpacked(packed, 1), unpacked(packed, 2), settings};
   }
 };
 
@@ -349,8 +397,10 @@ bool has_vectors(const at::Tensor& all) {
 }  // namespace
 
 std::span<const AttentionKernels> attention_kernels() {
-  static const AttentionKernels kBuilds[] = {{attention_plain(), linear::gemm_plain()},
-      {attention_avx2(), linear::gemm_avx2()}, {attention_avx512(), linear::gemm_avx512()}};
+  static const AttentionKernels kBuilds[] = {
+      {attention_plain(), dropout_plain(), linear::gemm_plain()},
+      {attention_avx2(), dropout_avx2(), linear::gemm_avx2()},
+      {attention_avx512(), dropout_avx512(), linear::gemm_avx512()}};
   return simd::usable(kBuilds);
 }
 
@@ -358,9 +408,9 @@ bool is_attention_own(const AttentionCall& call) {
   const at::Tensor &queries = call.queries, &keys = call.keys;
   return has_vectors(queries) && has_vectors(keys) && has_vectors(call.values) &&
          call.scale > 0 &&  // the largest score has the largest weight
-         keys.sizes() == call.values.sizes() && keys.size(0) == queries.size(0) &&
-         queries.size(1) % keys.size(1) == 0 && keys.size(3) == queries.size(3) &&
-         (!call.is_causal || keys.size(2) == queries.size(2));
+         call.dropout.p >= 0 && call.dropout.p < 1 && keys.sizes() == call.values.sizes() &&
+         keys.size(0) == queries.size(0) && queries.size(1) % keys.size(1) == 0 &&
+         keys.size(3) == queries.size(3) && (!call.is_causal || keys.size(2) == queries.size(2));
 }
 
 bool is_attention_faster(const AttentionCall& call) {
@@ -378,8 +428,8 @@ bool is_attention_for_own(const AttentionCall& call) {
 }
 
 at::Tensor own_attention(const AttentionKernels& kernels, const AttentionCall& call) {
-  return OwnAttention::apply(
-      call.queries, call.keys, call.values, call.scale, call.is_causal, &kernels);
+  const Settings settings{call.scale, call.is_causal, call.dropout};
+  return OwnAttention::apply(call.queries, call.keys, call.values, settings, &kernels);
 }
 
 bool is_attention_for_own(const PackedAttentionCall& call) {
@@ -396,21 +446,24 @@ bool is_attention_for_own(const PackedAttentionCall& call) {
 }
 
 at::Tensor own_attention(const AttentionKernels& kernels, const PackedAttentionCall& call) {
-  return OwnPackedAttention::apply(call.packed, call.scale, call.is_causal, &kernels);
+  return OwnPackedAttention::apply(call.packed, Settings{call.scale, call.is_causal, {}}, &kernels);
 }
 
 at::Tensor dispatched_attention(const at::Tensor& queries, const at::Tensor& keys,
     const at::Tensor& values, const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
     std::optional<double> scale, bool may_share_heads) {
-  const bool is_plain = dropout == 0 && !(mask && mask->defined());
-  if (is_plain && has_vectors(queries)) {
-    const AttentionCall call{.queries = queries,
+  const bool has_mask = mask && mask->defined();
+  if (!has_mask && has_vectors(queries)) {
+    AttentionCall call{.queries = queries,
         .keys = keys,
         .values = values,
         .scale = scale.value_or(1 / std::sqrt(static_cast<double>(queries.size(3)))),
-        .is_causal = is_causal};
-    if (is_attention_for_own(call) && (may_share_heads || queries.size(1) == keys.size(1)))
+        .is_causal = is_causal,
+        .dropout = {.p = dropout}};
+    if (is_attention_for_own(call) && (may_share_heads || queries.size(1) == keys.size(1))) {
+      if (dropout > 0) call.dropout.seed = drawn_dropout_seed();
       return own_attention(attention_kernels().back(), call);
+    }
   }
   return at::native::scaled_dot_product_attention(
       queries, keys, values, mask, dropout, is_causal, scale, may_share_heads);

@@ -6,20 +6,29 @@
 #include <ATen/core/Tensor.h>
 
 #include "lockstep/nn/fused/attention_kernel.h"
+#include "lockstep/nn/fused/dropout_kernel.h"
 #include "lockstep/nn/linear/gemm_kernel.h"
 
 namespace lockstep::nn::fused {
+
+/// Of each weight that a query gives a key, with probability p, by Note [Dropout].
+struct AttentionDropout {
+  double p = 0;  ///< below 1
+  std::uint64_t seed = 0;
+};
 
 /// Queries [N, heads, T, size], and keys and values [N, as many or a divisor of them, S, size].
 struct AttentionCall {
   const at::Tensor &queries, &keys, &values;
   double scale;           ///< of the scores, above 0
   bool is_causal = true;  ///< a query sees the keys up to its own place, S being T; else all
+  AttentionDropout dropout{};
 };
 
 /// The kernels of one instruction set.
 struct AttentionKernels {
   const AttentionKernel& softmax;
+  const DropoutKernel& dropout;
   const linear::GemmKernel& products;
 };
 
@@ -27,7 +36,7 @@ struct AttentionKernels {
 std::span<const AttentionKernels> attention_kernels();
 
 /// Returns whether the kernels can compute it: not empty, fp32 on the CPU, each vector contiguous,
-/// and the scale above 0.
+/// the scale above 0, and not all weights dropped.
 bool is_attention_own(const AttentionCall& call);
 
 /// Returns whether the kernels are also faster: if products are, of heads and sequences that are
@@ -56,7 +65,7 @@ bool is_attention_for_own(const PackedAttentionCall& call);
 at::Tensor own_attention(const AttentionKernels& kernels, const PackedAttentionCall& call);
 
 /// LibTorch's scaled_dot_product_attention on the CPU, by the kernels where kernels_in_use() says
-/// so: without mask and dropout.
+/// so: without a mask. Of a dropout these draw only the seed from the generator.
 at::Tensor dispatched_attention(const at::Tensor& queries, const at::Tensor& keys,
     const at::Tensor& values, const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
     std::optional<double> scale, bool may_share_heads);

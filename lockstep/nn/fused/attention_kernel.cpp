@@ -96,20 +96,22 @@ template <int kRows>
 inline void backward_rows(const AttentionBlock& block, std::int64_t first) {
   const SeenKeys<kRows> seen(block, first);
   const float* const weights = block.weights + first * block.stride;
+  const float* const dropped = block.dropped + first * block.stride;
   float* const rows = block.gradients + first * block.stride;
   Floats sums[kRows] = {};
   seen.each_vector([&]<bool kIsWhole>(std::int64_t place) {
     for (int row = 0; row < kRows; ++row) {
       const std::int64_t at = row * block.stride + place;
       sums[row] += seen.template of_row<kIsWhole>(
-          row, place, load(weights + at) * load(rows + at), Floats{});
+          row, place, load(dropped + at) * load(rows + at), Floats{});
     }
   });
   for (int row = 0; row < kRows; ++row) sums[row] = simd::all(simd::sum(sums[row]));
   seen.each_vector([&]<bool kIsWhole>(std::int64_t place) {
     for (int row = 0; row < kRows; ++row) {
       const std::int64_t at = row * block.stride + place;
-      const Floats gradient = load(weights + at) * (load(rows + at) - sums[row]) * block.scale;
+      const Floats product = load(dropped + at) * load(rows + at);
+      const Floats gradient = (product - load(weights + at) * sums[row]) * block.scale;
       store(rows + at, seen.template of_row<kIsWhole>(row, place, gradient, Floats{}));
     }
   });

@@ -15,6 +15,7 @@ struct AttentionBlock {
   float scale;          ///< above 0
   std::int64_t stride;  ///< from one row to the next, a multiple of kAttentionStride
   float* weights;       ///< [queries, keys], scores at first
+  float* dropped;       ///< the weights behind their dropout, which may be the weights themselves
   float* gradients;     ///< of the weights, same sizes; of the scores at last
 };
 
@@ -26,7 +27,8 @@ struct AttentionKernel {
   const char* name;
   /// weights = softmax(scale * scores)
   void (*softmax)(const AttentionBlock& block);
-  /// gradients = scale * weights * (gradients - sum(weights * gradients))
+  /// gradients, of the dropped weights, = scale * (products - weights * sum(products)), where
+  /// products = dropped * gradients: those of a weight that is dropped are zero
   void (*backward)(const AttentionBlock& block);
 };
 

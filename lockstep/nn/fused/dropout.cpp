@@ -19,11 +19,6 @@
 namespace lockstep::nn::fused {
 namespace {
 
-std::uint32_t drop_below(double p) {
-  constexpr auto kMost = std::numeric_limits<std::uint32_t>::max();
-  return static_cast<std::uint32_t>(std::min(std::round(std::ldexp(p, 32)), double{kMost}));
-}
-
 at::Tensor dropped(
     const DropoutKernel& kernel, const at::Tensor& input, double p, std::uint64_t seed) {
   auto output = at::empty_like(input);
@@ -69,12 +64,6 @@ class OwnDropout : public torch::autograd::Function<OwnDropout> {
   }
 };
 
-// By an operator, which a rule may let draw from a stream.
-std::uint64_t drawn_seed() {
-  return static_cast<std::uint64_t>(
-      at::empty({1}, on_host(at::kLong)).random_().item<std::int64_t>());
-}
-
 }  // namespace
 
 std::span<const DropoutKernel* const> dropout_kernels() {
@@ -88,6 +77,17 @@ bool is_dropout_own(const at::Tensor& input, double p) {
          is_readable(input) && input.is_non_overlapping_and_dense();
 }
 
+std::uint32_t drop_below(double p) {
+  constexpr auto kMost = std::numeric_limits<std::uint32_t>::max();
+  return static_cast<std::uint32_t>(std::min(std::round(std::ldexp(p, 32)), double{kMost}));
+}
+
+// By an operator, which a rule may let draw from a stream.
+std::uint64_t drawn_dropout_seed() {
+  return static_cast<std::uint64_t>(
+      at::empty({1}, on_host(at::kLong)).random_().item<std::int64_t>());
+}
+
 at::Tensor own_dropout(
     const DropoutKernel& kernel, const at::Tensor& input, double p, std::uint64_t seed) {
   return OwnDropout::apply(input, p, static_cast<std::int64_t>(seed), &kernel);
@@ -97,7 +97,7 @@ at::Tensor dispatched_dropout(const at::Tensor& input, double p, bool train) {
   const bool is_ours = train && kernels_in_use() != Kernels::kLibTorch && is_dropout_own(input, p);
   if (!is_ours) return at::native::dropout(input, p, train);
   static const DropoutKernel& fastest = *dropout_kernels().back();
-  return own_dropout(fastest, input, p, drawn_seed());
+  return own_dropout(fastest, input, p, drawn_dropout_seed());
 }
 
 }  // namespace lockstep::nn::fused

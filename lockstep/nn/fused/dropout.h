@@ -21,6 +21,12 @@ bool is_dropout_own(const at::Tensor& input, double p);
 at::Tensor own_dropout(
     const DropoutKernel& kernel, const at::Tensor& input, double p, std::uint64_t seed);
 
+/// Returns what of 2^32 drawn numbers is below makes a value dropped with probability p.
+std::uint32_t drop_below(double p);
+
+/// Draws the seed of a dropout from LibTorch's generator.
+std::uint64_t drawn_dropout_seed();
+
 /// LibTorch's dropout on the CPU, by the kernels where kernels_in_use() says so: these draw only
 /// their seed from the generator.
 at::Tensor dispatched_dropout(const at::Tensor& input, double p, bool train);

@@ -76,7 +76,8 @@ inline void drop_blocks(const DropoutJob& shared, Range blocks, std::int64_t cou
   const DropoutJob job = shared;  // a copy: the outputs could be it, for all that is known
   for (std::int64_t block = blocks.begin; block < blocks.end; ++block) {
     for (std::int64_t i = 0; i < kCountersOfABlock; i += kLanes) {
-      const auto counter = static_cast<std::uint64_t>(block * kCountersOfABlock + i);
+      const auto counter =
+          static_cast<std::uint64_t>((job.blocks_before + block) * kCountersOfABlock + i);
       const TwoWords drawn = threefry({lanes() + static_cast<std::uint32_t>(counter),
                                           Words{} + static_cast<std::uint32_t>(counter >> 32)},
           job.seed);

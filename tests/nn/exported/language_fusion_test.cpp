@@ -364,9 +364,11 @@ void expect_attention_as_nodes(const AttentionForm& form, const Tensors& inputs,
       learned(plain, inputs, Kernels::kLibTorch, nullptr, torch::kBFloat16), 0.02);
 }
 
-TEST(LanguageFusion, ComputesCausalAttention) {
+TEST(LanguageFusion, ComputesAttentionThatIsCausalOrSeesAll) {
   torch::manual_seed(7);
   const Tensors shared = heads_and_mask(causal_mask());
+  expect_attention_as_nodes({}, heads_and_mask(at::ones_like(shared[3])), true);
+  expect_attention_as_nodes({.has_mask = false}, shared, true);
   expect_attention_as_nodes({}, shared, true);
   expect_attention_as_nodes({.has_mask = false, .is_causal = true}, shared, true);
   expect_attention_as_nodes({.repeats = false}, heads_and_mask(causal_mask(), 4), true);
@@ -378,30 +380,37 @@ TEST(LanguageFusion, LeavesOtherAttentionToTheNodes) {
   Tensor mask = causal_mask();
   mask[1][0][3][1].fill_(false);
   expect_attention_as_nodes({}, heads_and_mask(mask), false);
-  expect_attention_as_nodes({}, heads_and_mask(at::ones_like(mask)), false);
-  // Without a mask the operator itself is ours, of the heads that the nodes repeat.
-  expect_attention_as_nodes({.has_mask = false}, heads_and_mask(mask), true);
-  // A dropout draws the same for each head as it does in the nodes.
-  const Tensors inputs = heads_and_mask(causal_mask());
-  const auto dropped = [&](const Nodes& nodes, Kernels kernels) {
-    return learned(nodes, inputs, kernels);
-  };
-  expect_bits(dropped(attention_program({.dropout = 0.5}), Kernels::kOwn),
-      dropped(attention_program({.dropout = 0.5}).output("k3"), Kernels::kOwn));
 }
 
-TEST(LanguageFusion, SeesWhetherAMaskIsCausal) {
+// It draws the same for each head as attention without a mask, of heads that are repeated.
+TEST(LanguageFusion, DropsWeightsOfAttention) {
+  torch::manual_seed(9);
+  for (const bool is_causal : {true, false}) {
+    const Tensor mask = is_causal ? causal_mask() : at::ones_like(causal_mask());
+    const Tensors inputs = heads_and_mask(mask);
+    const AttentionForm plain{.has_mask = false, .is_causal = is_causal, .dropout = 0.5};
+    std::string name;
+    expect_bits(learned(attention_program({.dropout = 0.5}), inputs, Kernels::kOwn, &name),
+        learned(attention_program(plain).output("k3"), inputs, Kernels::kOwn));
+    EXPECT_NE(name.find("OwnAttention"), std::string::npos) << name;
+  }
+}
+
+TEST(LanguageFusion, FindsWhatAMaskLetsQueriesSee) {
+  using exported::Seen;
   const KernelScope scope(Kernels::kOwn);
-  const auto is_causal = [](const Tensor& mask) {
+  const auto seen = [](const Tensor& mask) {
     const std::array<c10::IValue, 1> arguments = {mask};
-    return exported::is_causal_mask(arguments).toBool();
+    return static_cast<Seen>(exported::seen_through(arguments).toInt());
   };
+  const auto is_causal = [&](const Tensor& mask) { return seen(mask) == Seen::kUpToItself; };
   const auto square = [](std::int64_t size) { return at::ones({size, size}, torch::kBool); };
-  EXPECT_TRUE(is_causal(square(1)));
+  for (const Tensor& open : {square(1), square(5), at::ones({2, 1, 5, 4}, torch::kBool)})
+    EXPECT_EQ(seen(open), Seen::kAll) << open.sizes();
+  EXPECT_EQ(seen(square(5).fill_diagonal_(false)), Seen::kOther);
   EXPECT_TRUE(is_causal(square(5).tril()));
   EXPECT_TRUE(is_causal(square(5).triu().t())) << "in another order in memory";
   EXPECT_TRUE(is_causal(square(5).tril().expand({3, 2, 5, 5})));
-  EXPECT_FALSE(is_causal(square(5)));
   EXPECT_FALSE(is_causal(square(5).triu()));
   EXPECT_FALSE(is_causal(square(5).tril(1)));
   EXPECT_FALSE(is_causal(square(5).tril(-1)));
@@ -411,6 +420,7 @@ TEST(LanguageFusion, SeesWhetherAMaskIsCausal) {
   EXPECT_FALSE(is_causal(at::ones({0, 0}, torch::kBool)));
   const KernelScope others(Kernels::kLibTorch);
   EXPECT_FALSE(is_causal(square(5).tril())) << "nobody asks";
+  EXPECT_EQ(seen(square(5)), Seen::kOther);
 }
 
 // One of a single place is spread over all, and is no causal mask of theirs.
