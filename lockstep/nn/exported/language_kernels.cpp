@@ -70,10 +70,12 @@ struct Shared {
 
 bool is_autocast() { return at::autocast::is_autocast_enabled(at::kCPU); }
 
-// One of a single place would be spread over all.
+// One of a single place would be spread over all, and one of many sequences spreads a single one.
 bool fits(const Tensor& mask, const Tensor& queries, const Tensor& keys) {
-  return queries.dim() == 4 && keys.dim() == 4 && mask.size(-2) == queries.size(2) &&
-         mask.size(-1) == keys.size(2);
+  if (queries.dim() != 4 || keys.dim() != 4 || mask.dim() > 4) return false;
+  for (std::int64_t dim = 3; dim <= mask.dim(); ++dim)
+    if (mask.size(-dim) != 1 && mask.size(-dim) != queries.size(-dim)) return false;
+  return mask.size(-2) == queries.size(2) && mask.size(-1) == keys.size(2);
 }
 
 // What a step's queries see, by its mask or without one.
@@ -81,9 +83,11 @@ Seen seen_by_queries(const std::vector<IValue>& stack) {
   using Of = AttentionArguments;
   if (stack[Of::kMask].isNone())
     return stack[Of::kIsCausal].toBool() ? Seen::kUpToItself : Seen::kAll;
-  const bool is_whole = fits(
-      stack[Of::kMask].toTensor(), stack[Of::kQueries].toTensor(), stack[Of::kKeys].toTensor());
-  return is_whole ? static_cast<Seen>(stack[Of::kSeen].toInt()) : Seen::kOther;
+  const auto seen = static_cast<Seen>(stack[Of::kSeen].toInt());
+  const bool is_known =
+      seen != Seen::kOther && fits(stack[Of::kMask].toTensor(), stack[Of::kQueries].toTensor(),
+                                  stack[Of::kKeys].toTensor());
+  return is_known ? seen : Seen::kOther;
 }
 
 // Each row is a stretch of ones and zeros that begins one place before that of the row above.

@@ -434,6 +434,21 @@ TEST(LanguageFusion, LeavesAMaskThatIsSpreadToTheNodes) {
   expect_bits(learned(nodes, inputs, Kernels::kOwn), learned(plain, inputs, Kernels::kLibTorch));
 }
 
+// Of a row alone, and of more sequences than there are.
+TEST(LanguageFusion, RefusesMasksThatLibTorchRefuses) {
+  for (const std::vector<std::int64_t>& sizes : {std::vector<std::int64_t>{6}, {2, 1, 6, 6}}) {
+    Nodes nodes = attention_program({.repeats = false});
+    auto& tensors = nodes.program().graph().tensors;
+    tensors["mask"].shape.clear();
+    for (const std::int64_t size : sizes) tensors["mask"].shape.push_back({size, ""});
+    Tensors inputs = heads_and_mask(at::ones(sizes, torch::kBool), 4);
+    for (std::size_t i = 0; i < 3; ++i) inputs[i] = inputs[i].narrow(0, 0, 1).clone();
+    for (const char* const name : {"q", "k", "v"}) tensors[name].shape[0] = {1, ""};
+    for (const Kernels who : {Kernels::kOwn, Kernels::kLibTorch})
+      EXPECT_ANY_THROW(learned(nodes, inputs, who)) << at::IntArrayRef(sizes);
+  }
+}
+
 // A mask is asked about once, in the first of the layers, and the answer travels with it.
 TEST(LanguageFusion, AsksOnceAboutAMaskOfManyLayers) {
   Nodes nodes;
