@@ -43,9 +43,12 @@ class Sample:
 
     def loss_of(self, model):
         """Runs the model and returns the loss. Raises TypeError where there is none."""
-        if self.loss is None and self.names is None:
-            _check_takes(model, self.inputs)
-        result = model(*self.inputs) if self.names is None else model(**dict(zip(self.names, self.inputs)))
+        try:
+            result = model(*self.inputs) if self.names is None else model(**dict(zip(self.names, self.inputs)))
+        except TypeError:
+            if self.loss is None and self.names is None:
+                _check_takes(model, self.inputs)
+            raise
         if self.loss is not None:
             result = self.loss(result, *self.targets)
         loss = result.get("loss") if isinstance(result, Mapping) else getattr(result, "loss", result)
@@ -63,6 +66,8 @@ def _check_takes(model, inputs):
     """Raises TypeError if forward does not take so many tensors: perhaps the last are targets."""
     try:
         inspect.signature(model.forward).bind(*inputs)
+    except ValueError:  # TorchScript's has no signature
+        return
     except TypeError as error:
         raise TypeError(f"lockstep.profile: {type(model).__name__}.forward() cannot take the {len(inputs)} tensors of sample: {error}; if it is "
                         "(inputs, targets), pass loss=, a function of what the model returns and of the targets") from None

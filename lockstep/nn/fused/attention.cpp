@@ -169,22 +169,16 @@ class Worker {
   // The weights of a query begin in a block of their own, so that they are drawn by their places in
   // [N, heads, T, keys], whatever the blocks of queries are.
   void drop(AttentionBlock& block, const Place& query) const {
-    const auto& [p, seed] = inputs_.settings.dropout;
-    const auto blocks_of = [](std::int64_t keys) {
-      return (keys + kDropoutBlock - 1) / kDropoutBlock;
-    };
     const at::Tensor& queries = inputs_.queries;
     const std::int64_t head = query.sequence * queries.size(1) + query.head;
+    const std::int64_t first = head * queries.size(2) + block.queries.begin;
     block.dropped = block.weights + numbers_.size(1);
+    DropoutJob job = dropout_job(inputs_.settings.dropout.p, inputs_.settings.dropout.seed);
     for (std::int64_t row = 0; row < rows_of(block); ++row) {
-      const std::int64_t number = head * queries.size(2) + block.queries.begin + row;
-      const DropoutJob job{.seed = seed,
-          .drop_below = drop_below(p),
-          .scale = static_cast<float>(1 / (1 - p)),
-          .inputs = block.weights + row * block.stride,
-          .outputs = block.dropped + row * block.stride,
-          .blocks_before = number * blocks_of(inputs_.key_count())};
-      kernels_.dropout.drop(job, {0, blocks_of(block.keys)}, block.keys);
+      job.inputs = block.weights + row * block.stride;
+      job.outputs = block.dropped + row * block.stride;
+      job.blocks_before = (first + row) * dropout_blocks(inputs_.key_count());
+      kernels_.dropout.drop(job, {0, dropout_blocks(block.keys)}, block.keys);
     }
   }
 
@@ -302,7 +296,7 @@ const AttentionKernels& saved_kernels(const AutogradContext& context) {
 // By what each weight of [N, heads, T, keys] is multiplied.
 at::Tensor dropout_factors(const at::Tensor& weights, const AttentionDropout& dropout) {
   auto sizes = weights.sizes().vec();
-  sizes.back() = (sizes.back() + kDropoutBlock - 1) / kDropoutBlock * kDropoutBlock;
+  sizes.back() = dropout_blocks(sizes.back()) * kDropoutBlock;
   const auto ones = at::ones(sizes, weights.options());
   return own_dropout(*dropout_kernels().back(), ones, dropout.p, dropout.seed)
       .narrow(3, 0, weights.size(3));

@@ -19,17 +19,19 @@
 namespace lockstep::nn::fused {
 namespace {
 
+std::uint32_t drop_below(double p) {
+  constexpr auto kMost = std::numeric_limits<std::uint32_t>::max();
+  return static_cast<std::uint32_t>(std::min(std::round(std::ldexp(p, 32)), double{kMost}));
+}
+
 at::Tensor dropped(
     const DropoutKernel& kernel, const at::Tensor& input, double p, std::uint64_t seed) {
   auto output = at::empty_like(input);
-  const DropoutJob job{.seed = seed,
-      .drop_below = drop_below(p),
-      .scale = static_cast<float>(1 / (1 - p)),
-      .inputs = input.const_data_ptr<float>(),
-      .outputs = output.mutable_data_ptr<float>()};
+  DropoutJob job = dropout_job(p, seed);
+  job.inputs = input.const_data_ptr<float>();
+  job.outputs = output.mutable_data_ptr<float>();
   const std::int64_t count = input.numel();
-  in_parallel((count + kDropoutBlock - 1) / kDropoutBlock,
-      [&](Range blocks) { kernel.drop(job, blocks, count); });
+  in_parallel(dropout_blocks(count), [&](Range blocks) { kernel.drop(job, blocks, count); });
   return output;
 }
 
@@ -77,9 +79,12 @@ bool is_dropout_own(const at::Tensor& input, double p) {
          is_readable(input) && input.is_non_overlapping_and_dense();
 }
 
-std::uint32_t drop_below(double p) {
-  constexpr auto kMost = std::numeric_limits<std::uint32_t>::max();
-  return static_cast<std::uint32_t>(std::min(std::round(std::ldexp(p, 32)), double{kMost}));
+DropoutJob dropout_job(double p, std::uint64_t seed) {
+  return {.seed = seed,
+      .drop_below = drop_below(p),
+      .scale = static_cast<float>(1 / (1 - p)),
+      .inputs = nullptr,
+      .outputs = nullptr};
 }
 
 // By an operator, which a rule may let draw from a stream.

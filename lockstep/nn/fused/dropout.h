@@ -21,8 +21,13 @@ bool is_dropout_own(const at::Tensor& input, double p);
 at::Tensor own_dropout(
     const DropoutKernel& kernel, const at::Tensor& input, double p, std::uint64_t seed);
 
-/// Returns what of 2^32 drawn numbers is below makes a value dropped with probability p.
-std::uint32_t drop_below(double p);
+/// Returns in how many blocks so many values are drawn.
+inline std::int64_t dropout_blocks(std::int64_t count) {
+  return (count + kDropoutBlock - 1) / kDropoutBlock;
+}
+
+/// Returns the job of dropping values with probability p, below 1; where they are is still to say.
+DropoutJob dropout_job(double p, std::uint64_t seed);
 
 /// Draws the seed of a dropout from LibTorch's generator.
 std::uint64_t drawn_dropout_seed();

@@ -13,7 +13,7 @@ struct DropoutJob {
   float scale;
   const float* inputs;
   float* outputs;
-  std::int64_t blocks_before = 0;  ///< which count for their places
+  std::int64_t blocks_before = 0;  ///< the place of the first value, in blocks
 };
 
 /// One build of Note [Dropout]. Ranges are of blocks of kDropoutBlock values, of `count` in all.
