@@ -51,6 +51,7 @@ for kind in proc sys dev; do /bin/busybox mount -t "\${kind/dev/devtmpfs}" none 
 export LD_LIBRARY_PATH=/lib HOME=/tmp OMP_NUM_THREADS=1 LOCKSTEP_SIMD=avx512
 /bin/test --gtest_color=no '--gtest_filter=$1' 2>&1
 echo "ended with \$?"
+/bin/busybox dmesg | /bin/busybox grep -E 'segfault|traps:'
 /bin/busybox poweroff -f
 TEXT
 }

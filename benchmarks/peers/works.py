@@ -59,6 +59,11 @@ def bert():
                                   num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024, max_position_embeddings=64, num_labels=10)
 
 
+def llama():
+    return nets().of_transformers("Llama", "LlamaForCausalLM", "input_ids", lengths=(64,), vocab=4000, hidden_size=256, num_hidden_layers=4,
+                                  num_attention_heads=4, num_key_value_heads=2, intermediate_size=1024, max_position_embeddings=64)
+
+
 def swin():
     return nets().of_timm("swin_tiny_patch4_window7_224", 112, img_size=112, embed_dim=48, depths=(1, 1, 2, 1), num_heads=(2, 4, 8, 16),
                           drop_path_rate=0.0)
@@ -90,6 +95,7 @@ MORE = {
     "mixer": Work(lambda: nets().of_timm("mixer_s16_224", img_size=64), 16, 18),
     "gpt_10m-dropout": Work(lambda: gpt_10m(0.2), 8, 6, 65, "tokens", words=65, optimizer="adamw"),
     "gpt2": Work(lambda: gpt2(64, 4000, n_layer=4, n_head=4, n_embd=256), 16, 24, 4000, "tokens"),
+    "llama": Work(llama, 16, 24, 4000, "tokens"),
     "bert": Work(bert, 16, 30),
 }
 WORKS = TWELVE | MORE

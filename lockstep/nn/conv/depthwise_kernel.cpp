@@ -19,14 +19,17 @@
 //
 // For the weights a row of the output's gradient meets a row of pixels for one row of taps: a
 // vector of channels of the gradient is loaded once, and each tap of the row has its sum in a
-// register.
+// register. Which taps are outside of the image is asked at the edges only: for large images that
+// took half of the time.
 
 namespace lockstep::nn::conv {
 namespace {
 
 using simd::Floats;
 using simd::kLanes;
+using simd::least;
 using simd::load;
+using simd::parts_of;
 using simd::store;
 
 inline std::int64_t padded(std::int64_t channels) {
@@ -41,45 +44,105 @@ struct RowPair {
   std::int64_t room;  ///< channels from there on
 };
 
-// kVectors vectors of channels, kTaps taps from first_tap on.
-template <int kTaps, int kVectors>
-inline void sum_taps(const WindowShape& shape, const RowPair& row, std::int64_t first_tap) {
-  const std::int64_t channels = shape.channels, wide = padded(channels);
-  Floats sums[kTaps][kVectors] = {};
-  for (std::int64_t out = 0; out < shape.out_width; ++out) {
-    const std::int64_t first = out * shape.stride_width - shape.padding_width + first_tap;
-    const bool is_inside = first >= 0 && first + kTaps <= shape.width;
-    Floats gradient[kVectors];
-    for (int v = 0; v < kVectors; ++v)
-      gradient[v] = load(row.gradient + out * channels + v * kLanes, row.room - v * kLanes);
-    for (int tap = 0; tap < kTaps; ++tap) {
-      if (!is_inside && (first + tap < 0 || first + tap >= shape.width)) continue;
-      for (int v = 0; v < kVectors; ++v)
-        sums[tap][v] += gradient[v] * load(row.pixels + (first + tap) * channels + v * kLanes,
-                                          row.room - v * kLanes);
-    }
-  }
-  for (int tap = 0; tap < kTaps; ++tap) {
-    for (int v = 0; v < kVectors; ++v) {
-      float* const place = row.sums + (first_tap + tap) * wide + v * kLanes;
-      store(place, load(place) + sums[tap][v]);
-    }
-  }
+/// Outputs whose taps are all inside of a row of pixels.
+inline Range outputs_inside(const WindowShape& shape, std::int64_t first_tap, std::int64_t taps) {
+  const std::int64_t left = shape.padding_width - first_tap, stride = shape.stride_width;
+  const std::int64_t last = shape.width - taps + left;
+  const std::int64_t begin = left > 0 ? least(parts_of(left, stride), shape.out_width) : 0;
+  const std::int64_t end = last < 0 ? 0 : least(last / stride + 1, shape.out_width);
+  return {begin, end > begin ? end : begin};
 }
 
-template <int kVectors>
+/// The sums of kTaps taps in kVectors vectors of channels. kIsWhole says whether there are as many
+/// channels, or else room tells.
+template <int kTaps, int kVectors, bool kIsWhole>
+class TapSums {
+ public:
+  TapSums(const WindowShape& shape, const RowPair& row, std::int64_t first_tap)
+      : shape_(shape), row_(row), first_tap_(first_tap) {}
+
+  void add(Range outputs) {
+    const std::int64_t channels = shape_.channels;
+    const float* gradient = row_.gradient + outputs.begin * channels;
+    const float* pixels = row_.pixels + pixel_of(outputs.begin) * channels;
+    for (std::int64_t out = outputs.begin; out < outputs.end; ++out) {
+      Floats gradients[kVectors];
+      for (int v = 0; v < kVectors; ++v) gradients[v] = vector(gradient, v);
+#pragma GCC unroll 8
+      for (int tap = 0; tap < kTaps; ++tap)
+        for (int v = 0; v < kVectors; ++v)
+          sums_[tap][v] += gradients[v] * vector(pixels + tap * channels, v);
+      gradient += channels;
+      pixels += shape_.stride_width * channels;
+    }
+  }
+
+  // Outside there are zeros.
+  void add_at_edge(Range outputs) {
+    const std::int64_t channels = shape_.channels;
+    for (std::int64_t out = outputs.begin; out < outputs.end; ++out) {
+      const std::int64_t first = pixel_of(out);
+      Floats gradients[kVectors];
+      for (int v = 0; v < kVectors; ++v) gradients[v] = vector(row_.gradient + out * channels, v);
+#pragma GCC unroll 8
+      for (int tap = 0; tap < kTaps; ++tap) {
+        if (first + tap < 0 || first + tap >= shape_.width) continue;
+        for (int v = 0; v < kVectors; ++v)
+          sums_[tap][v] += gradients[v] * vector(row_.pixels + (first + tap) * channels, v);
+      }
+    }
+  }
+
+  void store_sums() const {
+#pragma GCC unroll 8
+    for (int tap = 0; tap < kTaps; ++tap) {
+      for (int v = 0; v < kVectors; ++v) {
+        float* const place = row_.sums + (first_tap_ + tap) * padded(shape_.channels) + v * kLanes;
+        store(place, load(place) + sums_[tap][v]);
+      }
+    }
+  }
+
+ private:
+  std::int64_t pixel_of(std::int64_t output) const {
+    return output * shape_.stride_width - shape_.padding_width + first_tap_;
+  }
+
+  Floats vector(const float* channels, int v) const {
+    return kIsWhole ? load(channels + v * kLanes)
+                    : load(channels + v * kLanes, row_.room - v * kLanes);
+  }
+
+  const WindowShape& shape_;
+  const RowPair& row_;
+  std::int64_t first_tap_;
+  Floats sums_[kTaps][kVectors] = {};
+};
+
+// Taps from first_tap on.
+template <int kTaps, int kVectors, bool kIsWhole>
+inline void sum_taps(const WindowShape& shape, const RowPair& row, std::int64_t first_tap) {
+  const Range inside = outputs_inside(shape, first_tap, kTaps);
+  TapSums<kTaps, kVectors, kIsWhole> sums(shape, row, first_tap);
+  sums.add_at_edge({0, inside.begin});
+  sums.add(inside);
+  sums.add_at_edge({inside.end, shape.out_width});
+  sums.store_sums();
+}
+
+template <int kVectors, bool kIsWhole>
 inline void sum_row(const WindowShape& shape, const RowPair& row) {
   switch (shape.kernel_width) {
     case 3:
-      return sum_taps<3, kVectors>(shape, row, 0);
+      return sum_taps<3, kVectors, kIsWhole>(shape, row, 0);
     case 5:
-      return sum_taps<5, kVectors>(shape, row, 0);
+      return sum_taps<5, kVectors, kIsWhole>(shape, row, 0);
     case 7:
-      sum_taps<4, kVectors>(shape, row, 0);
-      return sum_taps<3, kVectors>(shape, row, 4);
+      sum_taps<4, kVectors, kIsWhole>(shape, row, 0);
+      return sum_taps<3, kVectors, kIsWhole>(shape, row, 4);
     default:
       for (std::int64_t tap = 0; tap < shape.kernel_width; ++tap)
-        sum_taps<1, kVectors>(shape, row, tap);
+        sum_taps<1, kVectors, kIsWhole>(shape, row, tap);
   }
 }
 
@@ -213,10 +276,16 @@ inline void sum_weights(const DepthwiseWeightJob& shared, Range blocks) {
           job.images + (image * shape.height + pixels) * shape.width * channels;
       float* const sums = job.sums + tap * shape.kernel_width * wide;
       std::int64_t channel = blocks.begin * kLanes;
-      for (; channel + 2 * kLanes <= end; channel += 2 * kLanes)
-        sum_row<2>(shape, {gradient + channel, met + channel, sums + channel, 2 * kLanes});
-      for (; channel < end; channel += kLanes)
-        sum_row<1>(shape, {gradient + channel, met + channel, sums + channel, end - channel});
+      while (channel < end) {
+        const RowPair pair{gradient + channel, met + channel, sums + channel, end - channel};
+        if (pair.room >= 2 * kLanes) {
+          sum_row<2, true>(shape, pair);
+          channel += 2 * kLanes;
+        } else {
+          pair.room >= kLanes ? sum_row<1, true>(shape, pair) : sum_row<1, false>(shape, pair);
+          channel += kLanes;
+        }
+      }
     });
   }
 }

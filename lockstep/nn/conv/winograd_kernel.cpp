@@ -1,6 +1,6 @@
 #include "lockstep/nn/conv/winograd_kernel.h"
 
-#include "lockstep/simd/vectors.h"
+#include "lockstep/nn/linear/strip_sums.h"
 
 // Compiled once for each instruction set.
 //
@@ -29,7 +29,10 @@
 namespace lockstep::nn::conv {
 namespace {
 
-using simd::all;
+using linear::kMostStripRows;
+using linear::kPanel;
+using linear::StripElements;
+using linear::StripSums;
 using simd::ask_ahead;
 using simd::ask_ahead_to_write;
 using simd::BFloat16;
@@ -40,13 +43,7 @@ using simd::load;
 using simd::store;
 using simd::transpose;
 
-// The matrix products of Note [Winograd].
-//
-// A panel is two vectors wide. kRows rows of it are summed in registers, as many as leave room
-// for the panel's two vectors and a factor.
-
-constexpr std::int64_t kPanel = 2 * kLanes;
-constexpr int kMostRows = kLanes == 16 ? 14 : 6;
+// The matrix products of Note [Winograd], by Note [Sums in registers].
 
 /// Calls body with the number of rows that it takes at once, as a type, until all are done.
 template <int kRows, typename Body>
@@ -56,57 +53,25 @@ inline void rows_at_most(std::int64_t row, std::int64_t end, const Body& body) {
 }
 
 template <int kRows>
-inline void add_rows(const float* from, Floats (&left)[kRows], Floats (&right)[kRows]) {
+inline void store_rows(float* to, const StripSums<kRows>& sums, bool adds) {
 #pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row) {
-    left[row] += load(from + row * kPanel);
-    right[row] += load(from + row * kPanel + kLanes);
+    float* const first = to + row * kPanel;
+    float* const second = first + kLanes;
+    store(first, adds ? load(first) + sums.first[row] : sums.first[row]);
+    store(second, adds ? load(second) + sums.second[row] : sums.second[row]);
   }
 }
 
-template <int kRows>
-inline void store_rows(float* to, const Floats (&left)[kRows], const Floats (&right)[kRows]) {
-#pragma GCC unroll 16
-  for (int row = 0; row < kRows; ++row) {
-    store(to + row * kPanel, left[row]);
-    store(to + row * kPanel + kLanes, right[row]);
-  }
-}
-
-// results[r][lane] = sum over i of tiles[r][i] * weights[i][lane]
-template <int kRows>
-inline void multiply_rows(const float* tiles, std::int64_t row_stride, const float* weights,
-    std::int64_t inputs, float* results) {
-  Floats left[kRows] = {}, right[kRows] = {};
-  for (std::int64_t input = 0; input < inputs; ++input) {
-    const Floats w0 = load(weights + input * kPanel), w1 = load(weights + input * kPanel + kLanes);
-#pragma GCC unroll 16
-    for (int row = 0; row < kRows; ++row) {
-      const Floats factor = all(tiles[row * row_stride + input]);
-      left[row] += factor * w0;
-      right[row] += factor * w1;
-    }
-  }
-  store_rows<kRows>(results, left, right);
-}
-
-// sums[i][lane] = sum over tiles t of tiles[t][i] * gradients[t][lane], for kRows of i
-template <int kRows>
-inline void accumulate_rows(const float* tiles, std::int64_t row_stride, const float* gradients,
-    std::int64_t count, float* sums, bool adds) {
-  Floats left[kRows] = {}, right[kRows] = {};
-  for (std::int64_t tile = 0; tile < count; ++tile) {
-    const Floats e0 = load(gradients + tile * kPanel);
-    const Floats e1 = load(gradients + tile * kPanel + kLanes);
-#pragma GCC unroll 16
-    for (int row = 0; row < kRows; ++row) {
-      const Floats factor = all(tiles[tile * row_stride + row]);
-      left[row] += factor * e0;
-      right[row] += factor * e1;
-    }
-  }
-  if (adds) add_rows<kRows>(sums, left, right);
-  store_rows<kRows>(sums, left, right);
+// results[r][lane] = sum over i of rows[r][i] * panel[i][lane], for kRows of r, or +=. kAlongDepth
+// says whether rows[r] are contiguous, or else the elements of one i.
+template <int kRows, bool kAlongDepth>
+[[gnu::noinline]] void multiply_rows(const float* rows, std::int64_t stride, const float* panel,
+    std::int64_t inner, float* results, bool adds) {
+  StripSums<kRows> sums;
+  sums.add(StripElements<kRows, kAlongDepth>(rows, stride), panel, inner,
+      [](const auto&, std::int64_t) {});
+  store_rows(results, sums, adds);
 }
 
 inline float* panel_of(const PanelPlanes& planes, std::int64_t plane, std::int64_t panel) {
@@ -119,9 +84,9 @@ inline void multiply(const Products& job, Range products) {
     const float* const tiles = job.tiles.data + plane * job.tiles.plane_stride;
     const float* const weights = panel_of(job.weights, plane, panel);
     float* const results = panel_of(job.results, plane, panel);
-    rows_at_most<kMostRows>(0, job.tile_count, [&]<int kRows>(std::int64_t row) {
-      multiply_rows<kRows>(tiles + row * job.tiles.row_stride, job.tiles.row_stride, weights,
-          job.inputs, results + row * kPanel);
+    rows_at_most<kMostStripRows>(0, job.tile_count, [&]<int kRows>(std::int64_t row) {
+      multiply_rows<kRows, true>(tiles + row * job.tiles.row_stride, job.tiles.row_stride, weights,
+          job.inputs, results + row * kPanel, /*adds=*/false);
     });
   }
 }
@@ -132,8 +97,8 @@ inline void accumulate(const Products& job, Range products) {
     const float* const tiles = job.tiles.data + plane * job.tiles.plane_stride;
     const float* const gradients = panel_of(job.results, plane, panel);
     float* const sums = panel_of(job.weights, plane, panel);
-    rows_at_most<kMostRows>(0, job.inputs, [&]<int kRows>(std::int64_t row) {
-      accumulate_rows<kRows>(tiles + row, job.tiles.row_stride, gradients, job.tile_count,
+    rows_at_most<kMostStripRows>(0, job.inputs, [&]<int kRows>(std::int64_t row) {
+      multiply_rows<kRows, false>(tiles + row, job.tiles.row_stride, gradients, job.tile_count,
           sums + row * kPanel, job.adds);
     });
   }

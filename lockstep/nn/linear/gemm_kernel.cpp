@@ -1,6 +1,6 @@
 #include "lockstep/nn/linear/gemm_kernel.h"
 
-#include "lockstep/simd/vectors.h"
+#include "lockstep/nn/linear/strip_sums.h"
 
 // Note [Matrix products]
 //
@@ -34,10 +34,9 @@ using simd::load;
 using simd::parts_of;
 using simd::store;
 
-constexpr std::int64_t kPanel = 2 * kLanes, kMostInner = 512, kMostRows = 1024;
+constexpr std::int64_t kMostInner = 512, kMostRows = 1024;
 static_assert(kMostSkippingDepth <= kMostInner);  // else the order of sums would be another one
-constexpr int kStrip = kLanes == 16 ? 14 : kLanes == 8 ? 6 : 4;
-static_assert(kStrip <= kLanes);  // copy_strip() transposes them at once
+constexpr int kStrip = kMostStripRows < kLanes ? kMostStripRows : kLanes;  // copied at once
 constexpr std::int64_t kPanelFloats = kMostInner * kPanel;
 constexpr std::int64_t kColumnsAhead = 24;
 
@@ -150,63 +149,67 @@ inline void finish_vector(Floats sum, float* to, std::int64_t room, const float*
 // its own for whole vectors.
 template <int kRows>
 [[gnu::always_inline]] inline void finish_strip(
-    const Floats (&first)[kRows], const Floats (&second)[kRows], const StripTarget& target) {
+    const StripSums<kRows>& sums, const StripTarget& target) {
   const float* const bias = target.bias;
   const float* const more_bias = bias == nullptr ? nullptr : bias + kLanes;
   if (target.room >= kPanel) {
 #pragma GCC unroll 16
     for (int row = 0; row < kRows; ++row) {
       float* const to = target.products + row * target.stride;
-      finish_vector(first[row], to, kLanes, bias, target.adds);
-      finish_vector(second[row], to + kLanes, kLanes, more_bias, target.adds);
+      finish_vector(sums.first[row], to, kLanes, bias, target.adds);
+      finish_vector(sums.second[row], to + kLanes, kLanes, more_bias, target.adds);
     }
     return;
   }
 #pragma GCC unroll 16
   for (int row = 0; row < kRows; ++row) {
     float* const to = target.products + row * target.stride;
-    finish_vector(first[row], to, target.room, bias, target.adds);
+    finish_vector(sums.first[row], to, target.room, bias, target.adds);
     if (target.room > kLanes)
-      finish_vector(second[row], to + kLanes, target.room - kLanes, more_bias, target.adds);
+      finish_vector(sums.second[row], to + kLanes, target.room - kLanes, more_bias, target.adds);
   }
 }
 
 /// Rows of the right matrix that are fetched while a strip is multiplied, one for kSteps of the
 /// depth: after as many strips, all of them.
 struct Ahead {
-  static constexpr std::int64_t kSteps = 2;
+  static constexpr int kSteps = 2;
   const float* next;
-  std::int64_t stride;
+  std::int64_t stride;  ///< 0: nothing is fetched
 
+  // Once for kDepths.
   void fetch() {
-    __builtin_prefetch(next);
-    next += stride;
+    if (stride == 0) return;
+    for (int i = 0; i < kDepths / kSteps; ++i, next += stride) __builtin_prefetch(next);
   }
 };
 
-// kAlongDepth says whether the elements of a row are contiguous, or else those of a column. Not
-// inlined: the caller's variables would take registers from the sums.
+// Of rows the next strip, of columns that are apart the next ones.
+template <int kRows, bool kAlongDepth>
+[[gnu::always_inline]] inline void fetch_strip(
+    const StripElements<kRows, kAlongDepth>& elements, std::int64_t depth) {
+  if constexpr (kAlongDepth) {
+    if (depth % kLineFloats != 0) return;
+#pragma GCC unroll 16
+    for (int row = 0; row < kRows; ++row) __builtin_prefetch(elements.of_row(kRows + row));
+  } else if (elements.stride() > kLineFloats) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kDepths; ++i)
+      __builtin_prefetch(elements.of_row(0) + (kColumnsAhead + i) * elements.stride());
+  }
+}
+
+// Not inlined: the caller's variables would take registers from the sums.
 template <int kRows, bool kAlongDepth>
 [[gnu::noinline]] void multiply_strip(const float* left, std::int64_t stride, const float* panel,
     std::int64_t inner, const StripTarget& target, Ahead ahead) {
-  Floats first[kRows] = {}, second[kRows] = {};
-  for (std::int64_t i = 0; i < inner; ++i) {
-    if constexpr (!kAlongDepth) {
-      if (i % Ahead::kSteps == 0) ahead.fetch();
-      if (stride > kLineFloats) __builtin_prefetch(left + (i + kColumnsAhead) * stride);
-    } else if (i % kLineFloats == 0) {
-#pragma GCC unroll 16
-      for (int row = 0; row < kRows; ++row) __builtin_prefetch(left + (kRows + row) * stride + i);
-    }
-    const Floats right0 = load(panel + i * kPanel), right1 = load(panel + i * kPanel + kLanes);
-#pragma GCC unroll 16
-    for (int row = 0; row < kRows; ++row) {
-      const Floats factor = all(kAlongDepth ? left[row * stride + i] : left[i * stride + row]);
-      first[row] += factor * right0;
-      second[row] += factor * right1;
-    }
-  }
-  finish_strip<kRows>(first, second, target);
+  StripSums<kRows> sums;
+  sums.add(StripElements<kRows, kAlongDepth>(left, stride), panel, inner,
+      [&](const auto& elements, std::int64_t depth) {
+        if constexpr (!kAlongDepth) ahead.fetch();
+        fetch_strip(elements, depth);
+      });
+  finish_strip(sums, target);
 }
 
 template <int kRows = kStrip, typename Body>
