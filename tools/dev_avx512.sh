@@ -8,7 +8,8 @@
 avx512_folder=build/avx512
 packages_for_avx512=(bochs bochs-term bochsbios vgabios isolinux syslinux-common xorriso cpio busybox-static)
 
-# Bochs stores less by XSAVEC (321; XSAVES is 323) than it says, for which the kernel would turn AVX off.
+# Bochs stores less by XSAVEC (321; XSAVES is 323) than it says, for which the kernel would turn AVX off. The loader uses it
+# when it looks up a function at its first call, and would fail there, so it looks up all of them at the start.
 avx512_kernel_flags="console=ttyS0 quiet nox2apic mitigations=off nokaslr lsm= lpj=1000000 tsc=reliable nowatchdog noxsaves clearcpuid=321,323"
 
 # avx512_disc PROGRAM FILTER makes the disc, with its files in a folder beside it.
@@ -48,10 +49,11 @@ avx512_init() {
 #!/bin/busybox sh
 for kind in proc sys dev; do /bin/busybox mount -t "\${kind/dev/devtmpfs}" none "/\$kind"; done
 /bin/busybox mkdir /dev/shm
-export LD_LIBRARY_PATH=/lib HOME=/tmp OMP_NUM_THREADS=1 LOCKSTEP_SIMD=avx512
+export LD_BIND_NOW=1 LD_LIBRARY_PATH=/lib HOME=/tmp OMP_NUM_THREADS=1 LOCKSTEP_SIMD=avx512
 /bin/test --gtest_color=no '--gtest_filter=$1' 2>&1
 echo "ended with \$?"
 /bin/busybox dmesg | /bin/busybox grep -E 'segfault|traps:'
+/bin/busybox sleep 1 # until all is written
 /bin/busybox poweroff -f
 TEXT
 }
