@@ -151,15 +151,16 @@ TEST(Rotary, ReadsHeadsThatAreNotInOnePiece) {
       transposed(rotary_of_libtorch(turns)), {at::randn({2, 3, 6, 16})});
 }
 
-Function attention_by(
-    const AttentionKernels& kernels, bool is_causal = true, const AttentionDropout& dropout = {}) {
-  return [&kernels, is_causal, dropout](const Tensors& all) {
+Function attention_by(const AttentionKernels& kernels, bool is_causal = true,
+    const AttentionDropout& dropout = {}, const Tensor& mask = {}) {
+  return [&kernels, is_causal, dropout, mask](const Tensors& all) {
     return own_attention(kernels, AttentionCall{.queries = all[0],
                                       .keys = all[1],
                                       .values = all[2],
                                       .scale = 0.3,
                                       .is_causal = is_causal,
-                                      .dropout = dropout});
+                                      .dropout = dropout,
+                                      .mask = mask});
   };
 }
 
@@ -171,10 +172,14 @@ Function attention_of_libtorch(bool is_causal = true) {
 }
 
 // The weights of each query begin in a block of 32 of their own.
-Function attention_of_operators(bool is_causal, const AttentionDropout& dropout) {
+Function attention_of_operators(
+    bool is_causal, const AttentionDropout& dropout, const Tensor& mask = {}) {
   return [=](const Tensors& all) {
+    std::optional<Tensor> added;
+    if (mask.defined()) added = mask.dtype() == at::kBool ? mask.log() : mask;
+    if (mask.defined()) added = added->to(all[0].scalar_type());
     const auto weights = std::get<1>(at::_scaled_dot_product_attention_math(
-        all[0], all[1], all[2], {}, 0, is_causal, {}, 0.3, /*enable_gqa=*/true));
+        all[0], all[1], all[2], added, 0, is_causal, {}, 0.3, /*enable_gqa=*/true));
     const std::int64_t keys = weights.size(3);
     const Tensor ones =
         at::ones({weights.size(0), weights.size(1), weights.size(2), (keys + 31) / 32 * 32});
@@ -227,6 +232,74 @@ TEST(Attention, DropsWeightsByTheirPlaces) {
   }
 }
 
+// Padding of keys, drawn places, and numbers to add: of all queries, of each, and of each head.
+Tensors masks_of(const Tensor& queries, std::int64_t keys) {
+  const std::vector<std::int64_t> sizes{queries.size(0), queries.size(1), queries.size(2), keys};
+  Tensor padding = at::ones({sizes[0], 1, 1, keys}, at::kBool);
+  padding[0].slice(2, (keys + 1) / 2).fill_(false);
+  Tensor drawn = at::rand({sizes[0], 1, sizes[2], keys}).gt(0.4);
+  drawn.select(3, 0).fill_(true);
+  return {padding.expand(sizes), drawn.expand(sizes), at::randn({sizes[2], keys}).expand(sizes),
+      at::randn(sizes)};
+}
+
+TEST(Attention, AddsAMaskOrHidesWhatItHides) {
+  torch::manual_seed(17);
+  std::mt19937 generator(6);
+  for (const AttentionKernels& kernels : attention_kernels()) {
+    for (int round = 0; round < 12 && !::testing::Test::HasFailure(); ++round) {
+      const Tensor keys = at::randn({2, 2, between(generator, 1, 150), 9});
+      const Tensor queries =
+          at::randn({2, 2 * between(generator, 1, 2), between(generator, 1, 200), 9});
+      const AttentionDropout dropout{.p = round % 3 == 0 ? 0.3 : 0, .seed = generator()};
+      for (const Tensor& mask : masks_of(queries, keys.size(2))) {
+        SCOPED_TRACE(::testing::Message() << kernels.softmax.name << ", " << mask.sizes() << ", "
+                                          << mask.dtype().name() << ", dropout " << dropout.p);
+        expect_agrees(attention_by(kernels, false, dropout, mask),
+            attention_of_operators(false, dropout, mask), {queries, keys, at::randn(keys.sizes())});
+      }
+    }
+  }
+}
+
+// With the smallest number as a mask, scores are all the same: it has no place for them.
+TEST(Attention, OfAQueryThatSeesNoKeyIsZeroAndBehindTheSmallestNumberTheMean) {
+  const Tensor heads = at::randn({1, 1, 40, 8});
+  const Tensor rows = at::arange(40).ge(20).view({1, 1, 40, 1}).expand({1, 1, 40, 40});
+  const Tensor added = at::zeros({1, 1, 40, 40})
+                           .masked_fill(rows.logical_not(), std::numeric_limits<float>::lowest());
+  for (const AttentionKernels& kernels : attention_kernels()) {
+    for (const Tensor& mask : {rows.contiguous(), added}) {
+      const Tensors inputs = leaves(Tensors(3, heads), at::kFloat);
+      const Tensor outputs = attention_by(kernels, false, {}, mask)(inputs);
+      const Tensor wanted = mask.is_floating_point() ? heads.mean(2, true) : at::zeros({1});
+      EXPECT_LE((outputs.slice(2, 0, 20) - wanted).abs().max().item<float>(), 1e-6F);
+      EXPECT_GT((outputs.slice(2, 20) - wanted).abs().max().item<float>(), 0.1F);
+      for (const Tensor& gradient : torch::autograd::grad({outputs.sum()}, inputs))
+        EXPECT_TRUE(gradient.isfinite().all().item<bool>()) << kernels.softmax.name;
+    }
+  }
+}
+
+TEST(Attention, TakesTheMasksThatItCanReadAndRefusesThoseThatLibTorchRefuses) {
+  const Tensors inputs = leaves(Tensors(3, at::randn({2, 3, 6, 4})), at::kFloat);
+  const KernelScope scope(Kernels::kOwn);
+  const auto is_own = [&](const Tensor& mask, bool is_causal = false) {
+    const Tensor result =
+        at::scaled_dot_product_attention(inputs[0], inputs[1], inputs[2], mask, 0, is_causal);
+    return result.grad_fn()->name().find("OwnAttention") != std::string::npos;
+  };
+  const Tensor seen = at::ones({6, 6}, at::kBool);
+  for (const Tensor& mask : {seen, seen.t(), seen.expand({2, 3, 6, 6}), seen.slice(0, 0, 1),
+           at::zeros({2, 1, 6, 6}), at::zeros({6, 12}).slice(1, 0, 12, 2)})
+    EXPECT_TRUE(is_own(mask)) << mask.sizes();
+  EXPECT_FALSE(is_own(at::zeros({6, 6}).requires_grad_())) << "its gradient is LibTorch's";
+  EXPECT_FALSE(is_own(seen.slice(1, 0, 1))) << "one number for all keys";
+  EXPECT_ANY_THROW(is_own(seen, /*is_causal=*/true));
+  EXPECT_ANY_THROW(is_own(at::ones({5, 6}, at::kBool)));
+  EXPECT_ANY_THROW(is_own(at::zeros({6, 6}, at::kHalf)));
+}
+
 // As GPT-2 has them: all in one tensor [N, T, 3, heads, size].
 TEST(Attention, ReadsHeadsThatStandBetweenOthers) {
   const auto of_parts = [](const Function& attention) {
@@ -276,6 +349,10 @@ TEST(Attention, IsDifferentiableTwice) {
     const Tensors shared{at::randn({1, 4, 5, 4}), heads[1], heads[2]};
     expect_same_twice(attention_by(kernels, is_causal, dropout),
         attention_of_operators(is_causal, dropout), shared);
+    if (is_causal) continue;
+    for (const Tensor& mask : masks_of(shared[0], 5))
+      expect_same_twice(attention_by(kernels, false, dropout, mask),
+          attention_of_operators(false, dropout, mask), shared);
   }
 }
 
@@ -362,6 +439,9 @@ TEST(Attention, HasTheSameBitsForAnyNumberOfThreadsAndOfOneInputAlone) {
       expect_same_of_each_alone(own, heads);
     }
   }
+  for (const Tensor& mask : masks_of(heads[0], 100))
+    expect_same_bits_for_any_threads(
+        attention_by(attention_kernels().back(), false, {}, mask), heads);
 }
 
 // The largest score then has the smallest weight.

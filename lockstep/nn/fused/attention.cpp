@@ -10,9 +10,12 @@
 #include "lockstep/nn/fused/attention.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <tuple>
 
+#include <ATen/ExpandUtils.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_scaled_dot_product_attention_math.h>
@@ -20,6 +23,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/device/host_tensor.h"
@@ -75,6 +79,7 @@ struct Settings {
 struct Inputs {
   at::Tensor queries, keys, values;
   Settings settings;
+  at::Tensor mask{};  ///< [N, heads, T, S], or undefined
 
   std::int64_t size() const { return queries.size(3); }
   std::int64_t key_count() const { return keys.size(2); }
@@ -121,7 +126,7 @@ class Worker {
   void compute_weights(AttentionBlock& block, const Place& query, const Place& key) const {
     block.weights = block.dropped = numbers_.mutable_data_ptr<float>();
     by_keys(block, query.read(inputs_.queries), key.read(inputs_.keys), block.weights);
-    kernels_.softmax.softmax(block);
+    inputs_.mask.defined() ? softmax_of_masked(block, query) : kernels_.softmax.softmax(block);
     if (inputs_.settings.dropout.p > 0) drop(block, query);
   }
 
@@ -164,6 +169,18 @@ class Worker {
  private:
   static std::int64_t rows_of(const AttentionBlock& block) {
     return block.queries.end - block.queries.begin;
+  }
+
+  void softmax_of_masked(AttentionBlock block, const Place& query) const {
+    const at::Tensor& mask = inputs_.mask;
+    const std::int64_t first = query.in(mask) + block.queries.begin * mask.stride(2);
+    const auto* const bytes = static_cast<const std::uint8_t*>(mask.const_data_ptr());
+    kernels_.softmax.mask(
+        block, {.rows = bytes + first * static_cast<std::int64_t>(mask.element_size()),
+                   .stride = mask.stride(2),
+                   .is_bool = mask.scalar_type() == at::kBool});
+    block.scale = 1;
+    kernels_.softmax.softmax(block);
   }
 
   // The weights of a query begin in a block of their own, so that they are drawn by their places in
@@ -302,11 +319,19 @@ at::Tensor dropout_factors(const at::Tensor& weights, const AttentionDropout& dr
       .narrow(3, 0, weights.size(3));
 }
 
+// The mask that is added, or none.
+std::optional<at::Tensor> added_mask(const at::Tensor& mask) {
+  if (!mask.defined()) return std::nullopt;
+  if (mask.scalar_type() == at::kFloat) return mask;
+  return at::zeros({}, on_host(at::kFloat))
+      .masked_fill(mask.logical_not(), -std::numeric_limits<float>::infinity());
+}
+
 // So that it can be differentiated again.
 at::Tensor attention_of_operators(const at::Tensor& queries, const at::Tensor& keys,
-    const at::Tensor& values, const Settings& settings) {
+    const at::Tensor& values, const at::Tensor& mask, const Settings& settings) {
   const auto [outputs, weights] = at::_scaled_dot_product_attention_math(queries, keys, values,
-      /*attn_mask=*/{}, /*dropout_p=*/0, settings.is_causal, /*dropout_mask=*/{}, settings.scale,
+      added_mask(mask), /*dropout_p=*/0, settings.is_causal, /*dropout_mask=*/{}, settings.scale,
       /*enable_gqa=*/true);
   if (settings.dropout.p == 0) return outputs;
   const auto kept = weights.mul(dropout_factors(weights, settings.dropout));
@@ -316,11 +341,11 @@ at::Tensor attention_of_operators(const at::Tensor& queries, const at::Tensor& k
 class OwnAttention : public torch::autograd::Function<OwnAttention> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& queries,
-      const at::Tensor& keys, const at::Tensor& values, const Settings& settings,
-      const AttentionKernels* kernels) {
-    context->save_for_backward({queries, keys, values});
+      const at::Tensor& keys, const at::Tensor& values, const std::optional<at::Tensor>& mask,
+      const Settings& settings, const AttentionKernels* kernels) {
+    context->save_for_backward({queries, keys, values, mask.value_or(at::Tensor())});
     save(*context, settings, *kernels);
-    return outputs_of(*kernels, {queries, keys, values, settings});
+    return outputs_of(*kernels, {queries, keys, values, settings, mask.value_or(at::Tensor())});
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -328,19 +353,20 @@ class OwnAttention : public torch::autograd::Function<OwnAttention> {
     const Settings settings = saved_settings(*context);
     if (at::GradMode::is_enabled()) {
       const auto output = [&](const variable_list& all) {
-        return attention_of_operators(all[0], all[1], all[2], settings);
+        return attention_of_operators(all[0], all[1], all[2], saved[3], settings);
       };
-      auto results = gradients_with_graph(*context, saved, output, gradients[0]);
-      results.resize(5);
+      auto results =
+          gradients_with_graph(*context, {saved[0], saved[1], saved[2]}, output, gradients[0]);
+      results.resize(6);
       return results;
     }
     Gradients results;
     if (context->needs_input_grad(0)) results.queries = results_like(saved[0]);
     if (context->needs_input_grad(1)) results.keys = results_like(saved[1]);
     if (context->needs_input_grad(2)) results.values = results_like(saved[2]);
-    compute_gradients(saved_kernels(*context), {saved[0], saved[1], saved[2], settings},
+    compute_gradients(saved_kernels(*context), {saved[0], saved[1], saved[2], settings, saved[3]},
         with_contiguous_vectors(gradients[0]), results);
-    return {results.queries, results.keys, results.values, {}, {}};
+    return {results.queries, results.keys, results.values, {}, {}, {}};
   }
 };
 
@@ -364,7 +390,7 @@ class OwnPackedAttention : public torch::autograd::Function<OwnPackedAttention> 
     if (at::GradMode::is_enabled()) {
       const auto output = [&](const variable_list& all) {
         return attention_of_operators(
-            unpacked(all[0], 0), unpacked(all[0], 1), unpacked(all[0], 2), settings);
+            unpacked(all[0], 0), unpacked(all[0], 1), unpacked(all[0], 2), {}, settings);
       };
       auto results = gradients_with_graph(*context, {packed}, output, gradients[0]);
       results.resize(3);
@@ -388,6 +414,24 @@ bool has_vectors(const at::Tensor& all) {
          all.stride(3) == 1;
 }
 
+bool is_mask_own(const AttentionCall& call) {
+  const at::Tensor &mask = call.mask, &queries = call.queries;
+  if (!mask.defined()) return true;
+  const std::array sizes{queries.size(0), queries.size(1), queries.size(2), call.keys.size(2)};
+  return !call.is_causal && is_readable(mask) && mask.sizes() == at::IntArrayRef(sizes) &&
+         mask.stride(3) == 1 &&
+         (mask.scalar_type() == at::kBool || mask.scalar_type() == at::kFloat) &&
+         !(mask.requires_grad() && at::GradMode::is_enabled());
+}
+
+// A mask [..., T, S] spread over all sequences and heads, if it can be.
+at::Tensor spread(const at::Tensor& mask, const at::Tensor& queries, const at::Tensor& keys) {
+  const std::array sizes{queries.size(0), queries.size(1), queries.size(2), keys.size(2)};
+  if (!is_readable(mask) || mask.dim() < 2 || !at::is_expandable_to(mask.sizes(), sizes))
+    return mask;
+  return (mask.stride(-1) == 1 ? mask : mask.contiguous()).expand(sizes);
+}
+
 }  // namespace
 
 std::span<const AttentionKernels> attention_kernels() {
@@ -404,7 +448,8 @@ bool is_attention_own(const AttentionCall& call) {
          call.scale > 0 &&  // the largest score has the largest weight
          call.dropout.p >= 0 && call.dropout.p < 1 && keys.sizes() == call.values.sizes() &&
          keys.size(0) == queries.size(0) && queries.size(1) % keys.size(1) == 0 &&
-         keys.size(3) == queries.size(3) && (!call.is_causal || keys.size(2) == queries.size(2));
+         keys.size(3) == queries.size(3) && (!call.is_causal || keys.size(2) == queries.size(2)) &&
+         is_mask_own(call);
 }
 
 bool is_attention_faster(const AttentionCall& call) {
@@ -423,7 +468,8 @@ bool is_attention_for_own(const AttentionCall& call) {
 
 at::Tensor own_attention(const AttentionKernels& kernels, const AttentionCall& call) {
   const Settings settings{call.scale, call.is_causal, call.dropout};
-  return OwnAttention::apply(call.queries, call.keys, call.values, settings, &kernels);
+  const auto mask = call.mask.defined() ? std::optional(call.mask) : std::nullopt;
+  return OwnAttention::apply(call.queries, call.keys, call.values, mask, settings, &kernels);
 }
 
 bool is_attention_for_own(const PackedAttentionCall& call) {
@@ -447,13 +493,14 @@ at::Tensor dispatched_attention(const at::Tensor& queries, const at::Tensor& key
     const at::Tensor& values, const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
     std::optional<double> scale, bool may_share_heads) {
   const bool has_mask = mask && mask->defined();
-  if (!has_mask && has_vectors(queries)) {
+  if (has_vectors(queries) && keys.dim() == 4) {
     AttentionCall call{.queries = queries,
         .keys = keys,
         .values = values,
         .scale = scale.value_or(1 / std::sqrt(static_cast<double>(queries.size(3)))),
         .is_causal = is_causal,
-        .dropout = {.p = dropout}};
+        .dropout = {.p = dropout},
+        .mask = has_mask ? spread(*mask, queries, keys) : at::Tensor()};
     if (is_attention_for_own(call) && (may_share_heads || queries.size(1) == keys.size(1))) {
       if (dropout > 0) call.dropout.seed = drawn_dropout_seed();
       return own_attention(attention_kernels().back(), call);

@@ -23,6 +23,9 @@ struct AttentionCall {
   double scale;           ///< of the scores, above 0
   bool is_causal = true;  ///< a query sees the keys up to its own place, S being T; else all
   AttentionDropout dropout{};
+  /// [N, heads, T, S], or undefined: float, which is added to the scaled scores, or bool, which is
+  /// false where a query does not see a key. One that sees no key has outputs of zero.
+  at::Tensor mask{};
 };
 
 /// The kernels of one instruction set.
@@ -36,7 +39,8 @@ struct AttentionKernels {
 std::span<const AttentionKernels> attention_kernels();
 
 /// Returns whether the kernels can compute it: not empty, fp32 on the CPU, each vector contiguous,
-/// the scale above 0, and not all weights dropped.
+/// the scale above 0, not all weights dropped, and no mask that needs a gradient, whose rows are
+/// not contiguous, or of attention that is causal.
 bool is_attention_own(const AttentionCall& call);
 
 /// Returns whether the kernels are also faster: if products are, of heads and sequences that are
@@ -65,7 +69,7 @@ bool is_attention_for_own(const PackedAttentionCall& call);
 at::Tensor own_attention(const AttentionKernels& kernels, const PackedAttentionCall& call);
 
 /// LibTorch's scaled_dot_product_attention on the CPU, by the kernels where kernels_in_use() says
-/// so: without a mask. Of a dropout these draw only the seed from the generator.
+/// so. Of a dropout these draw only the seed from the generator.
 at::Tensor dispatched_attention(const at::Tensor& queries, const at::Tensor& keys,
     const at::Tensor& values, const std::optional<at::Tensor>& mask, double dropout, bool is_causal,
     std::optional<double> scale, bool may_share_heads);

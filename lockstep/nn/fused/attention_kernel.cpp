@@ -118,6 +118,34 @@ inline void backward_rows(const AttentionBlock& block, std::int64_t first) {
   hide_others(block, seen, rows);
 }
 
+// Calls shown with each vector of scaled scores, its place in a row of the mask, and its room.
+template <typename T, typename Shown>
+inline void mask_rows(const AttentionBlock& block, const AttentionMask& mask, const Shown& shown) {
+  const T* places = static_cast<const T*>(mask.rows);
+  float* scores = block.weights;
+  for (std::int64_t row = block.queries.begin; row < block.queries.end; ++row) {
+    simd::each_vector(block.keys, [&](std::int64_t at, std::int64_t room) {
+      const Floats scaled = load(scores + at) * block.scale;
+      store(scores + at, shown(scaled, places + at, room));
+    });
+    places += mask.stride;
+    scores += block.stride;
+  }
+}
+
+inline void attention_mask(const AttentionBlock& block, const AttentionMask& mask) {
+  if (!mask.is_bool) {
+    return mask_rows<float>(block, mask, [](Floats scores, const float* added, std::int64_t room) {
+      return scores + load(added, room);
+    });
+  }
+  const Floats hidden = simd::all(-std::numeric_limits<float>::infinity());
+  mask_rows<std::uint8_t>(
+      block, mask, [&](Floats scores, const std::uint8_t* seen, std::int64_t room) {
+        return load(seen, room) != 0 ? scores : hidden;
+      });
+}
+
 inline void attention_softmax(const AttentionBlock& block) {
   in_fours(block.queries.end - block.queries.begin,
       [&]<int kRows>(std::int64_t row) { softmax_rows<kRows>(block, row); });
@@ -131,8 +159,10 @@ inline void attention_backward(const AttentionBlock& block) {
 }  // namespace
 
 const AttentionKernel& LOCKSTEP_BUILD(attention)() {
-  static constexpr AttentionKernel kKernel{
-      .name = LOCKSTEP_BUILD_NAME, .softmax = attention_softmax, .backward = attention_backward};
+  static constexpr AttentionKernel kKernel{.name = LOCKSTEP_BUILD_NAME,
+      .mask = attention_mask,
+      .softmax = attention_softmax,
+      .backward = attention_backward};
   return kKernel;
 }
 

@@ -22,9 +22,18 @@ struct AttentionBlock {
 /// The longest vectors may be read and written in whole.
 constexpr std::int64_t kAttentionStride = 16;
 
+/// Rows of numbers that are added to a block's scores, or of bools, true where a key is seen.
+struct AttentionMask {
+  const void* rows;
+  std::int64_t stride;  ///< from one row to the next
+  bool is_bool;         ///< or else float
+};
+
 /// One build of attention's softmax; the places that a query does not see become 0.
 struct AttentionKernel {
   const char* name;
+  /// scores = scale * scores + mask, or -infinity where a mask of bool has false
+  void (*mask)(const AttentionBlock& block, const AttentionMask& mask);
   /// weights = softmax(scale * scores)
   void (*softmax)(const AttentionBlock& block);
   /// gradients, of the dropped weights, = scale * (products - weights * sum(products)), where

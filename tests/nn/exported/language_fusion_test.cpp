@@ -375,11 +375,12 @@ TEST(LanguageFusion, ComputesAttentionThatIsCausalOrSeesAll) {
   expect_attention_as_nodes({.repeats = false, .shares = true}, shared, true);
 }
 
-TEST(LanguageFusion, LeavesOtherAttentionToTheNodes) {
+// Of repeated keys; their attention, too, is the kernel's.
+TEST(LanguageFusion, LeavesOtherMasksToTheNodes) {
   torch::manual_seed(8);
   Tensor mask = causal_mask();
   mask[1][0][3][1].fill_(false);
-  expect_attention_as_nodes({}, heads_and_mask(mask), false);
+  expect_attention_as_nodes({}, heads_and_mask(mask), true);
 }
 
 // It draws the same for each head as attention without a mask, of heads that are repeated.
