@@ -49,7 +49,7 @@ for step in range(1, 9):
     if step == 5 and is_first:
         disturb()
 dist.barrier()
-print("rank", rank, "is done, of", os.environ["WORLD_SIZE"], flush=True)
+print(f"rank {rank} is done, of {os.environ['WORLD_SIZE']}", flush=True)  # one write: Python does not buffer
 if act in ("fork", "fork after thread"):
     if act != "fork":
         dist.all_reduce(torch.ones(2), async_op=True).wait()
