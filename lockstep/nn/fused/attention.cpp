@@ -414,11 +414,15 @@ bool has_vectors(const at::Tensor& all) {
          all.stride(3) == 1;
 }
 
+std::array<std::int64_t, 4> sizes_of_scores(const at::Tensor& queries, const at::Tensor& keys) {
+  return {queries.size(0), queries.size(1), queries.size(2), keys.size(2)};
+}
+
 bool is_mask_own(const AttentionCall& call) {
-  const at::Tensor &mask = call.mask, &queries = call.queries;
+  const at::Tensor& mask = call.mask;
   if (!mask.defined()) return true;
-  const std::array sizes{queries.size(0), queries.size(1), queries.size(2), call.keys.size(2)};
-  return !call.is_causal && is_readable(mask) && mask.sizes() == at::IntArrayRef(sizes) &&
+  return !call.is_causal && is_readable(mask) &&
+         mask.sizes() == at::IntArrayRef(sizes_of_scores(call.queries, call.keys)) &&
          mask.stride(3) == 1 &&
          (mask.scalar_type() == at::kBool || mask.scalar_type() == at::kFloat) &&
          !(mask.requires_grad() && at::GradMode::is_enabled());
@@ -426,7 +430,7 @@ bool is_mask_own(const AttentionCall& call) {
 
 // A mask [..., T, S] spread over all sequences and heads, if it can be.
 at::Tensor spread(const at::Tensor& mask, const at::Tensor& queries, const at::Tensor& keys) {
-  const std::array sizes{queries.size(0), queries.size(1), queries.size(2), keys.size(2)};
+  const auto sizes = sizes_of_scores(queries, keys);
   if (!is_readable(mask) || mask.dim() < 2 || !at::is_expandable_to(mask.sizes(), sizes))
     return mask;
   return (mask.stride(-1) == 1 ? mask : mask.contiguous()).expand(sizes);

@@ -11,10 +11,10 @@
 //       i        a0 a1 .. a5     vector0  vector1           += ar * vector0, += ar * vector1
 //
 // A virtual machine's core is often one of two threads of a core, and when both are busy, each of
-// them begins half as many instructions in a cycle, three on Zen 3. So little is left besides what
-// computes: 20 instructions for 12 multiply-adds with AVX2. A plain loop has 29, for it counts each
-// step and computes an address for each row, and takes a quarter longer there; alone on a core it
-// is as fast.
+// them begins half as many instructions in a cycle. So little is left besides what computes: 21
+// instructions for 12 multiply-adds with AVX2. A plain loop has 29, for it counts each step and
+// computes an address for each row, and takes a quarter longer there; alone on a core it is as
+// fast.
 
 #include "lockstep/simd/vectors.h"
 
